@@ -16,6 +16,7 @@ from privinf.accounting import PrivacyReport
 from privinf.cli.deployment import days_left, executable, read_federation
 from privinf.cli.inputs import read_schema_file, read_toml
 from privinf.cli.ledgers import analyst_lines, told_by_analyst
+from privinf.cli.outputs import json_option
 from privinf.cli.sites import read_policy
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import IdentityKey, Query, RemoteSite, Roster
@@ -29,7 +30,6 @@ SITE_WORDS = (
     "name", "data", "schema", "policy", "ledger", "key", "node_key", "socket", "federation", "group",
 )  # fmt: skip
 WIDE, SOON, MUCH = 1e6, 30.0, 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 Level = Literal["error", "warning"]
 
 
@@ -44,7 +44,7 @@ class Finding:
 
 @click.command("doctor")
 @click.argument("folder", type=FOLDER)
-@AS_JSON
+@json_option
 def doctor_command(folder: Path, as_json: bool) -> None:
     """Say what a site lacks and what of it is too open; code 2 where it would not start.
 
@@ -64,7 +64,7 @@ def doctor_command(folder: Path, as_json: bool) -> None:
 
 @click.command("status")
 @click.argument("folder", type=FOLDER)
-@AS_JSON
+@json_option
 def status_command(folder: Path, as_json: bool) -> None:
     """Say whether a site answers, and what its ledger has spent and has left, epsilon first, and by whom."""
     site = read_site(folder)

@@ -33,7 +33,7 @@ from privinf.cli.deployment import (
     stopped_by_signals,
 )
 from privinf.cli.federated_fits import read_plan, run_plan
-from privinf.cli.outputs import FILE
+from privinf.cli.outputs import FILE, json_option, say
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.federation import IdentityKey, Roster, SocketFederation
 from privinf.federation.askers import EndOptions, ends_of
@@ -85,9 +85,10 @@ def federation_group() -> None:
 @click.option("--sockets", is_flag=True, help="No Flower: all sites are daemons of this machine.")
 @click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY",
               help="Who asks, by privinf analyst key; default: a new key, FOLDER/analyst.key.")  # fmt: skip
+@json_option
 def init_command(
     folder: Path, bundles: tuple[Path, ...], hosts: tuple[str, ...], port: int, days: int, sockets: bool,
-    analysts: tuple[str, ...],
+    analysts: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Make a federation of the sites whose public bundles are given, in a new folder.
 
@@ -133,8 +134,10 @@ def init_command(
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
-    click.echo(f"{len(roster)} sites, digest of the roster {roster.digest}")
-    click.echo(f"to every site: {folder / 'federation.json'}; fill in: {folder / 'fit.toml'}")
+    public, plan = str(folder / "federation.json"), str(folder / "fit.toml")
+    told = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
+    first = f"{len(roster)} sites, digest of the roster {roster.digest}"
+    say(told, as_json, first, f"to every site: {public}; fill in: {plan}")
 
 
 @federation_group.command("up")

@@ -35,8 +35,8 @@ from privinf.cli.deployment import (
 )
 from privinf.cli.doctor import FOLDER, findings, read_site
 from privinf.cli.inputs import read_schema_file
-from privinf.cli.ledgers import anchor_option, json_option
-from privinf.cli.outputs import FILE
+from privinf.cli.ledgers import anchor_option
+from privinf.cli.outputs import FILE, json_option, say
 from privinf.cli.schemas import suggest_command
 from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_rows
 from privinf.errors import ArgumentError
@@ -60,10 +60,12 @@ from privinf.sealed import save_text, sealed_json
               help="Who alone may ask (privinf analyst key); default: who reaches the site.")  # fmt: skip
 @click.option("--simulation", is_flag=True, help="The rows are made up: releases without noise are allowed.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to make; default: the site's name.")
+@json_option
 @click.pass_context
 def init_command(
     ctx: click.Context, name: str, data: Path, schema_file: Path | None, epsilon: float, delta: float,
     trust: str, min_sites: int, analysts: tuple[str, ...], simulation: bool, folder: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Make a site's folder: keys that stay in it, policy, schema, ledger, and a public bundle.
 
@@ -117,7 +119,9 @@ def init_command(
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
-    click.echo(f"site {name}: {folder}; ledger {budget}; to the others: {folder / f'{name}.bundle.json'}")
+    told = {"site": name, "folder": str(folder), "limit": str(budget), "fill_in": list(known.blank)}
+    told |= {"bundle": str(folder / f"{name}.bundle.json")}
+    say(told, as_json, f"site {name}: {folder}; ledger {budget}; to the others: {told['bundle']}")
     if known.blank:
         click.echo(f"fill in {folder / schema.name}: {', '.join(known.blank)}", err=True)
 
@@ -199,11 +203,8 @@ def rebase_command(
     done = "pinned" if before is None else "rebased" if now != before else "unchanged"
     told = {"done": done, "changed": list(changed) if done == "rebased" else [], "rows": now.rows}
     told |= {"rows_before": None if before is None else before.rows}
-    if as_json:
-        click.echo(json.dumps(told))
-        return
     what = f" ({', '.join(changed)})" if done == "rebased" else ""
-    click.echo(f"{ledger_path}: {done}{what}, {now.rows} rows; all charges stay")
+    say(told, as_json, f"{ledger_path}: {done}{what}, {now.rows} rows; all charges stay")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from privinf.accounting.files import LedgerFile
 from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded
 from privinf.accounting.ledger import FORMAT as CURATOR
 from privinf.accounting.ledger import read_account
-from privinf.cli.outputs import FILE, NEW_FILE, check_free
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, json_option, say
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import SiteLedger
 from privinf.federation.envelope import Analyst
@@ -32,7 +32,6 @@ from privinf.sealed import parse_json, read_bytes, read_text, written_whole
 anchor_option = click.option(
     "--anchor", type=NEW_FILE, help="File in another folder that remembers the ledger's last line."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("ledger")
@@ -49,9 +48,10 @@ def ledger_group() -> None:
 @click.option("--name", help="Whose account it is, for messages; default: person, or record with --site.")
 @click.option("--site", is_flag=True, help="The ledger of a site: privinf site serve --ledger.")
 @anchor_option
+@json_option
 def create_command(
     path: Path, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None,
-    name: str | None, site: bool, anchor: Path | None,
+    name: str | None, site: bool, anchor: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make a ledger with a limit, which commands are given as --ledger.
 
@@ -75,7 +75,8 @@ def create_command(
         SiteLedger(path, budget, name, anchor=anchor).close()
     else:
         LedgerFile.create(path, budget, name)
-    click.echo(f"new ledger {path}: {budget} for each {name}")
+    told = {"ledger": str(path), "limit": str(budget), "name": name, "site": site}
+    say(told, as_json, f"new ledger {path}: {budget} for each {name}")
 
 
 @ledger_group.command("show")
@@ -169,7 +170,8 @@ def analyst_lines(told: Mapping[str, Any]) -> Iterator[str]:
 @click.argument("names", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every reservation.")
 @anchor_option
-def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path | None) -> None:
+@json_option
+def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path | None, as_json: bool) -> None:
     """Give back what reservations of a site's ledger hold and have not spent.
 
     \b
@@ -185,7 +187,8 @@ def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path |
         chosen = [one for one in there if every or one.name in names]
         for one in chosen:
             ledger.journal.free(one)
-    click.echo(f"{path}: {len(chosen)} reservation(s) given back")
+    told = {"ledger": str(path), "given_back": [one.name for one in chosen]}
+    say(told, as_json, f"{path}: {len(chosen)} reservation(s) given back")
 
 
 def _epsilon(entries: list[Any], delta: float | None) -> float:
@@ -195,7 +198,8 @@ def _epsilon(entries: list[Any], delta: float | None) -> float:
 @ledger_group.command("anchor")
 @click.argument("path", type=FILE)
 @anchor_option
-def anchor_command(path: Path, anchor: Path | None) -> None:
+@json_option
+def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     """Take a ledger for the latest as it is, and record that in the ledger and in its anchor.
 
     \b
@@ -207,13 +211,15 @@ def anchor_command(path: Path, anchor: Path | None) -> None:
     place = path.resolve()
     witness = Anchor.of(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
-    click.echo(f"{path}: {head.count} lines, remembered at {witness.path}")
+    told = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
+    say(told, as_json, f"{path}: {head.count} lines, remembered at {witness.path}")
 
 
 @ledger_group.command("upgrade")
 @click.argument("path", type=FILE)
 @anchor_option
-def upgrade_command(path: Path, anchor: Path | None) -> None:
+@json_option
+def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     """Make a ledger of version 1 one of version 2, which cannot be put back unseen.
 
     \b
@@ -223,7 +229,8 @@ def upgrade_command(path: Path, anchor: Path | None) -> None:
     """  # noqa: D301
     place = path.resolve()
     kept = upgraded(place, Anchor.of(place, anchor))
-    click.echo(f"{path} is of version 2; the old file is {kept}")
+    told = {"ledger": str(path), "version": CHAINED_VERSION, "kept": str(kept)}
+    say(told, as_json, f"{path} is of version 2; the old file is {kept}")
 
 
 def upgraded(path: Path, anchor: Anchor) -> Path:

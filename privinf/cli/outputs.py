@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,15 @@ NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 def overwrite_option(command: Command) -> Command:
     """Give a command the option --overwrite."""
     return click.option("--overwrite", is_flag=True, help="Replace the output if it is there.")(command)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def say(told: Mapping[str, Any], as_json: bool, *lines: str) -> None:
+    """Print what a command did: as JSON, or as lines for people."""
+    for line in [json.dumps(told, allow_nan=False)] if as_json else lines:
+        click.echo(line)
 
 
 def check_free(path: Path, overwrite: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 import click
 
 from privinf.cli.inputs import read_schema_file
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, json_option, overwrite_option, say
 from privinf.errors import ArgumentError, FileMissingError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.federation.secure.masking import PairKeys
@@ -52,7 +52,8 @@ def site_group() -> None:
 
 @site_group.command("key")
 @click.argument("path", type=NEW_FILE)
-def key_command(path: Path) -> None:
+@json_option
+def key_command(path: Path, as_json: bool) -> None:
     """Make the site's secret key, if it is not there, and print its two public parts, for the roster.
 
     \b
@@ -62,7 +63,7 @@ def key_command(path: Path) -> None:
     you protect the rows.
     """  # noqa: D301
     key = _own_key(path)
-    click.echo(f"{key.public}:{key.verifying}")
+    say({"public": key.public, "verifying": key.verifying}, as_json, f"{key.public}:{key.verifying}")
 
 
 def _own_key(path: Path) -> IdentityKey:
@@ -83,7 +84,8 @@ def analyst_group() -> None:
 
 @analyst_group.command("key")
 @click.argument("path", type=NEW_FILE)
-def analyst_key_command(path: Path) -> None:
+@json_option
+def analyst_key_command(path: Path, as_json: bool) -> None:
     """Make your secret key, if it is not there, and print its public part, for the sites' policies.
 
     \b
@@ -93,14 +95,16 @@ def analyst_key_command(path: Path) -> None:
     your own, "budget": {"epsilon": 1, "delta": 1e-6}, within the site's. Questions are signed where
     a federation is given the key: SocketFederation(paths, key=IdentityKey.load("ada.key")).
     """  # noqa: D301
-    click.echo(_own_key(path).verifying)
+    verifying = _own_key(path).verifying
+    say({"key": verifying}, as_json, verifying)
 
 
 @site_group.command("roster")
 @click.argument("sites", nargs=-1, required=True, metavar="NAME=PUBLIC:VERIFYING...")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as roster.json.")
 @overwrite_option
-def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool) -> None:
+@json_option
+def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: bool) -> None:
     """Write the names and public keys of all sites to one file.
 
     \b
@@ -126,13 +130,15 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool) -> None:
     save_text(out, roster.to_json() + "\n", overwrite=overwrite)
     if not roster.signed:
         click.echo("no verifying keys (version 1): secure sums work, and replies are not signed", err=True)
-    click.echo(f"{len(roster)} sites, digest {roster.digest}\nwritten: {out}")
+    told = {"sites": list(roster.keys), "digest": roster.digest, "signed": roster.signed, "out": str(out)}
+    say(told, as_json, f"{len(roster)} sites, digest {roster.digest}", f"written: {out}")
 
 
 @site_group.command("design")
 @click.argument("formula")
 @click.option("--schema", "schema_file", type=FILE, required=True, help="The schema that sites share.")
-def design_command(formula: str, schema_file: Path) -> None:
+@json_option
+def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     """Print the digest of a model's columns, for the list "designs" of a site's policy.
 
     \b
@@ -141,9 +147,10 @@ def design_command(formula: str, schema_file: Path) -> None:
     No row is read: a design follows from the formula and the schema.
     """  # noqa: D301
     design = read_schema_file(schema_file).design(formula)
-    click.echo(f"{', '.join(design.names)}", err=True)
-    for digest in dict.fromkeys((design.digest, design.conditioned().digest)):
-        click.echo(digest)
+    digests = list(dict.fromkeys((design.digest, design.conditioned().digest)))
+    if not as_json:
+        click.echo(f"{', '.join(design.names)}", err=True)
+    say({"columns": list(design.names), "digests": digests}, as_json, *digests)
 
 
 @site_group.command("serve")

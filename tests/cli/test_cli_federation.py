@@ -459,3 +459,34 @@ def test_a_federation_with_certificates(folder):
     found = run("site", "doctor", "north").output
     assert "the certificates end in" in found
     assert "under the account that reads the rows" in found
+
+
+def test_what_the_kit_does_is_told_in_json(folder):
+    """Every command that ends: one JSON object, with what the next one needs."""
+
+    def told(*given):
+        result = run(*given, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    for name in NAMES:
+        words = ("--data", f"{name}.csv", "--schema", "schema.json", "--epsilon", 4, "--delta", "1e-6")
+        site = told("site", "init", name, *words)
+        assert (site["site"], site["fill_in"], Path(site["bundle"]).exists()) == (name, [], True)
+    joined = told("federation", "init", "all", *(f"{name}/{name}.bundle.json" for name in NAMES), "--sockets")
+    assert (joined["sites"], Path(joined["federation"]).exists()) == (list(NAMES), True)
+    key = told("site", "key", "own.key")
+    assert key == told("site", "key", "own.key")
+    other = told("site", "key", "other.key")
+    words = [f"{name}={one['public']}:{one['verifying']}" for name, one in (("a", key), ("b", other))]
+    roster = told("site", "roster", *words, "--out", "roster.json")
+    pinned = Roster.from_json(Path("roster.json").read_text())
+    assert (roster["digest"], roster["signed"]) == (pinned.digest, True)
+    assert told("analyst", "key", "ada.key")["key"] == IdentityKey.load("ada.key").verifying
+    design = told("site", "design", "ill ~ age", "--schema", "schema.json")
+    assert pi.Schema(SCHEMA).design("ill ~ age").digest in design["digests"]
+    made = told("ledger", "create", "--site", "a.ledger", "--mu", 2)
+    assert (made["ledger"], made["site"]) == ("a.ledger", True)
+    assert told("ledger", "anchor", "a.ledger")["lines"] == 2
+    assert told("ledger", "free", "a.ledger", "--all")["given_back"] == []
+    assert told("site", "rebase", "north")["done"] == "pinned"
