@@ -147,7 +147,9 @@ def _array(content: memoryview, kind: str, shape: tuple[int, ...]) -> NDArray[An
 
 def check_values(header: Header, body: Body) -> None:
     """Raise StorageError if the text of a body has more values than a question needs."""
-    if _signs(bytes(memoryview(body)[header.size - header.text :])) > MOST_VALUES:
+    text = memoryview(body)[header.size - header.text :]
+    # Piece by piece: a worker's copy of a whole text would stay in its thread's memory.
+    if sum(_signs(bytes(text[at : at + PAGED])) for at in range(0, len(text), PAGED)) > MOST_VALUES:
         raise StorageError(f"the message has more than {MOST_VALUES} values")
 
 
