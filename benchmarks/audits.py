@@ -130,7 +130,7 @@ def mutants(t, table: Table) -> None:
         (gridded, "held_norms", lambda steps, limit: steps),
         (gridded, "on_grid", lambda x, factor, shift, out: np.floor(x * factor + shift, out=out)),
     )
-    unclipped = (rows, "_scaled_response", lambda design, y: (y - design.y_center) / design.y_scale)
+    unclipped = (rows, "scaled_response", lambda design, y: (y - design.y_center) / design.y_scale)
     no_root = (moments, "second_moment_sensitivity", lambda *a: sensitivity(*a) / math.sqrt(2))
 
     def worst():

@@ -292,7 +292,7 @@ def test_mutant_response_not_clipped_is_caught(monkeypatch):
     def unclipped(design, y):
         return (y - design.y_center) / design.y_scale
 
-    monkeypatch.setattr(rows, "_scaled_response", unclipped)
+    monkeypatch.setattr(rows, "scaled_response", unclipped)
     assert audit_scores(*response_release_scores(40.0), mu=MU * math.sqrt(0.5)).exceeded
 
 
