@@ -72,8 +72,9 @@ class RemoteSite:
                 break
             except OSError as problem:
                 # A daemon that is full hangs up; the same question again is answered once.
-                tries += isinstance(problem, (ConnectionResetError, BrokenPipeError))
-                again = isinstance(problem, BlockingIOError) or 0 < tries < TRIES
+                full = isinstance(problem, (ConnectionResetError, BrokenPipeError))
+                tries += full
+                again = isinstance(problem, BlockingIOError) or (full and tries < TRIES)
                 if not again or time.monotonic() + PAUSE >= end:
                     raise AlignmentError(
                         f"no answer from the daemon of site {name!r} at {self._path} "

@@ -441,3 +441,25 @@ def test_a_daemon_is_not_pickled_and_shows_no_rows(daemon):
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(daemon)
     assert repr(daemon) == f"<SiteDaemon of site 'north' at {daemon.path}>"
+
+
+def test_a_daemon_that_dies_in_mid_question_is_told_at_once(tmp_path):
+    """It was asked again until the whole time was over: a caller waited for a site that was gone."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def hang_up():
+            connection, _ = listening.accept()
+            connection.recv(1)  # the rest is unread, so that the caller sees a reset
+            listening.close()
+            connection.close()
+
+        dying = threading.Thread(target=hang_up)
+        dying.start()
+        begun = time.monotonic()
+        with pytest.raises(AlignmentError, match="no answer from the daemon"):
+            RemoteSite(path, timeout=60.0).handle(Query("describe"), "north")
+        dying.join()
+    assert time.monotonic() - begun < 30.0
