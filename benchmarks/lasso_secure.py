@@ -30,6 +30,7 @@ import privinf as pi
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError, WeakIdentificationWarning
 from privinf.lasso import fits as debiased_lasso_fits
 from privinf.lasso import thresholding as hard_thresholding
+from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.simulation import binomial_limits
@@ -127,7 +128,7 @@ def _products(sums: SparseSums, support: list[int], beta: np.ndarray, bound: flo
     finally:
         del sums.server.server.vector_sum
     radius = sums.server.releases[-1].radius
-    return kept[-1].mean / hard_thresholding.residual_moments(radius)[0]
+    return kept[-1].mean / residual_moments(radius)[0]
 
 
 @contextmanager

@@ -54,7 +54,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "release_memory": ("--scale 0.002", ""),
     "audits_examples": ("", "DRAWS, PEOPLE = 20_000, 2_000"),
     "verify_examples": ("--scale 0.002", ""),
-    "audits_lasso": ("--scale 0.01", ""),
+    "audits_lasso": ("--scale 0.02", ""),
     "top_k": ("", "REPEATS = 4"),
     "verify_lasso": ("--scale 0.004", ""),
     "lasso_paper": ("--scale 0.01", ""),

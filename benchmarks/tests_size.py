@@ -50,9 +50,9 @@ def law(kind, mean=0.0, sd=0.25, points=401):
     return x, p / p.sum()
 
 
-def released(rng, n, shares, laws, draws=DRAWS):
+def released(rng, n, shares, laws, draws=None):
     """Return clean N, S, Q of groups, shape (draws, k) each."""
-    N = rng.multinomial(n, shares, size=draws)
+    N = rng.multinomial(n, shares, size=draws or DRAWS)
     counts = [rng.multinomial(N[:, g], p) for g, (_, p) in enumerate(laws)]
     S, Q = (
         np.column_stack([c @ x**power for c, (x, _) in zip(counts, laws, strict=True)]) for power in (1, 2)
@@ -145,21 +145,21 @@ def groups():
     return rows
 
 
-def laplace(draws=DRAWS, made_up=199):
+def laplace(made_up=199):
     """Return sizes of the F test with Laplace noise, each with made-up releases of its own."""
     rng, rows = np.random.default_rng(3), []
     for name in ("two equal", "1:9, sds 3:1", "five equal", "sixteen, lognormal"):
         shares, laws = DESIGNS[name]
         k = len(shares)
         for n in SIZES[:3]:
-            clean = released(rng, n, shares, laws, draws)
+            clean = released(rng, n, shares, laws)
             for epsilon in LEVELS:
                 b = 4.0 / epsilon
                 sds = math.sqrt(2) * b, 2 * math.sqrt(2) * b
-                noise = rng.laplace(0, b, (3, draws, k)) * np.array([1.0, 1.0, 2.0])[:, None, None]
+                noise = rng.laplace(0, b, (3, DRAWS, k)) * np.array([1.0, 1.0, 2.0])[:, None, None]
                 noisy = clean[0] + noise[0], clean[1] + noise[1], clean[0] - clean[2] + noise[2]
                 pvalues = []
-                for stream, place in enumerate(range(0, draws, 250)):
+                for stream, place in enumerate(range(0, DRAWS, 250)):
                     found = GroupLaw.of(*(sums[place : place + 250] for sums in noisy), n, sds, laplace=True)
                     F, df = found.equal_means()
                     made = found.made_up(made_up, equal=True, stream=stream).equal_means()[0]
@@ -208,13 +208,13 @@ def clipped_sums(rng, n, shares, laws, mu, draws):
     return found + 2.0 / rest * rng.standard_normal(found.shape), 2.0 / rest
 
 
-def clipped(draws=DRAWS):
+def clipped():
     """Return rejections by Welch's F on clips that noisy counts chose, bounds three times loose."""
     rng, rows = np.random.default_rng(9), []
     for name, (shares, laws) in CLIPPED.items():
         for n in (200,) if "200" in name else SIZES[:3]:
             for epsilon in LEVELS:
-                noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), draws)
+                noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), DRAWS)
                 F, df = GroupLaw.of(*noisy, n, (a, a)).equal_means()
                 rejected = float(np.mean(stats.f.sf(F, len(shares) - 1, df) < 0.05))
                 kind = "power" if "Swan" in name else "other laws" if "means" in name else "one law"
@@ -226,16 +226,17 @@ def clipped(draws=DRAWS):
 LARGE = ("three equal, normal", "1:9, normal", "three equal, lognormal", "1:9, t3")
 
 
-def large(n=100_000, chunk=2000, draws=DRAWS):
+def large(n=100_000, chunk=2000):
     """Return sizes on such clips of many rows."""
     rows = []
     for name, epsilon in product(LARGE, LEVELS):
         rng, (shares, laws), low = np.random.default_rng([9, n, int(10 * epsilon)]), CLIPPED[name], 0
-        for _ in range(0, draws, chunk):
-            noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), chunk)
+        for start in range(0, DRAWS, chunk):
+            some = min(chunk, DRAWS - start)
+            noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), some)
             F, df = GroupLaw.of(*noisy, n, (a, a)).equal_means()
             low += int((stats.f.sf(F, len(shares) - 1, df) < 0.05).sum())
-        rows.append([name, n, epsilon, low / draws])
+        rows.append([name, n, epsilon, low / DRAWS])
         print(rows[-1], flush=True)
     return rows
 

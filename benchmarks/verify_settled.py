@@ -29,6 +29,7 @@ from scipy.special import expit
 from tqdm import tqdm
 
 import privinf as pi
+from privinf.errors import NotAvailableError
 from privinf.glm import results as federated_glm_results
 from privinf.glm import settling
 
@@ -179,8 +180,11 @@ def line(name: str, cell: Cell, replications: int) -> str:
             family=cell.family,
             **cell.options,
         )
-        with unguarded(verdicts):
-            r = model.fit(epsilon=cell.epsilon, delta=DELTA, targets=targets, rng=rng, **how)
+        try:
+            with unguarded(verdicts):
+                r = model.fit(epsilon=cell.epsilon, delta=DELTA, targets=targets, rng=rng, **how)
+        except NotAvailableError:
+            return f"| {name} | refused | | | | |"
         if r.estimate.cov is None:
             hidden += 1
         else:

@@ -32,7 +32,7 @@ from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
-from privinf.typing import Floats
+from privinf.typing import Flags, Floats
 
 # Where factors of products are clipped; correlations below MATTERS are left to chance.
 NEAR_CLIP, MATTERS = 0.7, 0.08
@@ -44,6 +44,8 @@ REGRESSIONS = 1.0 - START - SIZES - FORMS
 FORMS_ROOM = 4.0
 # Neighbours that explain more than this share of the target, and so many sds of noise, matter.
 MATERIAL, OUT = 0.02, 3.0
+# Tails that the regressions cut matter from this part of the sampling variance on.
+HEAVY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +184,12 @@ def target_columns(
         residuals[union.index(target), column] = 1.0 / one.scale
     squares, own, correlation, sd = _forms(sums, union, targets, residuals, FORMS * rho)
     scale = np.array([one.scale for one in found])
-    noise = [
-        one.step_sd**2 * (known_error(fit, one.others, sums.n) + unknown) / one.scale**4
-        for one, unknown in zip(found, _effects(found), strict=True)
-    ]
-    marks = _marks(found, near, sums.n, scale**2 * squares, own, scale**2 * sd, sd)
-    return TargetColumns(union, residuals, np.array(noise), correlation, marks)
+    errors = np.array([known_error(fit, one.others, sums.n) for one in found]) + _effects(found)
+    noise = np.array([one.step_sd**2 for one in found]) * errors / scale**4
+    tails = np.array([one.tail**2 for one in found]) * errors / scale**4
+    heavy = tails > HEAVY * fit.scale**2 / (sums.n * scale**2)
+    marks = _marks(found, near, sums.n, scale**2 * squares, own, scale**2 * sd, sd, heavy)
+    return TargetColumns(union, residuals, noise + tails, correlation, marks)
 
 
 def _effects(found: Sequence[ColumnRegression]) -> Floats:
@@ -260,6 +262,7 @@ def _marks(
     own: Floats,
     size_sd: Floats,
     own_sd: float,
+    heavy: Flags,
 ) -> NeighbourMarks:
     """Return the marks; `size` and `own` are the mean squares of residuals and targets."""
     unexplained = size / own
@@ -271,7 +274,8 @@ def _marks(
         last[column] = share / own[column]
         out[column] = last[column] > MATERIAL and share > OUT * noise
     moving = np.array([one.unsettled for one in found], dtype=bool)
-    return NeighbourMarks(tuple(len(chosen) for chosen in near), 1.0 - unexplained, sd, last, out, moving)
+    picked = tuple(len(chosen) for chosen in near)
+    return NeighbourMarks(picked, 1.0 - unexplained, sd, last, out, moving, heavy)
 
 
 def _last_quarter(one: ColumnRegression, chosen: Sequence[int], variance: float) -> tuple[float, float]:

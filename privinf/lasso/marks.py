@@ -30,6 +30,12 @@ ASTRAY_COLUMN = (
     "Gram matrix is as large as its smallest eigenvalue or the last step was still long. Name fewer targets, "
     "spend more, or lower precision_sparsity=."
 )
+HEAVY_COLUMN = (
+    "Not to be trusted for {}: given its neighbours the target has a long tail, which the clips of its "
+    "regression on them cut (rare levels, products and squares of skewed columns have such tails). The "
+    "coefficient takes over a part of the effects of neighbours that are not in the fit. Use logs or "
+    "narrower bounds, leave such columns out, or spend more."
+)
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} of their typical size, by noisy counts of their tail; "
     "about {:.2g}% of the records passed the clip and counted with its size (lambda {:.2f})."
@@ -84,8 +90,9 @@ class NeighbourMarks:
         Its noise.
     last : ndarray, shape (k,)
         Share that the smallest quarter of the picked neighbours explains beside the others.
-    exhausted, unsettled : ndarray of bool, shape (k,)
-        Whether that is material and more than noise; whether the regression did not get there.
+    exhausted, unsettled, heavy : ndarray of bool, shape (k,)
+        Whether that is material and more than noise; whether the regression did not get there; whether
+        its clips hide a long tail.
     """
 
     picked: tuple[int, ...]
@@ -94,11 +101,13 @@ class NeighbourMarks:
     last: Floats
     exhausted: Flags
     unsettled: Flags
+    heavy: Flags
 
     def warning(self, names: Sequence[str]) -> str | None:
         """Return what a reader of the intervals of these targets must know, if anything."""
         texts = []
-        for marked, text in ((self.exhausted, EXHAUSTED), (self.unsettled, ASTRAY_COLUMN)):
+        marks = (self.exhausted, EXHAUSTED), (self.unsettled, ASTRAY_COLUMN), (self.heavy, HEAVY_COLUMN)
+        for marked, text in marks:
             if marked.any():
                 texts.append(text.format(", ".join(np.array(names)[marked])))
         return " ".join(texts) or None

@@ -149,12 +149,37 @@ def test_a_regression_that_did_not_get_there_is_said():
     lost = [column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, OTHERS, 0.001).unsettled for s in range(8)]
     assert np.mean(lost) >= 0.75
     nothing, flags = np.zeros(2), np.array([False, True])
-    marks = NeighbourMarks((5, 5), nothing, nothing, nothing, flags, ~flags)
+    marks = NeighbourMarks((5, 5), nothing, nothing, nothing, flags, ~flags, flags)
     told = marks.warning(["a", "b"])
     assert told is not None
     assert "for b: even the smallest quarter" in told
     assert "for a: the regression on the neighbours did not get there" in told
-    assert replace(marks, exhausted=~flags & flags, unsettled=~flags & flags).warning(["a", "b"]) is None
+    assert "for b: given its neighbours the target has a long tail" in told
+    none = ~flags & flags
+    assert replace(marks, exhausted=none, unsettled=none, heavy=none).warning(["a", "b"]) is None
+
+
+def rare(n, seed, *, beside):
+    """A rare level that goes along with a product of its neighbours, or nothing rare."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, P))
+    level = (rng.random(n) < 0.03).astype(float)
+    X[:, 2] = X[:, 1] + (0.0 if not beside else 6.0 * level)
+    X[:, 0] = 0.6 * X[:, 1] + (4.0 * level * beside) + 0.6 * rng.standard_normal(n)
+    return X / X.std(axis=0)
+
+
+def test_a_tail_that_clips_hide_is_counted_and_marked_where_effects_are_missed():
+    tails = {
+        beside: [
+            column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, [1, 2, 3], 0.05).tail
+            for s in range(4)
+            for X in [rare(20_000, s, beside=beside)]
+        ]
+        for beside in (False, True)
+    }
+    assert max(tails[False]) < 0.01
+    assert min(tails[True]) > 0.02
 
 
 def test_shares_are_those_of_least_squares_and_their_intervals_hold():
