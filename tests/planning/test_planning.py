@@ -199,6 +199,12 @@ def test_standard_errors_that_vary_cost_power():
     assert by_hand < 0.76  # and .8 at their mean
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+def test_an_effect_that_all_made_up_fits_find_needs_the_fewest_people(few):
+    study = plan(estimators=["OLS"], which=["educ"])
+    assert 1 <= study.n_for(coefficient="educ", effect=1e6, power=0.8) <= study.case.n
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_the_people_of_a_power_find_the_effect():
