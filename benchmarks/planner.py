@@ -199,6 +199,7 @@ DESIGNS = {
         pi.Guesses(
             means={"dose": 4.18, "lab": 1.49, "ill": 0.40},
             sds={"dose": 2.3, "lab": 1.46},
+            skews={"lab": 1.7},
             coefficients={"dose": 0.15, "lab": -0.4},
         ),
         {"a": ["clinic", "dose"], "b": ["lab", "fall"]},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -98,12 +100,33 @@ def suggest_command(**given: Unpack[SuggestOptions]) -> None:
 def _blank(given: SuggestOptions) -> Schema:
     """Return a blank schema of the wanted columns, by the names and types of the table's first rows."""
     source = source_of(given["data"])
-    names = [name for name in given["columns"] or source.columns if name != given["unit"]]
+    named = given["columns"] or tuple(
+        filter(None, source.columns)
+    )  # programs write row numbers without a name
+    names = [name for name in named if name != given["unit"]]
+    if not given["columns"]:
+        _refuse_values(source.name, names)
     require_columns(source, [*names, *([] if given["unit"] is None else [given["unit"]])])
     first = next(iter(source.read(names, "guessed")), None)
     if first is None:
         raise SchemaError(f"{source.name} has no rows: the kinds of its columns cannot be told")
     return Schema.from_frame_names(first.iloc[:0], unit=given["unit"], max_rows=given["max_rows"])
+
+
+NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
+
+
+def _refuse_values(table: str, names: Sequence[str]) -> None:
+    """Raise SchemaError where the line of names looks like one of values: a schema is public."""
+    numbers = [name for name in names if re.fullmatch(NUMBER, name)]
+    counted = numbers == [str(place) for place in range(len(names))]  # as programs name columns without names
+    if any(not name.isdecimal() for name in numbers) or (
+        names and len(numbers) == len(names) and not counted
+    ):
+        raise SchemaError(
+            f"{table} has numbers in its first line, where names of columns belong: write a line of names "
+            "above the rows"
+        )
 
 
 def _bought(given: SuggestOptions) -> Schema:

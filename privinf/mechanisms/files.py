@@ -271,7 +271,7 @@ def require_columns(source: Source, wanted: Sequence[str]) -> None:
         raise SchemaError(f"{source.name} lacks the column(s) {', '.join(absent)}")
     twice = [name for name in wanted if present.count(name) > 1]
     if twice:
-        raise SchemaError(f"{source.name} has more than one column {', '.join(twice)}")
+        raise SchemaError(f"{source.name} has more than one column {', '.join(dict.fromkeys(twice))}")
 
 
 def _text_levels(column: str, types: Types) -> tuple[str, ...] | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
 from privinf.doors import doors
@@ -22,12 +23,14 @@ from privinf.validation import check_fraction, check_number, check_positive, sho
 KURTOSIS = 1.0
 PILOT = 20_000
 NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)
+LONGEST_END = math.log(50.0)  # of a skewed column's law, in widths of the bounds
 NEAR = 0.03  # of a guessed correlation, its made-up one
 CHECKED = {
     "means": check_number,
     "sds": check_positive,
     "coefficients": check_number,
     "spreads": check_number,
+    "skews": check_number,
 }
 
 
@@ -62,6 +65,8 @@ class Guesses:
         public surveys, which had .1 to 3.2.
     spreads : mapping of str to float
         How the residual sd changes with a column: by the factor ``exp(spread)`` for each sd of it; default 0.
+    skews : mapping of str to float
+        Skewness of numeric columns (of an exponential law 2); default: that of the beta law with mean and sd.
 
     Raises
     ------
@@ -88,6 +93,7 @@ class Guesses:
     residual_sd: float | None = None
     kurtosis: float = KURTOSIS
     spreads: Mapping[str, float] = field(default_factory=dict)
+    skews: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in (*CHECKED, "shares", "correlations"):
@@ -163,8 +169,8 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
     """Return the law of a column (ArgumentError if what is guessed of it cannot be)."""
     item = schema[name]
     if isinstance(item, Factor):
-        if name in guesses.sds or name in guesses.means:
-            raise ArgumentError(f"column {name!r} has levels: guess their shares, not mean and sd")
+        if name in guesses.sds or name in guesses.means or name in guesses.skews:
+            raise ArgumentError(f"column {name!r} has levels: guess their shares, not mean, sd and skewness")
         return _levels(name, item, guesses.shares.get(name))
     if name in guesses.shares:
         raise ArgumentError(f"column {name!r} is a number: guess its mean and sd, not shares of levels")
@@ -172,8 +178,19 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
     known = (name in guesses.means) + (name in guesses.sds)
     told = ("nothing guessed, from its bounds", "one guessed, the other from its bounds", "guessed")[known]
     width = item.high - item.low
-    values = item.low + width * _beta_quantiles((mean - item.low) / width, sd / width)
-    return ColumnLaw(name, values, None, f"{name}: mean {mean:.4g}, sd {sd:.4g} ({told})")
+    told = f"{name}: mean {mean:.4g}, sd {sd:.4g} ({told})"
+    places = _beta_quantiles((mean - item.low) / width, sd / width)
+    if name in guesses.skews:
+        asked = float(guesses.skews[name])
+        places = _skewed_quantiles((mean - item.low) / width, sd / width, asked)
+        centre, spread, found = _grid_moments(places)
+        if abs(centre * width + item.low - mean) > 0.02 * sd or abs(spread * width / sd - 1.0) > 0.02:
+            raise ArgumentError(
+                f"the guessed skewness of {name!r} contradicts mean and sd between its bounds: leave one out"
+            )
+        room = "guessed" if abs(found - asked) < 0.05 else "what mean, sd and bounds leave room for"
+        told += f", skewness {found:.2f} ({room})"
+    return ColumnLaw(name, item.low + width * places, None, told)
 
 
 def moments_of(name: str, low: float, high: float, guesses: Guesses) -> tuple[float, float]:
@@ -198,6 +215,47 @@ def _beta_quantiles(mean: float, sd: float) -> Floats:
         return np.where(norm.cdf(NORMAL_GRID) > 1.0 - mean, 1.0, 0.0)
     found: Floats = beta.ppf(norm.cdf(NORMAL_GRID), mean * size, (1.0 - mean) * size)
     return found
+
+
+def _grid_moments(values: Floats) -> tuple[float, float, float]:
+    """Return mean, sd and skewness of a law by its quantiles at `NORMAL_GRID`."""
+    weights = norm.pdf(NORMAL_GRID)
+    weights = weights / weights.sum()
+    mean = float(weights @ values)
+    sd = math.sqrt(float(weights @ (values - mean) ** 2)) or 1.0
+    return mean, sd, float(weights @ (values - mean) ** 3) / sd**3
+
+
+def _skewed_quantiles(mean: float, sd: float, skew: float) -> Floats:
+    """Return quantiles of a law on [0, 1] with this mean, sd and, as far as there is room, skewness.
+
+    A beta law whose upper end lies beyond 1, and that is put at 1 there: the farther the end, the longer the
+    tail, towards a gamma law's. Mean and sd of the beta law are moved until those at the bound are the
+    guessed ones. A law of less skewness than the beta law on [0, 1] is the mirror image of one of more.
+    """
+    if skew >= _grid_moments(_beta_quantiles(mean, sd))[2]:
+        return _long_tailed(mean, sd, skew)
+    mirrored: Floats = 1.0 - _long_tailed(1.0 - mean, sd, -skew)[::-1]
+    return mirrored
+
+
+def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
+    """Return these quantiles where the skewness is that of the beta law on [0, 1], or more."""
+
+    def of(log_end: float) -> Floats:
+        end, own, spread = math.exp(log_end), mean, sd
+        for _ in range(8):
+            found = np.minimum(end * _beta_quantiles(own / end, spread / end), 1.0)
+            seen, sized, _ = _grid_moments(found)
+            own, spread = own + mean - seen, spread * sd / sized
+        return found
+
+    def short(log_end: float) -> float:
+        return _grid_moments(of(log_end))[2] - skew
+
+    if short(LONGEST_END) <= 0.0:
+        return of(LONGEST_END)
+    return of(float(brentq(short, 0.0, LONGEST_END, xtol=1e-2)) if short(0.0) < 0.0 else 0.0)
 
 
 def _levels(name: str, item: Factor, given: Mapping[Any, float] | None) -> ColumnLaw:

@@ -82,8 +82,9 @@ class Population:
     Notes
     -----
     Columns are beta laws on their bounds with the guessed mean and sd (two points at the bounds where the sd
-    allows no other), joined by normal numbers whose correlations are found so that the columns have the
-    guessed ones. A numeric response has the mean ``x'b`` and a `ResidualLaw` around it.
+    allows no other; where a skewness is guessed, with another end), joined by normal numbers whose
+    correlations are found so that the columns have the guessed ones. A
+    numeric response has the mean ``x'b`` and a `ResidualLaw` around it.
     """
 
     schema: Schema
@@ -131,6 +132,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
                         ("correlation", pairs)):  # fmt: skip
         refuse_strange(what, names, known)  # a code book serves many formulas
     refuse_strange("coefficient", guesses.coefficients, design.names)
+    refuse_strange("skewness", guesses.skews, known - {design.response})  # the response's follows
     laws = tuple(law_of(schema, name, guesses) for name in inputs)
     refuse_strange("spread by a number", guesses.spreads, [law.name for law in laws if law.cuts is None])
     root = root_of(laws, guesses)

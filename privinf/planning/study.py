@@ -277,7 +277,8 @@ class Aim:
 
         def excess(t: float) -> float:
             width = self.width(moved(self.case, math.exp(t)))
-            return 4.0 if math.isnan(width) else min(math.log(width / self.target), 4.0)
+            # A power of 1 in all made-up fits is that of intervals without width.
+            return 4.0 if math.isnan(width) else min(math.log(max(width / self.target, math.exp(-4.0))), 4.0)
 
         low, high = math.log(least), math.log(most)
         here = min(max(math.log(start), low), high)

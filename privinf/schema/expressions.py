@@ -96,7 +96,9 @@ def parse(source: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, SchemaError):
             raise
-        raise SchemaError(f"{source!r} is not an expression") from None
+        raise SchemaError(
+            f"{source!r} is not an expression; a column whose name is no plain word is written Q('name')"
+        ) from None
     return tree
 
 

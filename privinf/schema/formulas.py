@@ -244,7 +244,9 @@ def syntax(code: str) -> ast.expr:
     try:
         return ast.parse(code, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SchemaError(f"{code!r} is not an expression") from None
+        raise SchemaError(
+            f"{code!r} is not an expression; a column whose name is no plain word is written Q('name')"
+        ) from None
 
 
 def coded(

@@ -25,7 +25,9 @@ MISSING_VALUES = (
     "(from a shell: --missing impute-public)"
 )
 INFINITE = "column {!r} has infinite values; clean the rows first"
-NOT_NUMBERS = "column {!r} must hold numbers, as the schema declares"
+NOT_NUMBERS = (
+    "column {!r} must hold numbers, as the schema declares: 1234.5, with a point, and no other marks"
+)
 OUTSIDE_LEVELS = (
     "column {!r} has values outside its declared levels; extend the levels, or declare bounds as a tuple "
     "(low, high) if it is a number"
@@ -310,7 +312,7 @@ def _as_days(column: pd.Series, name: str) -> Floats:
     gaps = column.isna().to_numpy()
     days = [np.nan if gap else date_number(value) for gap, value in zip(gaps, column, strict=True)]
     if None in days:
-        raise SchemaError(f"column {name!r} must hold dates, as the schema declares")
+        raise SchemaError(f"column {name!r} must hold dates, as the schema declares: 2020-12-31")
     return np.array(days, dtype=np.float64)
 
 

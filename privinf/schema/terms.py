@@ -307,7 +307,8 @@ class Response:
         unknown = [name for name in column.inputs if name not in schema]
         if not public and unknown:
             raise SchemaError(
-                f"response column {unknown[0]!r} is not in the schema: declare its bounds, or ask for "
+                f"response column {unknown[0]!r} is not in the schema, which has "
+                f"{', '.join(schema.columns)}: declare its bounds, or ask for "
                 "response='public' to send it in clear"
             )
         if public or all(schema[name].public for name in column.inputs):

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import privinf as pi
 from privinf.cli import main
+from privinf.errors import SchemaError
 
 SPEND = ("--delta", "1e-7")
 
@@ -70,3 +71,36 @@ def test_from_a_file_to_a_result(name, tmp_path, monkeypatch):
     result = model.fit(epsilon=1.0, delta=1e-7)
     assert list(result.params.index) == list(pi.load_results("result.npz").params.index)
     assert len(pi.LedgerFile("study.ledger")) > 1
+
+
+def suggested(tmp_path, text):
+    (tmp_path / "rows.csv").write_text(text)
+    words = ("schema", "suggest", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.toml"))
+    return CliRunner().invoke(main, words, prog_name="privinf")
+
+
+@pytest.mark.parametrize("text", ["0.25,7.5\n0.5,1\n", "Ann,34.5\nBob,21\n", "34,51000\n1,2\n"])
+def test_a_file_without_names_is_refused_and_no_value_shown(text, tmp_path):
+    done = suggested(tmp_path, text)
+    assert done.exit_code == 2
+    assert "write a line of names" in done.output
+    assert not any(value in done.output for value in text.replace("\n", ",").split(",") if len(value) > 1)
+    assert not (tmp_path / "s.toml").exists()
+
+
+@pytest.mark.parametrize("names", ["country,1990,1991", "0,1,2"])
+def test_years_and_counted_names_are_names(names, tmp_path):
+    assert suggested(tmp_path, f"{names}\n1,2,3\n").exit_code == 0
+
+
+def test_row_numbers_without_a_name_are_left_out(tmp_path):
+    done = suggested(tmp_path, pd.DataFrame({"a": [0.5, 1.0], "b": [2, 3]}).to_csv())
+    assert done.exit_code == 0, done.output
+    assert list(pi.load_schema(tmp_path / "s.toml").columns) == ["a", "b"]
+
+
+@pytest.mark.parametrize("formula", ["a ~ class", "class ~ a", "a ~ C(class)", "a ~ y z"])
+def test_names_that_are_no_words_are_told_how_to_be_written(formula):
+    schema = pi.Schema({"a": (0, 1), "class": (0, 1), "y z": (0, 1)})
+    with pytest.raises(SchemaError, match=r"written Q\('name'\)"):
+        schema.design(formula)

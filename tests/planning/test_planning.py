@@ -199,6 +199,12 @@ def test_standard_errors_that_vary_cost_power():
     assert by_hand < 0.76  # and .8 at their mean
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+def test_an_effect_that_all_made_up_fits_find_needs_the_fewest_people(few):
+    study = plan(estimators=["OLS"], which=["educ"])
+    assert 1 <= study.n_for(coefficient="educ", effect=1e6, power=0.8) <= study.case.n
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_the_people_of_a_power_find_the_effect():
@@ -409,3 +415,27 @@ def test_the_page_runs_as_it_is_printed(tmp_path, monkeypatch, capsys, few):
         for block in re.findall(r"^```python \w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             exec(compile(block, "docs/planning.md", "exec"), known)
     assert "Planned study" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("skew", "mean", "sd"), [(1.7, 1.49, 1.46), (0.4, 2.0, 1.0), (-0.5, 5.0, 1.5)])
+def test_columns_have_the_guessed_skewness(skew, mean, sd):
+    from scipy.stats import skew as skewness
+
+    book = pi.Guesses(means={"lab": mean}, sds={"lab": sd}, skews={"lab": skew})
+    study = pi.plan_study(
+        pi.Schema({"lab": (0, 8), "y": (0, 1)}), "y ~ lab", 500, guesses=book, estimators=["MomentOLS"],
+        epsilon=4, delta=1e-6,
+    )  # fmt: skip
+    lab = study.case.people.rows(100_000, np.random.default_rng(0)).lab
+    assert lab.mean() == pytest.approx(mean, abs=0.02)
+    assert lab.std() == pytest.approx(sd, abs=0.02)
+    assert skewness(lab) == pytest.approx(skew, abs=0.06)
+    assert any("skewness" in line and "(guessed)" in line for line in study.case.people.told)
+
+
+@pytest.mark.parametrize("book", [{"skews": {"y": 1.0}}, {"skews": {"no": 1.0}},
+                                  {"sds": {"lab": 3.6}, "skews": {"lab": 0.2}}])  # fmt: skip
+def test_a_skewness_that_cannot_be_is_refused(book):
+    schema, guesses = pi.Schema({"lab": (0, 8), "y": (0, 1)}), pi.Guesses(**book)
+    with pytest.raises(ArgumentError, match="skewness"):
+        pi.plan_study(schema, "y ~ lab", 500, guesses=guesses, epsilon=1, delta=1e-6)
