@@ -113,12 +113,12 @@ def _blank(given: SuggestOptions) -> Schema:
     return Schema.from_frame_names(first.iloc[:0], unit=given["unit"], max_rows=given["max_rows"])
 
 
-NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
+WRITTEN_NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
 
 
 def _refuse_values(table: str, names: Sequence[str]) -> None:
     """Raise SchemaError where the line of names looks like one of values: a schema is public."""
-    numbers = [name for name in names if re.fullmatch(NUMBER, name)]
+    numbers = [name for name in names if re.fullmatch(WRITTEN_NUMBER, name)]
     counted = numbers == [str(place) for place in range(len(names))]  # as programs name columns without names
     if any(not name.isdecimal() for name in numbers) or (
         names and len(numbers) == len(names) and not counted

@@ -45,7 +45,7 @@ FORMS_ROOM = 4.0
 # Neighbours that explain more than this share of the target, and so many sds of noise, matter.
 MATERIAL, OUT = 0.02, 3.0
 # Tails that the regressions cut matter from this part of the sampling variance on.
-HEAVY = 0.5
+HIDDEN_TAIL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def target_columns(
     errors = np.array([known_error(fit, one.others, sums.n) for one in found]) + _effects(found)
     noise = np.array([one.step_sd**2 for one in found]) * errors / scale**4
     tails = np.array([one.tail**2 for one in found]) * errors / scale**4
-    heavy = tails > HEAVY * fit.scale**2 / (sums.n * scale**2)
+    heavy = tails > HIDDEN_TAIL * fit.scale**2 / (sums.n * scale**2)
     marks = _marks(found, near, sums.n, scale**2 * squares, own, scale**2 * sd, sd, heavy)
     return TargetColumns(union, residuals, noise + tails, correlation, marks)
 

@@ -31,10 +31,9 @@ ASTRAY_COLUMN = (
     "spend more, or lower precision_sparsity=."
 )
 HEAVY_COLUMN = (
-    "Not to be trusted for {}: given its neighbours the target has a long tail, which the clips of its "
-    "regression on them cut (rare levels, products and squares of skewed columns have such tails). The "
-    "coefficient takes over a part of the effects of neighbours that are not in the fit. Use logs or "
-    "narrower bounds, leave such columns out, or spend more."
+    "Not to be trusted for {}: given its neighbours the target has a long tail (as rare levels have), which "
+    "the clips of its regression on them cut: it takes over a part of the effects of neighbours that "
+    "are not in the fit. Use logs or narrower bounds, or spend more."
 )
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} of their typical size, by noisy counts of their tail; "
@@ -91,8 +90,7 @@ class NeighbourMarks:
     last : ndarray, shape (k,)
         Share that the smallest quarter of the picked neighbours explains beside the others.
     exhausted, unsettled, heavy : ndarray of bool, shape (k,)
-        Whether that is material and more than noise; whether the regression did not get there; whether
-        its clips hide a long tail.
+        Whether that is material, beyond noise; the regression did not get there; its clips hide a tail.
     """
 
     picked: tuple[int, ...]
@@ -115,13 +113,10 @@ class NeighbourMarks:
     def settings(self, names: Sequence[str]) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
         plain = {
-            "neighbours": list(self.picked),
-            "explained": self.explained.tolist(),
-            "explained_sd": self.explained_sd.tolist(),
-            "last": self.last.tolist(),
-        }
-        warning = self.warning(names)
-        return plain if warning is None else plain | {"warning": warning}
+            "neighbours": list(self.picked), "explained": self.explained.tolist(),
+            "explained_sd": self.explained_sd.tolist(), "last": self.last.tolist(),
+        }  # fmt: skip
+        return plain | ({} if (warning := self.warning(names)) is None else {"warning": warning})
 
 
 @dataclass(frozen=True, slots=True)

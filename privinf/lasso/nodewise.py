@@ -51,7 +51,7 @@ CLIP = 2.0
 # Smallest eigenvalue over the noise's largest, below which a second look is taken; and T is marked after it.
 CLEAR, HIDDEN = 3.0, 0.5
 # Tails are counted above so many sizes and on, by a ratio; the chance that noise alone is taken for one.
-FAR, RATIO, CELLS, FALSE_TAIL = 4.0, math.sqrt(2.0), 8, 0.01
+FAR, APART_BY, TAIL_CELLS, FALSE_TAIL = 4.0, math.sqrt(2.0), 8, 0.01
 # No eigenvalue is taken to be below this share of the mean.
 TINIEST = 1e-6
 # Nor any residual larger than this, in units of the target's released size.
@@ -259,7 +259,7 @@ def _tail(column: SparseSums, others: list[int], g: Floats, root: Floats, scale:
     """Return h from noisy counts of |v| |e|: a threshold counts as long as all below it stand out."""
     if math.isinf(rho):
         return 0.0
-    sizes = math.sqrt(len(others)) * FAR * RATIO ** np.arange(CELLS + 1.0)
+    sizes = math.sqrt(len(others)) * FAR * APART_BY ** np.arange(TAIL_CELLS + 1.0)
     args = column.args(
         others, g, columns=np.asarray(others), transform=root, unit=scale, thresholds=sizes[:-1]
     )
@@ -267,6 +267,6 @@ def _tail(column: SparseSums, others: list[int], g: Floats, root: Floats, scale:
         "layers.counts", args, label="tails of the targets' residuals", rho=rho, sites=column.sites
     )
     counts, sd = counts_above(noisy.values, float(noisy.scale))
-    seen = np.logical_and.accumulate(counts > upper_quantile(FALSE_TAIL / CELLS) * sd)
+    seen = np.logical_and.accumulate(counts > upper_quantile(FALSE_TAIL / TAIL_CELLS) * sd)
     excess = float(np.diff(sizes) @ np.where(seen, counts, 0.0)) / column.n
     return 0.5 * scale * excess / math.sqrt(len(others))
