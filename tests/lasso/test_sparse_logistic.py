@@ -135,6 +135,7 @@ def test_results_have_the_facade_of_the_lasso(fitted):
     assert fitted.selected == ("x3", "x10", "x21")
     assert "binomial" in str(fitted.summary())
     assert "logistic" in str(fitted.summary())
+    assert "Rows that lie far out count less" in " ".join(str(fitted.summary()).split())
     odds, ends = fitted.odds_ratios(0.1), fitted.conf_int(0.1)
     np.testing.assert_allclose(odds["odds ratio"], np.exp(fitted.params))
     np.testing.assert_allclose(odds.iloc[:, 1:], np.exp(ends))

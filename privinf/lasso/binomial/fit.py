@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -46,6 +47,11 @@ precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the e
 DOUBTFUL = (
     "Not to be trusted: of the sparse logistic fit, {}. Keep fewer columns, name fewer targets, or "
     "spend more."
+)
+WEIGHTED_NOTE = (
+    "Target: the coefficients of a right logit. Rows that lie far out count less, by weights in the columns "
+    "alone: where no logit of these columns is right, the coefficients are those of the weighted rows, and "
+    "can differ from maximum likelihood's by some standard errors. Add squares and products that matter."
 )
 
 
@@ -232,6 +238,7 @@ def _results(
         support, values = [*support, rows.constant], np.append(values, 0.0)
     sparse = sparse_settings(names, units, support, values, fit.spread.rate, rows.constant)
     signs, notes = [*fit.signs, *debiased.signs], [SELECTED_NOTE] * (plan.targets is None)
+    notes += [WEIGHTED_NOTE] * math.isfinite(plan.rho)
     settings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
     if signs:
         settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
