@@ -11,7 +11,7 @@ import pytest
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
-from privinf.lasso.columns import LEAST, MOST, DebiasingBudget, neighbour_count
+from privinf.lasso.columns import LEAST, MOST, DebiasingBudget, neighbour_count, target_columns
 from privinf.lasso.marks import NeighbourMarks
 from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
 from privinf.lasso.sums import SparseSums
@@ -169,7 +169,7 @@ def rare(n, seed, *, beside):
     return X / X.std(axis=0)
 
 
-def test_a_tail_that_clips_hide_is_counted_and_marked_where_effects_are_missed():
+def test_a_tail_that_clips_hide_is_counted():
     tails = {
         beside: [
             column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, [1, 2, 3], 0.05).tail
@@ -180,6 +180,17 @@ def test_a_tail_that_clips_hide_is_counted_and_marked_where_effects_are_missed()
     }
     assert max(tails[False]) < 0.01
     assert min(tails[True]) > 0.02
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_hidden_tail_is_marked_and_widens_where_effects_of_neighbours_are_missed(beside):
+    """The fit knows of nothing; the neighbour with the rare level has an effect."""
+    X = rare(20_000, 0, beside=beside)
+    y = X[:, 2] * 0.4 + np.random.default_rng(1).standard_normal(len(X))
+    budget = DebiasingBudget(0.05, 0.2, 0.02, 0.05, 0.1)
+    found = target_columns(sums_of(y, X, 2), NOTHING, [0], budget, neighbours=3)
+    assert found.marks.heavy[0] == beside
+    assert (found.noise[0] > 0.5 / len(X)) == beside
 
 
 def test_shares_are_those_of_least_squares_and_their_intervals_hold():
