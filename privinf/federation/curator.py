@@ -24,6 +24,7 @@ from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp, clipped_total
+from privinf.mechanisms.statistics.terms import TermSums, add_together
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
@@ -140,8 +141,11 @@ def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulat
                 assert one.statistic.sums is not None
                 plain = PlainSums(one.statistic, one.args, one.reach)
                 sums.append(one.statistic.sums(block, one.args) if one.exact else plain)
+        terms = [each for each in sums if isinstance(each, TermSums)]
+        add_together(terms, block)
         for each in sums:
-            each.update(block)
+            if not isinstance(each, TermSums):
+                each.update(block)
     return [each.floats() if isinstance(each, PlainSums) else each for each in sums]
 
 

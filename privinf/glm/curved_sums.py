@@ -14,7 +14,7 @@ from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import GlmServer, Traffic
 from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, clip_of, tail_of
-from privinf.mechanisms.statistics.tails import counts_above
+from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
 # Thresholds of the counts, in units of the typical size.

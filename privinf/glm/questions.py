@@ -24,7 +24,7 @@ from privinf.glm.sums import GlmSums
 from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.regression import from_isometric
-from privinf.mechanisms.statistics.tails import counts_above
+from privinf.mechanisms.statistics.summands import counts_above
 from privinf.schema.geometry import Reachable
 from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget
 

@@ -1,8 +1,8 @@
 """Tails of the terms of a sum from noisy counts: how many pass a threshold, and where to clip the sum.
 
 A private sum of terms t >= 0 clips them at some C: its noise grows with C, and what lies beyond C is lost.
-Counts of terms above public thresholds (`privinf.mechanisms.statistics.tails`) show how much that is, up to
-their noise; beyond the last count that is seen the tail is taken to go on as a power law.
+Counts of terms above public thresholds (`privinf.mechanisms.statistics.summands`) show how much that is, up
+to their noise; beyond the last count that is seen the tail is taken to go on as a power law.
 """
 
 from __future__ import annotations

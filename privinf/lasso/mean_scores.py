@@ -4,7 +4,7 @@ With first coefficients b0, residuals r = y - x'b0 of size s, standardised preci
 (as in `privinf.lasso.coordinates`), t = |u| |r| / s and q = sign(r) u / |u|, so that u r = s q t, the joint
 clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: for errors that are skewed with a size that goes
 along with x that is another b than the one of the mean, however many the rows. Here tail counts of t,
-released by the square root of running sums (`privinf.mechanisms.statistics.tails`), choose C and tau = C/3
+released by the square root of running sums (`privinf.mechanisms.statistics.summands`), choose C and tau = C/3
 (`privinf.inference.tails.layered`: C minimises the noise and half of the squared excess together), and what
 is released is
 
@@ -47,7 +47,7 @@ from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
 from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.sums import ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit, positions
-from privinf.mechanisms.statistics.tails import counts_above
+from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats, PlainValue
 
 # Of the score's price, for the counts; of that of slopes and variances, for the slopes.

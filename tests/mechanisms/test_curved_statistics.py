@@ -11,7 +11,7 @@ from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.curved import CURVED_OPS, joint_distance
 from privinf.mechanisms.statistics.regression import from_isometric
-from privinf.mechanisms.statistics.tails import root_matrix
+from privinf.mechanisms.statistics.summands import root_matrix
 
 P, EDGE, TOP = 3, 2.0, 5.0
 THETA, TRANSFORM = np.array([0.8, -0.4, 0.3]), np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]])

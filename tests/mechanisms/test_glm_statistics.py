@@ -13,7 +13,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics import families as glm_families
 from privinf.mechanisms.statistics import glm as glm_statistics
-from privinf.mechanisms.statistics import terms
+from privinf.mechanisms.statistics import summands
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.glm import GLM_OPS, batch_of, sketch_of
 from privinf.mechanisms.statistics.regression import from_isometric
@@ -202,7 +202,7 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
         return cdist(values, values).max() / GLM_OPS[name].reach(args, P).l2
 
     assert apart() <= 1.0 + 1e-12
-    monkeypatch.setattr(terms, "_room", lambda vectors: 9.0 * FULL_SCALE)
+    monkeypatch.setattr(summands, "_room", lambda vectors: 9.0 * FULL_SCALE)
     assert apart() > 1.05
 
 
@@ -210,13 +210,13 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
 def test_the_search_sees_integers_that_are_rounded_without_room(name, monkeypatch):
     """Integers are coarse here, so that rounding takes vectors of full length beyond their norm."""
     args, reach = FAMILIES["gaussian"], GLM_OPS[name].reach(FAMILIES["gaussian"], P)
-    monkeypatch.setattr(terms, "FULL_SCALE", 4.0)
+    monkeypatch.setattr(summands, "FULL_SCALE", 4.0)
 
     def longest():
         return np.linalg.norm(records(GLM_OPS[name], args, 40), axis=1).max() / reach.norm
 
     assert longest() <= 1.0 + 1e-9
-    monkeypatch.setattr(terms, "_room", lambda vectors: 4.0)
+    monkeypatch.setattr(summands, "_room", lambda vectors: 4.0)
     assert longest() > 1.01
 
 

@@ -11,6 +11,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import families
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.families import exponential, logistic
+from privinf.mechanisms.statistics.terms import PlacedRows, add_together
 
 P = 3
 MODEL = {
@@ -84,3 +85,28 @@ def test_sums_take_as_many_rows_as_said(name):
     assert np.abs(many.steps(2.0**-18) / 2.0**48 - once).max() <= 2.0**-48 * max(1.0, np.abs(once).max())
     with pytest.raises(SensitivityError, match=r"2\^40 rows"):
         many.update(rows)
+
+
+def test_sums_of_one_pass_share_what_their_terms_do_and_nothing_else(monkeypatch):
+    """Integers are those of each alone; forms are made once for equal arguments, anew for others."""
+    made, forms = [], PlacedRows.forms
+    asked = [("whitened.score", {}), ("whitened.meat", {}), ("whitened.hessian", {}), ("whitened.counts", {})]
+    asked += [("whitened.meat", {name: -SECOND[name]}) for name in ("theta", "whitening")]
+    asked += [("whitened.meat", {"residual_clip": 0.3}), ("whitened.score", {"high": 0.6})]
+    questions = [
+        (
+            SITE_OPS[name],
+            {key: value for key, value in {**SECOND, **other}.items() if key in SITE_OPS[name].arguments},
+        )
+        for name, other in asked
+    ]
+    rows = block(500)
+    together, alone = ([op.sums(rows, args) for op, args in questions] for _ in range(2))
+    monkeypatch.setattr(PlacedRows, "forms", lambda rows, a: made.append(len(a)) or forms(rows, a))
+    add_together(together, rows)
+    assert len(made) == 4
+    for one, other in zip(together, alone, strict=True):
+        other.update(rows)
+        assert (one.steps(2.0**-30) == other.steps(2.0**-30)).all()
+    found = [tuple(one.steps(2.0**-30).tolist()) for one in together]
+    assert len(set(found)) == len(found) - 1  # directions turned round have the same meat

@@ -75,7 +75,7 @@ def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
     assert found > 0.2 or args.get("of") == "curvature"
 
 
-TERMS = "mechanisms.statistics.terms"
+TERMS = "mechanisms.statistics.summands"
 MUTANTS = {
     "a step's scores not held": (
         (0, Mutant(TERMS, "Product.plain", "-self.top, self.top", "-99.0, 99.0")),

@@ -14,13 +14,13 @@ from mutation import Mutant
 from privinf.errors import ArgumentError, PrivinfError, SensitivityError
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.layers import LAYER_OPS
-from privinf.mechanisms.statistics.tails import counts_above, root_matrix, root_sensitivity
+from privinf.mechanisms.statistics.summands import counts_above, root_matrix, root_sensitivity
 from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 
 P, EDGE, TOP = 3, 2.0, 3.0
 HUGE = 1e300
-WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
-LAYERS, TERMS = "mechanisms.statistics.layers", "mechanisms.statistics.terms"
+WHITENED, SUMMANDS = "mechanisms.statistics.whitened", "mechanisms.statistics.summands"
+LAYERS = "mechanisms.statistics.layers"
 OPS = WHITENED_OPS | {name: op for name, op in LAYER_OPS.items() if "." in name}
 REACHED = {
     "layers.counts": 0.95, "layers.score": 0.99, "layers.meat": 0.95, "layers.slopes": 0.95,
@@ -157,12 +157,12 @@ MUTANTS = {
         "whitened.gram",
     ),
     "cells without the place below them": (
-        Mutant(TAILS, "root_sensitivity", "np.column_stack([np.zeros(cells), root_matrix(cells)])",
+        Mutant(SUMMANDS, "root_sensitivity", "np.column_stack([np.zeros(cells), root_matrix(cells)])",
            "root_matrix(cells)"),
         "whitened.counts, one threshold",
     ),
     "counts charged as a histogram": (
-        Mutant(TAILS, "counted_reach", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
+        Mutant(SUMMANDS, "counted_reach", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
         "whitened.counts",
     ),
     "a layer without its upper clip": (
@@ -175,7 +175,7 @@ MUTANTS = {
         "whitened.score, upper",
     ),
     "directions of any length": (
-        Mutant(TERMS, "Product.plain", "np.maximum(self.length, ", "np.maximum(0.5 * self.length, "),
+        Mutant(SUMMANDS, "Product.plain", "left / np.maximum", "2.0 * left / np.maximum"),
         "whitened.score",
     ),
     "a layer charged its radius": (
@@ -187,7 +187,8 @@ MUTANTS = {
         "whitened.meat",
     ),
     "products of slopes that are not shrunk": (
-        Mutant(LAYERS, "_shrunk", "np.minimum(length, norm), norm", "length, 1e9"), "layers.slopes",
+        Mutant(LAYERS, "_shrunk", "np.minimum(along.length, norm), norm", "along.length, 1e9"),
+        "layers.slopes",
     ),
     "slopes charged their radius": (
         Mutant(LAYERS, "_slopes_reach", 'positive(args, "norm")', '0.5 * positive(args, "norm")'),
@@ -203,7 +204,7 @@ MUTANTS = {
         "whitened.square",
     ),
     "a Hessian clipped at its longest row": (
-        Mutant(WHITENED, "_slopes", 'v, float(rows.args["clip"])', "v, max(0.1, length.max())"),
+        Mutant(WHITENED, "_slopes", 'float(rows.args["clip"])', "max(0.1, v.length.max())"),
         "whitened.hessian",
     ),
 }  # fmt: skip

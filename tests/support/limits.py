@@ -114,7 +114,7 @@ ROW_DOORS = {
     "privinf.mechanisms.statistics.moments",  # for the layout of moments
     "privinf.mechanisms.statistics.regression",  # for the layout of released entries
     "privinf.mechanisms.statistics.scores",
-    "privinf.mechanisms.statistics.tails",  # for what released counts say
+    "privinf.mechanisms.statistics.summands",  # for what released counts say
 }
 # Rooms that import nothing but these, the standard library and the package.
 NUMERIC_ONLY = {"inference": {"numpy", "scipy"}}

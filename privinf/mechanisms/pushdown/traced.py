@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations_with_replacement, product
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -27,13 +27,14 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
-from privinf.mechanisms.statistics.tails import Counts
-from privinf.mechanisms.statistics.terms import PlacedRows, Product, RowReader, TermSums, grid_of
+from privinf.mechanisms.statistics.summands import Counts, Product
+from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, TermSums, grid_of
 from privinf.mechanisms.sums import FULL_SCALE, held_norms
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
 
 TINY = 2.0**-500
+T = TypeVar("T")
 Nodes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
 
@@ -206,6 +207,10 @@ class TracedReader:
         if constant is not None:
             nodes[constant] = self._made.number(FULL_SCALE)
         return PlacedRows(self._array(nodes), grid.units)
+
+    def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
+        """Return what is made of the rows: equal expressions are one."""
+        return make()
 
     def _steps(self, at: int | None, grid: ColumnGrid) -> Node:
         return self._made.column(*self._question.steps(at, grid))

@@ -12,7 +12,7 @@ whatever x, y, theta and T are:
   keeps its coefficients. Poisson scores have no such bound in x: they are shrunk to the norm B.
 - ``curved.start``: x (y' - 1/2) and x x' of the columns `block`, |x| <= R, y' the response in [0, 1];
 - ``curved.step``: w v e and w c v v';
-- ``curved.counts``: how many records have o q, w k or w |v e| above thresholds, see `tails`;
+- ``curved.counts``: how many records have o q, w k or w |v e| above thresholds, see `summands`;
 - ``curved.score``: v e w / |v e w| clip(|v e w| - low, 0, high - low), one layer of the scores, of norm
   C = high - low at most: 2 C;
 - ``curved.meat``: sum u u', u = both layers with the upper one times `upper`: |u| <= U = middle +
@@ -51,8 +51,8 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.families import exponential, logistic
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.tails import Counts, counted_reach
-from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
+from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
 
@@ -81,15 +81,16 @@ class _Rows:
         theta = np.asarray(args["theta"], dtype=np.float64)[None]
         read = rows.read(np.asarray(args["columns"]) if "columns" in args else None)
         forms = read.forms(np.vstack([theta, np.asarray(args["transform"], dtype=np.float64).T]))
-        self.args, self.predictor, self.v = args, forms[0], forms[1:]
+        self.args, self.predictor, vectors = args, forms[0], forms[1:]
         if "intercept" in args:
             self.predictor += float(args["intercept"])
         if "offset" in args:
-            self.v += np.asarray(args["offset"], dtype=np.float64)[:, None]
+            vectors += np.asarray(args["offset"], dtype=np.float64)[:, None]
         self.exposure: Floats | float = 1.0
         if "exposure" in args:
             self.exposure = np.maximum(_column(block, int(args["exposure"])), SMALLEST)
-        self.length = lengths(self.v)
+        self.v = Along(vectors)
+        self.length = self.v.length
         mean, self.curvature = self.mean(self.predictor)
         binomial = args["family"] == "binomial"
         y = block.outcome()
@@ -131,27 +132,27 @@ def _column(block: SiteBlock, position: int) -> Floats:
 # ---- what is summed
 
 
-def _joint(left: Floats, v: Floats, length: Floats, size: Floats, share: float) -> tuple[Product, Square]:
+def _joint(left: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
     """Return both terms of records' directions: a score of size `left`, and a matrix of the root `size`."""
     a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
-    return Product(left, 1.0, v, length, a), Square(v * size, 1.0, length * size, b)
+    return Product(left, 1.0, v, a), Square(v.vectors * size, 1.0, v.length * size, b)
 
 
 def _start(rows: RowReader) -> tuple[Product, Square]:
     block, radius = rows.block, float(rows.args["radius"])
-    x = rows.read(np.asarray(rows.args["block"])).columns()
-    length, low, high = lengths(x), block.response_low, block.response_high
+    x = Along(rows.read(np.asarray(rows.args["block"])).columns())
+    length, low, high = x.length, block.response_low, block.response_high
     y = made_finite((block.outcome() - low) / (high - low))
     left = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
     size = 1.0 / np.maximum(length, radius)
-    return _joint(left, x, length, size, float(rows.args["share"]))
+    return _joint(left, x, size, float(rows.args["share"]))
 
 
 def _step(rows: RowReader) -> tuple[Product, Square]:
     at, args = _Rows(rows), rows.args
     left = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
     size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
-    return _joint(left, at.v, at.length, size, float(args["share"]))
+    return _joint(left, at.v, size, float(args["share"]))
 
 
 def _counts(rows: RowReader) -> tuple[Counts]:
@@ -166,21 +167,21 @@ def _counts(rows: RowReader) -> tuple[Counts]:
 def _score(rows: RowReader) -> tuple[Product]:
     at, low, high = _Rows(rows), float(rows.args.get("low", 0.0)), float(rows.args["high"])
     left = np.copysign(np.clip(at.sizes() - low, 0.0, high - low), at.error)
-    return (Product(left, high - low, at.v, at.length),)
+    return (Product(left, high - low, at.v),)
 
 
 def _meat(rows: RowReader) -> tuple[Square]:
     at, (middle, high, upper) = _Rows(rows), _layers(rows.args)
     t = at.sizes()
     size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
-    at.v *= size / np.maximum(at.length, SMALLEST)
-    return (Square(at.v, _longest(rows.args), size),)
+    scores = at.v.vectors * (size / np.maximum(at.length, SMALLEST))
+    return (Square(scores, _longest(rows.args), size),)
 
 
 def _secant(rows: RowReader) -> tuple[Square]:
     at, bound = _Rows(rows), float(rows.args["clip"])
     move = np.zeros_like(at.length)
-    for entry, step in zip(at.v, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
+    for entry, step in zip(at.v.vectors, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
         move += entry * step
     move = made_finite(move)
     least = TANGENT if rows.exact else SMALLEST_STEP
@@ -189,7 +190,7 @@ def _secant(rows: RowReader) -> tuple[Square]:
     apart = np.copysign(np.maximum(np.abs(move), least), move)
     slope = np.where(np.abs(move) < least, middle, ends / apart)
     size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
-    return (Square(at.v * size, math.sqrt(bound), at.length * size),)
+    return (Square(at.v.vectors * size, math.sqrt(bound), at.length * size),)
 
 
 # ---- how far one record moves it

@@ -59,7 +59,8 @@ from privinf.mechanisms.statistics.families import (
 )
 from privinf.mechanisms.statistics.layers import outer_reach
 from privinf.mechanisms.statistics.ops import CLIENTS, Reach, SiteOp, named
-from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
+from privinf.mechanisms.statistics.summands import Along, Product, Square, lengths
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice
 
@@ -69,9 +70,9 @@ ROUNDED, ROUNDED_ENTRY = 2.0**-24, 2.0**-20
 
 def _score(rows: RowReader) -> tuple[Product]:
     eta, x = _predictors(rows)
-    r, length = residuals(rows.block, eta, rows.args, exact=rows.exact), lengths(x)
+    r, along = residuals(rows.block, eta, rows.args, exact=rows.exact), Along(x)
     top = float(rows.args["radius"]) * _bound(rows.args)
-    return (Product(r * _weighted(length, rows.args), top, x, length),)
+    return (Product(r * _weighted(along.length, rows.args), top, along),)
 
 
 def _predictors(rows: RowReader) -> tuple[Floats, Floats]:
@@ -200,8 +201,8 @@ def _sketched_score(rows: RowReader) -> tuple[Product]:
     if (moment := args.get("moment")) is not None:
         moment = np.asarray(moment) / unit
         z -= (moment if sketch is None else moment @ sketch)[:, None]
-    length = lengths(made_finite(z))
-    return (Product(np.minimum(length, clip), clip, z, length),)
+    found = Along(made_finite(z))
+    return (Product(np.minimum(found.length, clip), clip, found),)
 
 
 def _sketched_reach(args: Args, columns: int) -> Reach:

@@ -5,7 +5,7 @@ q = sign(e) v / |v| its direction. Least squares by a second look (`whitened`) a
 sparse regression, here, differ in v and e alone. With r = clip(y) - intercept - x_S'beta for e and u = T'x_A
 for v,
 
-- ``layers.counts``: counts of t above public thresholds, see `tails`;
+- ``layers.counts``: counts of t above public thresholds, see `summands`;
 - ``layers.score``: sum q min((t - a)+, b - a), a layer of the scores between norms a and b: norms are at most
   b - a, l2 2 (b - a), attained by opposite scores;
 - ``layers.meat``: sum of products of q [min(t, a) + w min((t - a)+, b - a)], the score of both layers, whose
@@ -36,8 +36,8 @@ from privinf.mechanisms.statistics.block import (
     positive,
 )
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
-from privinf.mechanisms.statistics.tails import Counts, counted_reach
-from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
+from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
 from privinf.typing import Floats
 from privinf.validation import check_array, check_number
@@ -63,10 +63,10 @@ def counted(values: Floats, args: Args) -> Counts:
     return Counts(values, np.asarray(args["thresholds"], dtype=np.float64))
 
 
-def layer(v: Floats, e: Floats, args: Args) -> Product:
-    """Return sum q min((t - a)+, b - a); v has the shape (m, rows)."""
-    low, width, length = float(args["low"]), float(args["high"]) - float(args["low"]), lengths(v)
-    return Product(np.copysign(np.clip(sizes(length, e, args) - low, 0.0, width), e), width, v, length)
+def layer(v: Along, e: Floats, args: Args) -> Product:
+    """Return sum q min((t - a)+, b - a)."""
+    low, width = float(args["low"]), float(args["high"]) - float(args["low"])
+    return Product(np.copysign(np.clip(sizes(v.length, e, args) - low, 0.0, width), e), width, v)
 
 
 def layer_reach(args: Args, columns: int) -> Reach:
@@ -77,13 +77,12 @@ def layer_reach(args: Args, columns: int) -> Reach:
     return Reach.ball((columns,), high - low, "2 (b - a), a layer of scores between norms a and b")
 
 
-def meat(v: Floats, e: Floats, args: Args) -> Square:
-    """Return the sum of products of the scores of both layers; v is overwritten."""
+def meat(v: Along, e: Floats, args: Args) -> Square:
+    """Return the sum of products of the scores of both layers."""
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
-    t = sizes(length := lengths(v), e, args)
+    t = sizes(v.length, e, args)
     size = np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
-    v *= size / np.maximum(length, SMALLEST)
-    return Square(v, largest(args), size)
+    return Square(v.vectors * (size / np.maximum(v.length, SMALLEST)), largest(args), size)
 
 
 def meat_reach(args: Args, columns: int) -> Reach:
@@ -128,10 +127,10 @@ def width_of_forms(args: Args, columns: int) -> int:
     return int(transform.shape[1])
 
 
-def _forms(rows: RowReader) -> tuple[Floats, Floats]:
-    """Return u, shape (m, rows), and r."""
+def _forms(rows: RowReader) -> tuple[Along, Floats]:
+    """Return u, of m entries, and r."""
     u = rows.read(np.asarray(rows.args["columns"])).forms(np.asarray(rows.args["transform"]).T)
-    return u, _residual(rows)
+    return Along(u), _residual(rows)
 
 
 def _residual(rows: RowReader) -> Floats:
@@ -146,7 +145,7 @@ def _residual(rows: RowReader) -> Floats:
 
 def _counts(rows: RowReader) -> tuple[Counts]:
     u, r = _forms(rows)
-    return (counted(sizes(lengths(u), r, rows.args), rows.args),)
+    return (counted(sizes(u.length, r, rows.args), rows.args),)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
@@ -173,15 +172,15 @@ def _meat_reach(args: Args, columns: int) -> Reach:
 
 def _slopes(rows: RowReader) -> tuple[Product]:
     u, r = _forms(rows)
-    u *= slope(sizes(lengths(u), r, rows.args), rows.args)
-    u *= rows.read(np.asarray(rows.args["targets"])).columns()
-    return (_shrunk(u, float(rows.args["norm"])),)
+    product = u.vectors * slope(sizes(u.length, r, rows.args), rows.args)
+    product *= rows.read(np.asarray(rows.args["targets"])).columns()
+    return (_shrunk(product, float(rows.args["norm"])),)
 
 
 def _shrunk(vectors: Floats, norm: float) -> Product:
     """Return the sum of vectors shrunk to a norm."""
-    length = lengths(made_finite(vectors))
-    return Product(np.minimum(length, norm), norm, vectors, length)
+    along = Along(made_finite(vectors))
+    return Product(np.minimum(along.length, norm), norm, along)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:

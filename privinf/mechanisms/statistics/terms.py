@@ -4,7 +4,7 @@ A statistic says what a block of rows adds as a few terms, in numbers:
 
 - `Product`: sum l d, l a number of size at most L and d = v/|v| a direction;
 - `Square`: sum s s' in isometric entries, |s| <= S;
-- `Counts`: how many values lie above public thresholds (`tails`).
+- `Counts`: how many values lie above public thresholds (`summands`).
 
 **On the grid.** Where noise is added, terms become integers (`sums`): l in units of ``L 2^-32``, as two words
 of 20 and 12 digits; d in units of 2^-20, s of ``S 2^-20``, each the nearest integers to the vector times a
@@ -28,36 +28,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from privinf.mechanisms.statistics.block import (
-    LARGEST,
-    SMALLEST,
-    Args,
-    SiteBlock,
-    digits,
-    made_finite,
-    made_up,
-)
+from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits, made_finite, made_up
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
-from privinf.mechanisms.statistics.regression import isometric_pairs
-from privinf.mechanisms.statistics.tails import Counts
-from privinf.mechanisms.sums import (
-    FULL_SCALE,
-    ExactSum,
-    ProductSums,
-    block_rows,
-    like,
-    on_grid,
-    rooms,
-)
+from privinf.mechanisms.statistics.summands import Counts, Product, Square
+from privinf.mechanisms.sums import FULL_SCALE, block_rows, like, on_grid, rooms
 from privinf.typing import Floats, Integers
 
-# Digits of a product's number beyond an integer's; what a norm in doubles may be off by.
-MORE_BITS, NORM_ROOM = 12, 1.0 - 2.0**-40
+T = TypeVar("T")
 
 # ---- rows
 
@@ -106,11 +88,29 @@ class RowReader:
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "args", "block", "exact")
+    __slots__ = ("_grids", "_keys", "_made", "args", "block", "exact")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block, self.args, self.exact = block, args, exact
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
+        self._keys: dict[str, Any] = {}
+        self._made: dict[Any, Any] = {}
+
+    def take(self, block: SiteBlock, made: dict[Any, Any]) -> None:
+        """Read another block; `made` is what readers of it share."""
+        self.block, self._made = block, made
+
+    def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
+        """Return what is made of the rows and of arguments of these names, once for all readers of a block.
+
+        Who gets it does not write into it.
+        """
+        if what not in self._keys:
+            told = {name: np.asarray(self.args[name]) for name in names if name in self.args}
+            self._keys[what] = what, tuple((name, one.shape, one.tobytes()) for name, one in told.items())
+        if (key := self._keys[what]) not in self._made:
+            self._made[key] = make()
+        return cast("T", self._made[key])
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
         """Return all columns, or some, the constant being 1; valid until they are read again."""
@@ -176,90 +176,7 @@ def grid_of(
     return index, ColumnGrid(factor, shift, ends, units, math.inf, math.inf)
 
 
-def lengths(vectors: Floats) -> Floats:
-    """Return the norms of columns, squares being added up entry by entry."""
-    total: Floats = np.square(vectors[0])
-    square = np.empty_like(total)
-    for entries in vectors[1:]:
-        total += np.square(entries, out=square)
-    return np.sqrt(total, out=total)
-
-
-# ---- terms
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """Sum l v/|v|, times a public factor: `left`, of size at most `top`, and `along` with its lengths."""
-
-    left: Floats
-    top: float
-    along: Floats
-    length: Floats
-    factor: float = 1.0
-
-    def plain(self) -> Floats:
-        """Return the sum, shape (k,)."""
-        left = np.clip(made_finite(self.left), -self.top, self.top)
-        return np.asarray(self.along @ (left / np.maximum(self.length, SMALLEST)) * self.factor)
-
-    def empty(self) -> ProductSums:
-        """Return an accumulator."""
-        return ProductSums((2, len(self.along)), squares=False)
-
-    def integers(self) -> tuple[Floats, Floats]:
-        """Return both words of the numbers, shape (2, rows), and the directions, shape (k, rows)."""
-        left = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
-        high = np.floor(left)
-        words = np.stack([high, np.floor((left - high) * 2.0**MORE_BITS + 0.5)])
-        return words, _nearest(self.along, self.length)
-
-    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
-        """Return the integers of the sum and what they count for."""
-        columns = np.arange(2, 2 + len(self.along))
-        high, low = (sums.total.at(np.full_like(columns, word), columns).integers() for word in (0, 1))
-        unit = self.factor * self.top * math.ldexp(1.0 / FULL_SCALE**2, -MORE_BITS)
-        return ExactSum.of((high << MORE_BITS) + low), np.full(len(columns), unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Square:
-    """Sum s s', times a public factor, in isometric entries: s are `vectors` shrunk to a norm of `top`."""
-
-    vectors: Floats
-    top: float
-    length: Floats
-    factor: float = 1.0
-
-    def plain(self) -> Floats:
-        """Return the sum, shape (k (k + 1) / 2,)."""
-        s = self.vectors * np.minimum(1.0, self.top / np.maximum(self.length, SMALLEST))
-        rows, columns, isometric = isometric_pairs(len(s))
-        return np.asarray((s @ s.T)[rows, columns] * isometric * self.factor)
-
-    def empty(self) -> ProductSums:
-        """Return an accumulator."""
-        return ProductSums((len(self.vectors),))
-
-    def integers(self) -> tuple[Floats]:
-        """Return the vectors, shape (k, rows)."""
-        return (_nearest(self.vectors, self.length, FULL_SCALE / self.top),)
-
-    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
-        """Return the integers of the sum and what they count for."""
-        rows, columns, isometric = isometric_pairs(len(self.vectors))
-        return sums.total.at(rows, columns), isometric * (self.factor * (self.top / FULL_SCALE) ** 2)
-
-
-def _room(vectors: Floats) -> float:
-    """Return the length in units at which vectors are rounded to the nearest integers."""
-    return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
-
-
-def _nearest(vectors: Floats, length: Floats, most: float = math.inf) -> Floats:
-    """Return the integers nearest to vectors of these lengths as long as there is room, or times `most`."""
-    steps = vectors * np.minimum(most, _room(vectors) / np.maximum(length, SMALLEST)) + 0.5
-    return np.floor(steps, out=steps)
+# ---- sums
 
 
 Term: TypeAlias = Product | Square | Counts
@@ -304,11 +221,13 @@ class TermSums:
 
     def update(self, block: SiteBlock) -> None:
         """Add rows."""
-        with np.errstate(all="ignore"):
-            for part in block.parts(block_rows(block.features.shape[1])):
-                self._reader.block = part
-                for sums, term in zip(self.parts, self.terms(self._reader), strict=True):
-                    sums.update(*(group.T for group in term.integers()))
+        add_together([self], block)
+
+    def add(self, part: SiteBlock, made: dict[Any, Any]) -> None:
+        """Add few rows, of which other sums have made this."""
+        self._reader.take(part, made)
+        for sums, term in zip(self.parts, self.terms(self._reader), strict=True):
+            sums.update(*(group.T for group in term.integers()))
 
     def merge(self, other: TermSums) -> None:
         """Add the rows of another accumulator of the same question."""
@@ -324,6 +243,15 @@ class TermSums:
         """Return the sum in steps of a grid, a power of two, each entry rounded once."""
         found = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
         return np.concatenate([total.steps(units, grid) for total, units in found])
+
+
+def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
+    """Add rows to several sums: what their terms share is made once."""
+    with np.errstate(all="ignore"):
+        for part in block.parts(block_rows(block.features.shape[1])):
+            made: dict[Any, Any] = {}
+            for each in sums:
+                each.add(part, made)
 
 
 def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:

@@ -5,7 +5,7 @@ for the residual (k the public `response_factor`), clipped to +-E where `residua
 for the row in the coordinates that the public matrix M makes, t = |v| |e| / s for the size of its score in
 units of a public s, and q = sign(e) v / |v| for its direction.
 
-- ``whitened.counts``: counts of |e|, |v|^2 or t above public thresholds, see `tails`;
+- ``whitened.counts``: counts of |e|, |v|^2 or t above public thresholds, see `summands`;
 - ``whitened.columns``: the same counts of every chosen column + 1: sqrt(number of columns) times as far;
 - ``whitened.moments``: sum (z, k' y)(z, k' y)' at theta = 0, shrunk to norm C: l2 sqrt 2 C^2;
 - ``whitened.gram``: sum v v', v shrunk to |v| <= C: l2 sqrt 2 C^2, attained by orthogonal v;
@@ -51,15 +51,8 @@ from privinf.mechanisms.statistics.layers import (
     slope,
 )
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.tails import Counts, counted_reach
-from privinf.mechanisms.statistics.terms import (
-    PlacedRows,
-    Product,
-    RowReader,
-    Square,
-    lengths,
-    op_of_terms,
-)
+from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach, lengths
+from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, op_of_terms
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
 
@@ -104,11 +97,15 @@ def _residuals(rows: RowReader) -> Floats:
     return _error(rows, z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0], root)
 
 
-def _scores(rows: RowReader) -> tuple[Floats, Floats]:
-    """Return v, shape (p, rows), and the residuals."""
-    z, root = _rows(rows)
-    forms = z.forms(np.vstack([rows.args["theta"], rows.args["whitening"]]))
-    return forms[1:], _error(rows, forms[0], root)
+def _scores(rows: RowReader) -> tuple[Along, Floats]:
+    """Return v, of p entries, and the residuals."""
+
+    def made() -> tuple[Along, Floats]:
+        z, root = _rows(rows)
+        forms = z.forms(np.vstack([rows.args["theta"], rows.args["whitening"]]))
+        return Along(forms[1:]), _error(rows, forms[0], root)
+
+    return rows.once("scores", (*_UNITS, "residual_clip"), made)
 
 
 def _columns(rows: RowReader) -> tuple[Counts, ...]:
@@ -144,8 +141,8 @@ def _counts(rows: RowReader) -> tuple[Counts]:
     if quantity == "residual":
         return (counted(np.abs(_residuals(rows)), rows.args),)
     v, e = _scores(rows)
-    length = lengths(v)
-    return (counted(np.square(length) if quantity == "length" else sizes(length, e, rows.args), rows.args),)
+    found = np.square(v.length) if quantity == "length" else sizes(v.length, e, rows.args)
+    return (counted(found, rows.args),)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
@@ -167,12 +164,10 @@ def _gram_reach(args: Args, columns: int) -> Reach:
 def _slopes(rows: RowReader) -> tuple[Square]:
     """Return minus the derivative of the scores of both layers along v."""
     v, e = _scores(rows)
-    length = lengths(v)
-    psi = slope(sizes(length, e, rows.args), rows.args)
+    psi = slope(sizes(v.length, e, rows.args), rows.args)
     psi[np.abs(e) >= float(rows.args.get("residual_clip", math.inf))] = 0.0
     root = np.sqrt(psi)
-    v *= root
-    return (Square(v, float(rows.args["clip"]), length * root),)
+    return (Square(v.vectors * root, float(rows.args["clip"]), v.length * root),)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:

@@ -1,4 +1,6 @@
-r"""Counts of terms above public thresholds, by the square root of the matrix that adds cells up.
+r"""What statistics add up of rows: products of numbers and directions, squares of vectors, and counts.
+
+Counts of terms above public thresholds go by the square root of the matrix that adds cells up.
 
 With h the numbers of records in the m cells that m increasing thresholds begin, the counts above them are T
 h, T upper triangular of ones. U, upper Toeplitz with first row f_0 = 1, f_k = f_{k-1} (2k - 1)/(2k), is the
@@ -21,13 +23,16 @@ from functools import lru_cache
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.mechanisms.statistics.block import Args, vector
+from privinf.mechanisms.statistics.block import SMALLEST, Args, made_finite, vector
 from privinf.mechanisms.statistics.ops import Reach
-from privinf.mechanisms.sums import ExactSum, added_rows
+from privinf.mechanisms.statistics.regression import isometric_pairs
+from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
 from privinf.typing import Floats, Integers
 
 DIGITS = 24
 MOST_CELLS = 256
+# Digits of a product's number beyond an integer's; what a norm in doubles may be off by.
+MORE_BITS, NORM_ROOM = 12, 1.0 - 2.0**-40
 
 
 @lru_cache(maxsize=256)
@@ -127,3 +132,112 @@ def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
     """
     root = root_matrix(len(release))
     return root @ release, scale * np.sqrt(np.einsum("ij,ij->i", root, root))
+
+
+# ---- products and squares
+
+
+def lengths(vectors: Floats) -> Floats:
+    """Return the norms of columns, squares being added up entry by entry."""
+    total: Floats = np.square(vectors[0])
+    square = np.empty_like(total)
+    for entries in vectors[1:]:
+        total += np.square(entries, out=square)
+    return np.sqrt(total, out=total)
+
+
+class Along:
+    """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are asked for."""
+
+    __slots__ = ("_steps", "length", "vectors")
+
+    def __init__(self, vectors: Floats, length: Floats | None = None) -> None:
+        self.vectors, self.length = vectors, lengths(vectors) if length is None else length
+        self._steps: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def steps(self) -> Floats:
+        """Return the directions on their grid, shape (k, rows)."""
+        if self._steps is None:
+            self._steps = _nearest(self.vectors, self.length)
+        return self._steps
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sum l v/|v|, times a public factor: `left`, of size at most `top`, and the vectors that it is along."""
+
+    left: Floats
+    top: float
+    along: Along
+    factor: float = 1.0
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (k,)."""
+        left = np.clip(made_finite(self.left), -self.top, self.top)
+        shares = left / np.maximum(self.along.length, SMALLEST)
+        return np.asarray(self.along.vectors @ shares * self.factor)
+
+    def empty(self) -> ProductSums:
+        """Return an accumulator."""
+        return ProductSums((2, len(self.along)), squares=False)
+
+    def integers(self) -> tuple[Floats, Floats]:
+        """Return both words of the numbers, shape (2, rows), and the directions, shape (k, rows)."""
+        left = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
+        high = np.floor(left)
+        words = np.stack([high, np.floor((left - high) * 2.0**MORE_BITS + 0.5)])
+        return words, self.along.steps()
+
+    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and what they count for."""
+        columns = np.arange(2, 2 + len(self.along))
+        high, low = (sums.total.at(np.full_like(columns, word), columns).integers() for word in (0, 1))
+        unit = self.factor * self.top * math.ldexp(1.0 / FULL_SCALE**2, -MORE_BITS)
+        return ExactSum.of((high << MORE_BITS) + low), np.full(len(columns), unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """Sum s s', times a public factor, in isometric entries: s are `vectors` shrunk to a norm of `top`.
+
+    Nobody else uses the vectors: integers take their place.
+    """
+
+    vectors: Floats
+    top: float
+    length: Floats
+    factor: float = 1.0
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (k (k + 1) / 2,)."""
+        s = self.vectors * np.minimum(1.0, self.top / np.maximum(self.length, SMALLEST))
+        rows, columns, isometric = isometric_pairs(len(s))
+        return np.asarray((s @ s.T)[rows, columns] * isometric * self.factor)
+
+    def empty(self) -> ProductSums:
+        """Return an accumulator."""
+        return ProductSums((len(self.vectors),))
+
+    def integers(self) -> tuple[Floats]:
+        """Return the vectors, shape (k, rows), in their place."""
+        return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.vectors),)
+
+    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and what they count for."""
+        rows, columns, isometric = isometric_pairs(len(self.vectors))
+        return sums.total.at(rows, columns), isometric * (self.factor * (self.top / FULL_SCALE) ** 2)
+
+
+def _room(vectors: Floats) -> float:
+    """Return the length in units at which vectors are rounded to the nearest integers."""
+    return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
+
+
+def _nearest(vectors: Floats, length: Floats, most: float = math.inf, out: Floats | None = None) -> Floats:
+    """Return the integers nearest to vectors of these lengths as long as there is room, or times `most`."""
+    steps = np.multiply(vectors, np.minimum(most, _room(vectors) / np.maximum(length, SMALLEST)), out=out)
+    steps += 0.5
+    return np.floor(steps, out=steps)
