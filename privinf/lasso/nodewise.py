@@ -38,7 +38,7 @@ from privinf.lasso.precision import THRESHOLD, standing_out
 from privinf.lasso.radii import norm_moments, residual_moments
 from privinf.lasso.sums import Score, SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, UNSETTLED, SparseFit, step
-from privinf.mechanisms.statistics.tails import counts_above
+from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
 
 # Shares of the price of one target: its Gram matrix, the second where it is needed, sizes of residuals, what
