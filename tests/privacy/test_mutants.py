@@ -646,7 +646,10 @@ MUTANTS = {
     ),
     "sketches not shrunk": (
         Mutant(
-            "mechanisms.statistics.glm", "_sketched_score", "np.minimum(length, clip), clip", "length, 1e9"
+            "mechanisms.statistics.glm",
+            "_sketched_score",
+            "np.minimum(found.length, clip), clip",
+            "found.length, 1e9",
         ),
         of_sizes("glm.sketched_score"),
     ),
@@ -654,8 +657,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.statistics.glm",
             "_score",
-            "(r * _weighted(length, rows.args), top,",
-            "(r * length, 1e9 * top,",
+            "(r * _weighted(along.length, rows.args), top,",
+            "(r * along.length, 1e9 * top,",
         ),
         of_sizes("glm.score"),
     ),
