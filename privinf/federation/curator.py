@@ -30,6 +30,8 @@ from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Floats, RngLike, SumRelation
 
+BATCHES = "a first-order optimizer (DPSGD, DPAdam, RandomSketch, DOME)"
+
 
 class TableByPasses:
     """One holder's table that is not in memory, as the only site of a fit in this process: read by passes.
@@ -59,7 +61,7 @@ class TableByPasses:
         alone = design.schema is not None and design.schema.unit is None
         if not alone or rows.in_memory or rows.response is not None:
             return False
-        rows.refuse_once()
+        rows.refuse_once(except_for=BATCHES)
         return True
 
     @property
@@ -234,7 +236,7 @@ class Curator:
     def _planned(self, op: str, args: Args, label: str, mu: float) -> _Planned:
         """Return a release with its ledger line; nothing is read or charged."""
         if SEEDS.intersection(args):
-            refuse_unordered(self._rows, op)
+            refuse_unordered(self._rows, BATCHES)
         statistic, n = SITE_OPS[op], self.nobs
         width = self._rows.width if isinstance(self._rows, RowPasses) else self._rows.features.shape[1]
         reach = statistic.reach(args, width, n)

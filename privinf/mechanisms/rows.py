@@ -64,12 +64,17 @@ class Rows:
         """Whether the rows are in memory: a data frame or arrays."""
         return isinstance(self.features, IN_MEMORY)
 
-    def refuse_once(self) -> None:
-        """Raise NotAvailableError for what can be read only once, where it is needed again."""
-        if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
-            from privinf.mechanisms.tables import ONCE
+    def refuse_once(self, except_for: str = "") -> None:
+        """Raise NotAvailableError for what can be read only once, where it is needed again.
 
-            raise NotAvailableError(ONCE.format(self.features.name))
+        `except_for` names fits that go by the places of rows, which a spool file does not give them.
+        """
+        if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
+            from privinf.mechanisms.tables import ONCE, UNPLACED
+
+            raise NotAvailableError(
+                ONCE.format(self.features.name) + (UNPLACED.format(except_for) if except_for else "")
+            )
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
         """Return the rows in memory: of a table that is not, those of `columns` that it has, or all.

@@ -26,6 +26,7 @@ ONCE = (
     "{} can be read only once, and this reads it again: write it to a Parquet file and give its path, or "
     "give privinf.open_rows(data, spool=True)"
 )
+UNPLACED = "; {} goes by the places of rows, which a spooled stream does not have: for it, write the file"
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or give a pandas DataFrame"
 
 

@@ -221,7 +221,7 @@ def fit_args(name: str, design, rng) -> dict:
         more = {
             "counts": {
                 "quantity": str(rng.choice(["residual", "length", "score"])),
-                "thresholds": np.array([0.01, 0.3, 1.0, 4.0]), "unit": 0.7,
+                "thresholds": np.array([0.0, 0.3, 1.0, 4.0]), "unit": 0.7,
             },
             "gram": {"clip": 1.3, "unit": 0.7}, "hessian": layers | {"weight": 1.4, "clip": 1.1},
             "score": layers, "meat": layers | {"weight": 1.2}, "square": {"unit": 0.7},
@@ -245,7 +245,7 @@ def fit_args(name: str, design, rng) -> dict:
     of = ["curvature", "residual"] + ["score"] * (family == "binomial")
     more = {
         "step": {"share": 0.5},
-        "counts": {"of": str(rng.choice(of)), "thresholds": np.array([0.01, 0.1, 0.5, 2.0])},
+        "counts": {"of": str(rng.choice(of)), "thresholds": np.array([0.0, 0.1, 0.5, 2.0])},
         "score": {"low": float(rng.choice([0.0, 0.1])), "high": 0.9},
         "meat": {"middle": 0.2, "high": 0.9, "upper": 1.3},
         "secant": {"step": rng.normal(size=width) * float(rng.choice([0.0, 0.01, 1.0])), "clip": 0.8},

@@ -5,7 +5,7 @@ reader gives `Traced` arrays: an operation on them makes the expression of SQL o
 (`expressions`), so that every statistic has one definition, and a database adds up the integers of blocks.
 
 Responses, weights and exposures nearer to 0 than 2^-500 count as 0: with them products would be too small for
-doubles, where some databases fail. No sum sees it: thresholds are above 2^-200, and two words -1 and 1 are 0.
+doubles, where some databases fail. No sum sees it: thresholds are at least 2^-200, two words -1 and 1 are 0.
 """
 
 from __future__ import annotations
@@ -283,8 +283,6 @@ def _asked(
         return
     for part, term in zip(one.parts, one.terms(cast("RowReader", reader)), strict=True):
         if isinstance(term, Counts):
-            if not term.thresholds[0] > 2.0**-200:
-                raise unfit("numbers above 0 are counted")
             yield _Asked(part, [tuple(_nodes(term.values))], term.thresholds)
         elif isinstance(term, Product):
             yield _Asked(part, list(product(*map(_nodes, term.integers()))), across=True)

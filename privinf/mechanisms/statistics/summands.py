@@ -31,6 +31,8 @@ from privinf.typing import Floats, Integers
 
 DIGITS = 24
 MOST_CELLS = 256
+# What is at most this counts as 0.
+LEAST = 2.0**-200
 # Digits of a product's number beyond an integer's; what a norm in doubles may be off by.
 MORE_BITS, NORM_ROOM = 12, 1.0 - 2.0**-40
 
@@ -81,10 +83,17 @@ class _CellSums:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """U h of the values; what is not a number counts as above all thresholds."""
+    """U h of the values; what is not a number counts as above all thresholds.
+
+    Thresholds below `LEAST`, 0 among them, count what is above `LEAST`: products of smaller numbers differ
+    between databases and doubles.
+    """
 
     values: Floats
     thresholds: Floats
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "thresholds", np.maximum(self.thresholds, LEAST))
 
     def plain(self) -> Floats:
         """Return the sum, shape (m,)."""
