@@ -8,6 +8,7 @@ without their text.
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -35,6 +36,8 @@ R = TypeVar("R")
 C = TypeVar("C", bound=type)
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# Of a disk without room: for all, for this account, or for a file of this size.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _KEPT = (PrivinfError, Warning, MemoryError)
 
 
@@ -160,9 +163,8 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
         return FileMissingError(f"there is no {error.filename or 'such file or folder'}: check the path")
     if isinstance(error, OSError):
         reason = "cannot be used" if error.errno is None else os.strerror(error.errno)
-        return StorageError(
-            f"{error.filename or where}: {reason}; check the path, its folder and who may use it"
-        )
+        do = "free some room" if error.errno in FULL else "check the path, its folder and who may use it"
+        return StorageError(f"{error.filename or where}: {reason}; {do}")
     if isinstance(error, ImportError):
         return NotAvailableError(f"{where} needs {error.name or 'a package'}, which is not installed")
     if isinstance(error, LinAlgError):

@@ -29,6 +29,9 @@ from privinf.validation import check_array, check_count, check_number, check_pos
 FORMAT = "privinf-checkpoint"
 KEY_FILE, LOCK_FILE, HEADS_FILE, RESERVATION = "noise.key", "lock", "heads.json", "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
+CHARGES_STAND = (
+    "What was charged stands; the same call goes on from {} once it can be written, and pays nothing twice"
+)
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
 
@@ -141,9 +144,14 @@ class FitFolder:
         return header, arrays
 
     def write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
-        """Write one file; it is there as a whole, on the disk, or not at all."""
+        """Write one file; it is there as a whole, on the disk, or not at all (StorageError)."""
         whole = {"fit": self.fit, **header}
-        write_container(self.path / name, arrays, whole, format=FORMAT, key=self.seal, private=True)
+        try:
+            write_container(self.path / name, arrays, whole, format=FORMAT, key=self.seal, private=True)
+            return
+        except OSError as problem:
+            told = StorageError(f"{self.path / name} cannot be written ({problem.strerror}): free some room")
+        raise told
 
 
 def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
@@ -225,17 +233,31 @@ class CheckpointedServer:
         if self._folder.has(name):
             self._server.skip()
             return self._read(name, question, self._server.shape(op, args))
-        self._reserve()
-        if self._folder.has(under_way):
-            planned = _planned(self._folder, under_way, question)
-        else:
-            planned = self._server.planned(op, args, label=label, mu=mu)
-            _write_plan(self._folder, under_way, question, planned)
-        noisy = self._server.release(planned)
-        self.entries += noisy.entries
-        _write_release(self._folder, name, question, noisy)
-        (self._folder.path / under_way).unlink()
+        with self._lasting():
+            self._reserve()
+            if self._folder.has(under_way):
+                planned = _planned(self._folder, under_way, question)
+            else:
+                planned = self._server.planned(op, args, label=label, mu=mu)
+                _write_plan(self._folder, under_way, question, planned)
+            noisy = self._server.release(planned)
+            self.entries += noisy.entries
+            _write_release(self._folder, name, question, noisy)
+            (self._folder.path / under_way).unlink()
         return noisy
+
+    @contextmanager
+    def _lasting(self) -> Iterator[None]:
+        """Say of a file that cannot be written once something is charged what stands, and how to go on."""
+        before = len(self.ledger.entries)
+        try:
+            yield
+            return
+        except StorageError as problem:
+            if not self.entries and len(self.ledger.entries) == before:
+                raise
+            told = StorageError(f"{problem}. {CHARGES_STAND.format(self._folder.path)}")
+        raise told
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
         """Return a symmetric release, from the folder if it is there; as for the server."""

@@ -148,7 +148,9 @@ class NoiseFile(NoiseMemory):
                 os.fsync(stream.fileno())
                 self._whole = stream.tell()
         except OSError as problem:
-            raise StorageError(f"{self.path} cannot be written ({problem.strerror})") from None
+            raise StorageError(
+                f"{self.path} cannot be written ({problem.strerror}): free some room"
+            ) from None
 
 
 def _read(path: Path) -> tuple[NoiseMemory | None, int]:

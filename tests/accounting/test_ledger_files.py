@@ -12,6 +12,7 @@ import time
 from fractions import Fraction
 
 import pytest
+from support.disks import small_files
 
 from privinf.accounting import Budget, GaussianLoss, Ledger
 from privinf.accounting.files import LedgerFile
@@ -92,6 +93,25 @@ def test_a_spend_that_cannot_be_written_is_none(path, make_entry, monkeypatch, c
     assert files(path) == ["clinic.ledger"]
     ledger.spend(make_entry(GaussianLoss(0.8)))
     assert len(LedgerFile(path)) == 2
+
+
+def test_a_full_disk_records_a_spend_whole_or_not_at_all(path, make_entry):
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.1)))
+    refused = taken = 0
+    for more in range(0, 1600, 61):
+        before = path.read_bytes()
+        try:
+            with small_files(len(before) + more):
+                ledger.spend(make_entry(GaussianLoss(0.01)))
+            taken += 1
+        except StorageError as problem:
+            refused += "File too large" in str(problem) and "nothing was recorded" in str(problem)
+            assert path.read_bytes() == before
+        assert len(ledger) == len(LedgerFile(path)) == taken + 1
+        assert files(path) == ["clinic.ledger"]
+    assert refused > 3 < taken
+    assert refused + taken == len(range(0, 1600, 61))
 
 
 def test_limits_are_set_once(path, tmp_path, make_entry):

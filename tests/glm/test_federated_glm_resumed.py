@@ -1,10 +1,13 @@
 """A fit that was stopped goes on from its folder: the same result, no line charged twice, here or there."""
 
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.special import expit
+from support.disks import small_files
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, StorageError
@@ -146,6 +149,59 @@ def test_the_scopes_of_batches_come_back(tmp_path):
     other = model_of(ledger).fit(**settings, rng=0)
     assert other.privacy.mu == pytest.approx(first.privacy.mu)
     assert ledger.total().mu == pytest.approx(first.privacy.mu)
+
+
+class Filling(Watched):
+    """A federation during whose question `call` the disk is full from then on."""
+
+    def __init__(self, inner, call, room):
+        super().__init__(inner, call)
+        self.room, self.full = room, ExitStack()
+
+    def ask(self, query, sites=None):
+        if query.op in ("describe", "reserve", "end"):
+            return self.inner.ask(query, sites)
+        if len(self.replies) == self.call:
+            self.full.enter_context(small_files(self.room))
+        self.replies.append(self.inner.ask(query, sites))
+        return self.replies[-1]
+
+
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes_on(trust, tmp_path):
+    how = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
+    expected, told = model_of(pi.Ledger(BUDGET), trust=trust).fit(**how), []
+    for number, (call, room) in enumerate(product((0, 2), (0, 300, 700, 1500, 2200))):
+        folder, model = tmp_path / f"fit {number}", model_of(pi.Ledger(BUDGET), trust=trust)
+        rows = model._rows
+        filling = Filling(rows.federation, call, room)
+        model._rows = replace(rows, federation=filling)
+        with filling.full, pytest.raises(StorageError, match=r"\(File too large\)") as raised:
+            model.fit(**how, checkpoint=folder)
+        told.append(str(raised.value))
+        assert len(model.ledger.entries) == call + 1
+        assert f"What was charged stands; the same call goes on from {folder}" in told[-1]
+        other = again(model, pi.Ledger(BUDGET))
+        other._rows = rows
+        found = other.fit(**how, checkpoint=folder)
+        np.testing.assert_array_equal(found.params, expected.params)
+        assert found.privacy.mu == pytest.approx(expected.privacy.mu, rel=1e-12)
+        assert len(other.ledger.entries) == len(expected.privacy.entries)
+        for site in rows.federation._sites.values():
+            assert len(site.ledger.entries) == len(other.ledger.entries)
+    assert any("noise.key" in one for one in told) == (trust == "server")
+    for name in ("00000.npz", "00001-asked.npz", "00002.npz"):
+        assert any(f"/{name} cannot be written" in one for one in told)
+
+
+def test_a_disk_that_is_full_before_a_fit_charges_nothing(tmp_path):
+    model, how = model_of(pi.Ledger(BUDGET)), {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
+    for room in (0, 100, 700, 1500):
+        with small_files(room), pytest.raises(StorageError, match="File too large"):
+            model.fit(**how, checkpoint=tmp_path / "fit")
+        assert not model.ledger.entries
+    expected = model_of(pi.Ledger(BUDGET)).fit(**how)
+    np.testing.assert_array_equal(model.fit(**how, checkpoint=tmp_path / "fit").params, expected.params)
 
 
 def test_another_fit_and_damaged_files_are_refused(tmp_path):

@@ -207,11 +207,17 @@ def test_a_file_counts_only_with_its_json_and_its_digest(sent: Path, tmp_path: P
 
 SMALL_DISK = """
     import resource, sys
-    import privinf as pi
+    import privinf as pi, privinf.releases as releases
     schema = pi.Schema({"y": (-3.0, 3.0), "x1": (-1.0, 1.0), "x2": (-1.0, 1.0)})
     ledger = pi.Ledger()
     model = pi.ModulatedOLS.from_formula("y ~ x1 + x2", sys.argv[1], schema=schema, ledger=ledger)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    def full(room):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    def before_the_json(*args, write=releases.write_manifest, **kwargs):
+        full(int(sys.argv[4]))
+        return write(*args, **kwargs)
+    releases.write_manifest = before_the_json
+    full(int(sys.argv[3]))
     try:
         model.release(epsilon=8.0, delta=1e-6, to=sys.argv[2])
     except pi.errors.StorageError as error:
@@ -221,23 +227,28 @@ SMALL_DISK = """
 
 @pytest.mark.skipif(os.name != "posix", reason="limits of files")
 def test_a_full_disk_leaves_nothing_and_the_charge_is_told(table: Path, tmp_path: Path) -> None:
-    place = tmp_path / "sent.parquet"
-    command = [sys.executable, "-c", textwrap.dedent(SMALL_DISK), str(table), str(place)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told.startswith("2 ")
-    assert "the charge stands" in told
-    assert "File too large" in told
-    assert not list(tmp_path.iterdir())
+    """The disk is full at the first bytes, in mid-file, at the last ones, and when the JSON is written."""
+    place, whole = tmp_path / "sent.parquet", 1 << 40
+    run = [sys.executable, "-c", textwrap.dedent(SMALL_DISK), str(table), str(place)]
+    assert subprocess.run([*run, str(whole), str(whole)], check=True, capture_output=True).stdout == b""
+    size = place.stat().st_size
+    for found in list(tmp_path.iterdir()):
+        found.unlink()
+    for rows, beside in ((0, 0), (1 << 20, whole), (size - 30000, whole), (whole, 0), (whole, 500)):
+        told = subprocess.run([*run, str(rows), str(beside)], capture_output=True, text=True, check=True)
+        assert told.stdout.startswith("2 ")
+        assert "the charge stands" in told.stdout
+        assert "File too large" in told.stdout
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_what_is_killed_in_mid_release_is_no_release(table: Path, tmp_path: Path) -> None:
     place = tmp_path / "sent.parquet"
     killing = textwrap.dedent(SMALL_DISK).replace(
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))",
-        "import os, privinf.releases as r; r.write_manifest = lambda *a, **k: os.kill(os.getpid(), 9)",
+        "full(int(sys.argv[4]))", "import os; os.kill(os.getpid(), 9)"
     )
-    command = [sys.executable, "-c", killing, str(table), str(place)]
+    command = [sys.executable, "-c", killing, str(table), str(place), str(1 << 40)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert place.exists()
     with pytest.raises(StorageError, match="not finished"):
