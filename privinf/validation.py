@@ -18,6 +18,8 @@ from privinf.errors import ArgumentError, PrivinfError
 from privinf.typing import Floats, RngLike
 
 LONGEST_SHOWN = 80
+# Names of columns that a message lists.
+MOST_LISTED = 10
 READ_ROWS = 1 << 16  # rows that are in memory at once, of those that are read where they are wanted
 
 
@@ -98,6 +100,23 @@ def shown(value: object) -> str:
 def shown_name(value: object) -> str:
     """Return how a message may tell a name that is not known: a short text as it is, of all else the type."""
     return shown(value) if isinstance(value, str) else type(value).__name__
+
+
+def listed(names: Iterable[str], most: int = MOST_LISTED) -> str:
+    """Return names in one line; of many the first ones, and how many more there are."""
+    words = list(names)
+    more = len(words) - most
+    return ", ".join(words) if more <= 1 else f"{', '.join(words[:most])} and {more:,} more"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return what a message says of the names there are beside one that is not: the closest, or the first."""
+    words = list(names)
+    near = get_close_matches(name, words, 3)
+    if not near:
+        return f"known columns: {listed(words)}"
+    told = f"did you mean {' or '.join(map(repr, near))}?"
+    return f"{told} known columns: {listed(words)}" if len(words) <= MOST_LISTED else told
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -114,19 +115,36 @@ def _blank(given: SuggestOptions) -> Schema:
 
 
 WRITTEN_NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
+# A date, or an address: names of columns have neither.
+WRITTEN_VALUE = r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?|\S+@\S+\.\S+"
+YEARS = range(1800, 2101)
 
 
 def _refuse_values(table: str, names: Sequence[str]) -> None:
     """Raise SchemaError where the line of names looks like one of values: a schema is public."""
     numbers = [name for name in names if re.fullmatch(WRITTEN_NUMBER, name)]
-    counted = numbers == [str(place) for place in range(len(names))]  # as programs name columns without names
-    if any(not name.isdecimal() for name in numbers) or (
-        names and len(numbers) == len(names) and not counted
-    ):
+    values = [name for name in names if re.fullmatch(WRITTEN_VALUE, name)]
+    if values or (numbers and not _are_names(numbers, alone=len(numbers) == len(names))):
         raise SchemaError(
-            f"{table} has numbers in its first line, where names of columns belong: write a line of names "
-            "above the rows"
+            f"{table} has numbers or dates in its first line, where names of columns belong: write a line of "
+            "names above the rows; where these are names, say which columns are wanted, --column NAME"
         )
+
+
+def _are_names(numbers: Sequence[str], *, alone: bool) -> bool:
+    """Return whether numbers of a first line are names.
+
+    They are where they count from 0 on; beside words, where they are two or more years, or count to three or
+    more from 0 or 1 on.
+    """
+    if not all(number.isdecimal() for number in numbers):
+        return False
+    read = [int(number) for number in numbers]
+    if alone:
+        return read == list(range(len(read)))
+    years = all(one in YEARS for one in read) and all(a < b for a, b in pairwise(read))
+    counted = read[0] in (0, 1) and read == list(range(read[0], read[0] + len(read)))
+    return (years and len(read) > 1) or (counted and len(read) > 2)
 
 
 def _bought(given: SuggestOptions) -> Schema:

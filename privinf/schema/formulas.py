@@ -60,6 +60,18 @@ def design_from_formula(
     return _assembled(formula, schema, columns, groups, response, radius)
 
 
+def refuse_response(design: Design, formula: str) -> None:
+    """Raise SchemaError where a term of the right-hand side is the response, or a function of it alone."""
+    outcome = design.outcome.column
+    names = set(outcome.inputs)
+    for column in design.columns:
+        if column.pieces == outcome.pieces or (len(names) == 1 and names & set(column.inputs)):
+            raise SchemaError(
+                f"formula {shown(formula)} has its response, {shown(outcome.name)}, on both sides: take "
+                f"{shown(column.name)} from the right one, which it would explain by itself"
+            )
+
+
 def _parsed(formula: str) -> tuple[str, list[Any]]:
     """Return the code of the response and patsy's terms of the right-hand side."""
     import patsy

@@ -19,7 +19,7 @@ from privinf.schema.intervals import Interval
 from privinf.sealed import save_text
 from privinf.typing import AnyPath, Floats, Json, Table
 from privinf.typing import ResponseMode as ResponseMode
-from privinf.validation import check_choice, check_count, shown
+from privinf.validation import check_choice, check_count, listed, nearest, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,9 +84,7 @@ class Schema:
             if isinstance(item, Blank):
                 raise SchemaError(f"public column {name!r} is blank: declare it")
             if item is None:
-                raise SchemaError(
-                    f"public column {name!r} is not declared; known columns: {_listed(declared)}"
-                )
+                raise SchemaError(f"public column {name!r} is not declared; {nearest(name, declared)}")
             declared[name] = replace(item, public=True)
         if unit is not None and (not isinstance(unit, str) or unit in declared):
             raise SchemaError("unit must name the identifying column, which is not one of the columns")
@@ -103,16 +101,15 @@ class Schema:
 
     def __getitem__(self, name: str) -> Declaration:
         if not isinstance(name, str) or name not in self.columns:
-            raise SchemaError(
-                f"column {shown(name)} is not in the schema; known columns: {_listed(self.columns)}"
-            )
+            close = nearest(name, self.columns) if isinstance(name, str) else "names are text"
+            raise SchemaError(f"column {shown(name)} is not in the schema; {close}")
         found = self.columns[name]
         if isinstance(found, Blank):
             what = "bounds" if found.kind == "number" else "levels"
             value = "(low, high)" if found.kind == "number" else "[...]"
             raise SchemaError(
                 f"column {name!r} has blank {what}: fill them in, schema.fill({{{name!r}: {value}}}), or "
-                f"buy them with pi.find_bounds; blank: {_listed(self.blank)}"
+                f"buy them with pi.find_bounds; blank: {listed(self.blank)}"
             )
         return found
 
@@ -185,12 +182,15 @@ class Schema:
         Raises
         ------
         SchemaError
-            If the formula names unknown columns or uses what the schema cannot bound.
+            If the formula names unknown columns, uses what the schema cannot bound, or has the response among
+            the columns that are to explain it.
         """
-        from privinf.schema.formulas import design_from_formula
+        from privinf.schema.formulas import design_from_formula, refuse_response
 
         check_choice(response, ResponseMode, "response")
-        return design_from_formula(self, formula, response_public=response == "public", radius=radius)
+        made = design_from_formula(self, formula, response_public=response == "public", radius=radius)
+        refuse_response(made, formula)
+        return made
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return what results of fits on these columns must say of their bounds: of declared ones nothing."""
@@ -329,11 +329,7 @@ def _name(name: object) -> str:
 def _names(names: Iterable[str], argument: str) -> tuple[str, ...]:
     if isinstance(names, str):
         raise SchemaError(f"{argument} must be a list of column names")
-    listed = tuple(_name(name) for name in names)
-    if len(set(listed)) != len(listed):
+    read = tuple(_name(name) for name in names)
+    if len(set(read)) != len(read):
         raise SchemaError(f"{argument} has a column twice")
-    return listed
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    return read

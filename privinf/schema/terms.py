@@ -18,6 +18,7 @@ from privinf.schema.reading import Reader
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
 from privinf.typing import Floats, Json
+from privinf.validation import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +308,9 @@ class Response:
         unknown = [name for name in column.inputs if name not in schema]
         if not public and unknown:
             raise SchemaError(
-                f"response column {unknown[0]!r} is not in the schema, which has "
-                f"{', '.join(schema.columns)}: declare its bounds, or ask for "
-                "response='public' to send it in clear"
+                f"response column {unknown[0]!r} is not in the schema; "
+                f"{nearest(unknown[0], schema.columns)}; else declare its bounds, or "
+                "ask for response='public' to send it in clear"
             )
         if public or all(schema[name].public for name in column.inputs):
             return cls(column, True, None)

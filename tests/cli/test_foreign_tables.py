@@ -79,7 +79,12 @@ def suggested(tmp_path, text):
     return CliRunner().invoke(main, words, prog_name="privinf")
 
 
-@pytest.mark.parametrize("text", ["0.25,7.5\n0.5,1\n", "Ann,34.5\nBob,21\n", "34,51000\n1,2\n"])
+@pytest.mark.parametrize("text", [
+    "0.25,7.5\n0.5,1\n", "Ann,34.5\nBob,21\n", "34,51000\n1,2\n", "Smith,34\nJones,21\n",
+    "Smith,1985\nJones,21\n", "Smith,34,51000\nJones,21,43000\n", "Smith,1,2\nJones,1,1\n",
+    "Ann,2013-01-31,x\nBob,2012-02-01,y\n",
+    "Ann,ann@home.org\nBob,bob@home.org\n", "Ann,3/4/2013\nBob,1/2/2012\n",
+])  # fmt: skip
 def test_a_file_without_names_is_refused_and_no_value_shown(text, tmp_path):
     done = suggested(tmp_path, text)
     assert done.exit_code == 2
@@ -88,9 +93,53 @@ def test_a_file_without_names_is_refused_and_no_value_shown(text, tmp_path):
     assert not (tmp_path / "s.toml").exists()
 
 
-@pytest.mark.parametrize("names", ["country,1990,1991", "0,1,2"])
+@pytest.mark.parametrize("names", ["country,1990,1991", "0,1,2", "id,0,1,2", "id,1,2,3", "q1,q-2,1-2"])
 def test_years_and_counted_names_are_names(names, tmp_path):
     assert suggested(tmp_path, f"{names}\n1,2,3\n").exit_code == 0
+
+
+def test_names_that_look_like_values_are_taken_where_they_are_asked_for(tmp_path):
+    (tmp_path / "rows.csv").write_text("country,1990\nx,2\n")
+    words = (
+        "schema",
+        "suggest",
+        str(tmp_path / "rows.csv"),
+        "--column",
+        "1990",
+        "--out",
+        str(tmp_path / "s.toml"),
+    )
+    assert CliRunner().invoke(main, words, prog_name="privinf").exit_code == 0
+    assert list(pi.load_schema(tmp_path / "s.toml").columns) == ["1990"]
+
+
+@pytest.mark.parametrize(
+    "formula", ["y ~ x + y", "y ~ x * y", "log(y) ~ y", "g ~ x + C(g)", "y ~ x + I(y**2)"]
+)
+def test_a_response_is_on_one_side_alone(formula):
+    schema = pi.Schema({"x": (0, 1), "y": (1, 2), "g": ["a", "b"]})
+    with pytest.raises(SchemaError, match="on both sides: take"):
+        schema.design(formula)
+
+
+def test_a_response_of_several_columns_may_share_one():
+    assert pi.Schema({"x": (0, 1), "y": (1, 2)}).design("I(y - x) ~ x").names == ("Intercept", "x")
+
+
+def test_labels_of_many_levels_are_on_one_side_alone():
+    schema = pi.Schema({"x": (0, 1), "g": ["a", "b", "c"]})
+    with pytest.raises(SchemaError, match="on both sides: take"):
+        pi.LocalExamples(schema, "g ~ x + C(g)")
+
+
+@pytest.mark.parametrize("formula", ["c17x ~ c2", "c2 ~ c17x"])
+def test_a_mistyped_column_of_many_is_told_the_closest(formula):
+    schema = pi.Schema({f"c{place}": (0, 1) for place in range(2000)})
+    with pytest.raises(SchemaError, match="did you mean 'c17") as told:
+        schema.design(formula)
+    assert len(str(told.value)) < 200
+    with pytest.raises(SchemaError, match=r"known columns: c0, .* and 1,990 more"):
+        schema.design("zzz ~ c2")
 
 
 def test_row_numbers_without_a_name_are_left_out(tmp_path):

@@ -13,6 +13,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.release_kinds import UnitsLaw
 from privinf.schema import Design, Factor, Response, Schema
 from privinf.schema.declared import Level
+from privinf.schema.formulas import refuse_response
 from privinf.schema.reading import Reader
 from privinf.schema.terms import Column, Indicator, Piece, Plain
 from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, LabelKind, Missing
@@ -259,7 +260,9 @@ def label_design(
     while stand_in in schema:
         stand_in += "_"
     design = schema.design(f"{stand_in} ~ {right}", response="public", radius=radius)
-    return replace(design, formula=formula, outcome=Response(Column(name, (Plain(name),)), True, None))
+    design = replace(design, formula=formula, outcome=Response(Column(name, (Plain(name),)), True, None))
+    refuse_response(design, formula)
+    return design
 
 
 def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | None) -> tuple[Label, Design]:
