@@ -14,7 +14,7 @@ from privinf.accounting import Ledger
 from privinf.cli.inputs import open_ledger, read_schema_file, read_toml, spending_of, spending_options
 from privinf.cli.outputs import FILE, NEW_FILE, NO_LEDGER, check_free, ledger_line, overwrite_option
 from privinf.cli.releases import joined_files
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.glm.named import OLS, Logit, Poisson
 from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.reading import open_rows
@@ -34,8 +34,15 @@ SUMMARIES = (".txt", ".html", ".csv", ".tex")
 ROW_MODELS: dict[str, type[Any]] = {"ols": OLS, "logit": Logit, "poisson": Poisson, "moments": MomentOLS}
 ROLE_COLUMNS = ("weights", "offset", "exposure")
 # Words of a fit on rows, and of one on the releases of several parties.
-ON_ROWS = ("model", "epsilon", "delta", "mu", "rho", "seed", "ledger_file", "cov_type", *ROLE_COLUMNS)
+ON_ROWS = (
+    "model", "epsilon", "delta", "mu", "rho", "seed", "ledger_file", "cov_type",
+    "coefficients_only", *ROLE_COLUMNS,
+)  # fmt: skip
 ON_RELEASES = ("plain", "shrink")
+UNREACHED = (
+    "{}. Nothing was charged. --model moments has score intervals at any budget, wide ones here; "
+    "--coefficients-only fits all the same"
+)
 OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)
 
 
@@ -57,6 +64,7 @@ class FitOptions(TypedDict):
     weights: str | None
     offset: str | None
     exposure: str | None
+    coefficients_only: bool
     plain: bool
     shrink: bool
     target: JoinedTarget | None
@@ -85,6 +93,7 @@ class FitOptions(TypedDict):
 @click.option("--weights", help="Column of observation weights.")
 @click.option("--offset", help="Column whose coefficient is 1 (poisson, logit).")
 @click.option("--exposure", help="Column whose logarithm has the coefficient 1 (poisson).")
+@click.option("--coefficients-only", is_flag=True, help="Rows: fit also where there can be no intervals.")
 @click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
 @click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
 @click.option("--target", type=click.Choice(get_args(JoinedTarget)),
@@ -175,6 +184,8 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
         words["missing"] = given["missing"]
     rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
     model = ROW_MODELS[kind].from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
+    if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**spending)):
+        raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:]))
     chosen = {name: given[name] for name in ("cov_type", "target") if given[name] is not None}
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]

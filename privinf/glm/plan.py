@@ -9,27 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from privinf.accounting import calibrate_mu
+from privinf.accounting import calibrate_mu, gaussian_epsilon
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
 from privinf.glm.curved_sums import enough
 from privinf.glm.first_order import DPSGD, Optimizer, optimise
-from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newton_path, one_step
+from privinf.glm.newton import (
+    Block,
+    Newton,
+    OneStep,
+    intervals_possible,
+    intervals_reach,
+    newton_path,
+    one_step,
+)
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.typing import AnyPath, CovType, CovWord, Floats, ScoreTarget, SumRelation
-from privinf.validation import check_choice, check_count, check_cov_type, check_fraction
+from privinf.validation import check_choice, check_count, check_cov_type, check_fraction, counted
 
 LARGEST_SEED = 2**62
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
 REACH = 0.0075
 
 BEYOND = (
-    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse, "
-    "and nothing tells how far off the coefficients are: use fewer of them, spend more, or bring more rows "
-    "(more sites, where sites are the units)"
+    "no intervals: the noise would hide the Hessian of {}, and nothing tells how far off the coefficients "
+    "are; epsilon {} at delta {:g} would do, or {}{}"
 )
 LOOKS_ALONE = (
     'target="robust" and adapt_bounds=True belong to least squares by a second look: no optimizer=, radius=, '
@@ -175,11 +182,25 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
         _check_targets(block, rows, units, mu, final)
     chosen = optimizer or (Newton() if possible else DPSGD())
     _check_optimizer(chosen, clients, rows, possible)
-    weak = "" if possible or block is not None else BEYOND
+    weak = "" if possible or block is not None else _beyond(rows.p, units, mu, share, delta, clients)
     if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
     return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, block, weak)
+
+
+def _beyond(p: int, units: float, mu: float, share: float, delta: float, clients: Clients | None) -> str:
+    """Return why so many coefficients have no intervals, and which budget, or number of rows, would do."""
+    noun = "record" if clients is None else "site"
+    times = math.pow(p, 1.5) / intervals_reach(units, mu * math.sqrt(share))
+    fewer = int(math.pow(intervals_reach(units, mu * math.sqrt(share)), 2.0 / 3.0))
+    epsilon = gaussian_epsilon(mu * times, delta)
+    step = 10.0 ** (math.floor(math.log10(epsilon)) - 1)
+    return BEYOND.format(
+        f"{counted(p, 'coefficient')} in {counted(math.ceil(units), noun)}",
+        f"{math.ceil(epsilon / step) * step:.3g}", delta, counted(math.ceil(units * times), noun),
+        f", or {counted(fewer, 'coefficient')}" * (fewer > 1),
+    )  # fmt: skip
 
 
 def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:

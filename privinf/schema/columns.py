@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
+from privinf.errors import NotAvailableError, PrivinfError, SchemaError
 from privinf.schema.declared import Factor, Level
 from privinf.schema.design import Design
 from privinf.schema.formulas import design_from_formula, syntax
@@ -113,9 +113,7 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     Raises
     ------
     SchemaError
-        The text is no formula of the schema's columns.
-    ArgumentError
-        The response stands among the columns too.
+        The text is no formula of the schema's columns, or the response stands among them too.
     NotAvailableError
         A column is no sum of released ones, or the release came from arrays, which have no formulas.
     """
@@ -124,9 +122,6 @@ def sub_design(released: Design, formula: str) -> SubDesign:
             "a release of arrays has no formulas: name the columns by a Schema, Moments(schema, columns=[..])"
         )
     design = released.schema.design(formula)
-    outcome = design.outcome.column
-    if any(column.pieces == outcome.pieces for column in design.columns):
-        raise ArgumentError(f"{outcome.name!r} is the response and a column: it explains itself")
     return SubDesign(design, scaled_maps(released, design))
 
 

@@ -61,14 +61,16 @@ def design_from_formula(
 
 
 def refuse_response(design: Design, formula: str) -> None:
-    """Raise SchemaError where a term of the right-hand side is the response, or a function of it alone."""
+    """Raise SchemaError where a column is the response itself, or tells which of its levels a row has."""
     outcome = design.outcome.column
-    names = set(outcome.inputs)
+    read, schema = outcome.inputs, design.schema
+    declared = schema[read[0]] if schema is not None and len(read) == 1 and read[0] in schema else None
+    told = isinstance(declared, Factor) and declared.categorical
     for column in design.columns:
-        if column.pieces == outcome.pieces or (len(names) == 1 and names & set(column.inputs)):
+        if column.pieces == outcome.pieces or (told and column.inputs == read):
             raise SchemaError(
-                f"formula {shown(formula)} has its response, {shown(outcome.name)}, on both sides: take "
-                f"{shown(column.name)} from the right one, which it would explain by itself"
+                f"formula {shown(formula)}: {shown(column.name)} is the response and a column: it explains "
+                "itself"
             )
 
 

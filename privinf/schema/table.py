@@ -182,8 +182,8 @@ class Schema:
         Raises
         ------
         SchemaError
-            If the formula names unknown columns, uses what the schema cannot bound, or has the response among
-            the columns that are to explain it.
+            If the formula names unknown columns, uses what the schema cannot bound, or has its response among
+            the columns.
         """
         from privinf.schema.formulas import design_from_formula, refuse_response
 

@@ -1,8 +1,10 @@
 """The tutorial's commands and lines of Python, on tables that are not ours (the extra `datasets`)."""
 
 import json
+import re
 import warnings
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -114,21 +116,22 @@ def test_names_that_look_like_values_are_taken_where_they_are_asked_for(tmp_path
 
 
 @pytest.mark.parametrize(
-    "formula", ["y ~ x + y", "y ~ x * y", "log(y) ~ y", "g ~ x + C(g)", "y ~ x + I(y**2)"]
+    "formula", ["y ~ x + y", "y ~ x * y", "np.log(y) ~ np.log(y)", "g ~ x + C(g)", "g ~ x + g"]
 )
-def test_a_response_is_on_one_side_alone(formula):
+def test_a_response_is_no_column(formula):
     schema = pi.Schema({"x": (0, 1), "y": (1, 2), "g": ["a", "b"]})
-    with pytest.raises(SchemaError, match="on both sides: take"):
+    with pytest.raises(SchemaError, match="it explains itself"):
         schema.design(formula)
 
 
-def test_a_response_of_several_columns_may_share_one():
-    assert pi.Schema({"x": (0, 1), "y": (1, 2)}).design("I(y - x) ~ x").names == ("Intercept", "x")
+@pytest.mark.parametrize("formula", ["I(y - x) ~ x", "np.log(y) ~ y", "y ~ x:y"])
+def test_what_is_only_like_the_response_may_explain_it(formula):
+    assert len(pi.Schema({"x": (0, 1), "y": (1, 2)}).design(formula).names) == 2
 
 
-def test_labels_of_many_levels_are_on_one_side_alone():
+def test_labels_of_many_levels_are_no_columns():
     schema = pi.Schema({"x": (0, 1), "g": ["a", "b", "c"]})
-    with pytest.raises(SchemaError, match="on both sides: take"):
+    with pytest.raises(SchemaError, match="it explains itself"):
         pi.LocalExamples(schema, "g ~ x + C(g)")
 
 
@@ -140,6 +143,44 @@ def test_a_mistyped_column_of_many_is_told_the_closest(formula):
     assert len(str(told.value)) < 200
     with pytest.raises(SchemaError, match=r"known columns: c0, .* and 1,990 more"):
         schema.design("zzz ~ c2")
+
+
+def fitted(*words):
+    given = ("rows.csv", "--schema", "schema.toml", "--delta", "1e-6", "--ledger", "study.ledger", *words)
+    return CliRunner().invoke(main, ["fit", "y ~ x1 + x2 + x3", *given], prog_name="privinf")
+
+
+def test_a_fit_that_would_have_no_intervals_is_refused_before_it_is_charged(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(rng.uniform(0, 1, (400, 4)), columns=["y", "x1", "x2", "x3"])
+    table.to_csv("rows.csv", index=False)
+    pi.Schema(dict.fromkeys(table, (0, 1))).save("schema.toml")
+    typed("ledger", "create", "study.ledger", "--epsilon", "9", "--delta", "1e-6")
+    done = fitted("--epsilon", "1")
+    assert done.exit_code == 2
+    told = re.search(
+        r"Hessian of 4 coefficients in 400 records.*epsilon (\S+) at delta 1e-06 would do, or ([\d,]+) "
+        r"records, or (\d) coefficients. Nothing was charged", done.output,
+    )  # fmt: skip
+    assert told, done.output
+    assert len(pi.LedgerFile("study.ledger")) == 0
+    enough, count, fewer = float(told[1]), int(told[2]), int(told[3])
+    model = pi.OLS.from_formula("y ~ x1 + x2 + x3", table, schema=pi.load_schema("schema.toml"))
+    assert not model.without_intervals(epsilon=enough, delta=1e-6)
+    assert model.without_intervals(epsilon=0.93 * enough, delta=1e-6)
+    for n, p, possible in (
+        (count, 4, True),
+        (count - 1, 4, False),
+        (400, fewer, True),
+        (400, fewer + 1, False),
+    ):
+        arrays = pi.OLS(np.zeros(n), np.zeros((n, p)), bounds=[(-1, 1)] * p, y_bounds=(0, 1))
+        assert (arrays.without_intervals(epsilon=1.0, delta=1e-6) == "") is possible
+    assert fitted("--epsilon", str(enough)).exit_code == 0
+    alone = fitted("--epsilon", "1", "--coefficients-only")
+    assert alone.exit_code == 0
+    assert "DPSGD" in alone.output
 
 
 def test_row_numbers_without_a_name_are_left_out(tmp_path):

@@ -263,7 +263,7 @@ def test_without_noise_the_comparison_is_statsmodels():
         ("y ~ a * c", NotAvailableError, "a:c"),
         ("y ~ g:h", NotAvailableError, "columns of the release"),
         ("y ~ other", NotAvailableError, "other"),
-        ("y ~ y + a", ArgumentError, "response"),
+        ("y ~ y + a", SchemaError, "response"),
         ("g ~ a", SchemaError, "levels"),
         ("y ~ nothing", SchemaError, "nothing"),
         ("y", SchemaError, "response"),
