@@ -15,7 +15,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
-TAGGED = re.compile(r"^```(\w+) (?:ci|verify)$", re.MULTILINE)
+TAGGED = re.compile(r"^```(\w+) (?:ci|verify)(?: \w+)?$", re.MULTILINE)
 
 
 def address(target: str) -> str:

@@ -46,7 +46,7 @@ OTHERS = "others"
 # Modules for other libraries, which are imported by their own names.
 CONNECTED = ("marginaleffects", "sklearn")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
-TAGGED = re.compile(r"^```(\w+) (?:ci|verify)$", re.MULTILINE)
+TAGGED = re.compile(r"^```(\w+) (?:ci|verify)(?: \w+)?$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 

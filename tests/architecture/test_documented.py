@@ -1,10 +1,11 @@
 """Code of the pages runs as it is printed: Python in one namespace a page, `$ privinf` lines in its folder.
 
 A block of Python says when it runs, on its first line: "ci" (here) or "verify" (too long, run with the slow
-tests). A console block that says "ci" is typed line by line. A TOML block that says "ci" is a file; its first
+tests); a word after it names a package without which it is left out. A console block that says "ci" is typed line by line. A TOML block that says "ci" is a file; its first
 line is its name. A block of R runs where R is.
 """
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -36,8 +37,10 @@ def blocks(text):
 def untagged(text):
     """Return first lines of blocks that do not say when they run, or in which language they are."""
     wrong = [
-        code for language, tag, code in blocks(text) if language == "python" and tag not in ("ci", "verify")
-    ]
+        code for language, tag, code in blocks(text)
+        if (language == "python" and tag.partition(" ")[0] not in ("ci", "verify"))
+        or (language == "text" and re.search(r"^(import|from \S+ import) ", code, re.MULTILINE))
+    ]  # fmt: skip
     wrong += [
         code for language, tag, code in blocks(text)
         if language != "python" and (language not in LANGUAGES or tag not in ("", "ci", "verify"))
@@ -59,7 +62,10 @@ def run(page, tags):
     known = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # noise is secure: a weak fit may warn in one run and not in another
-        for language, tag, code in blocks((ROOT / page).read_text()):
+        for language, words, code in blocks((ROOT / page).read_text()):
+            tag, _, package = words.partition(" ")
+            if package and importlib.util.find_spec(package) is None:
+                continue
             if tag in tags and language == "python":
                 exec(compile(code, page, "exec"), known)
             elif tag in tags and language == "console":
@@ -72,7 +78,7 @@ def run(page, tags):
 
 
 def of(tag):
-    return [page for page in PAGES if any(found == tag for _, found, _ in blocks((ROOT / page).read_text()))]
+    return [page for page in PAGES if any(found.partition(" ")[0] == tag for _, found, _ in blocks((ROOT / page).read_text()))]
 
 
 @pytest.fixture
@@ -108,7 +114,8 @@ def test_every_block_says_when_it_runs(page):
 
 
 def test_blocks_that_say_nothing_are_seen():
-    assert untagged("```python\nx\n```\n\n```python ci\ny\n```\n\n```\nz\n```\n") == ["x", "z"]
+    text = "```python\nx\n```\n\n```python ci\ny\n```\n\n```text\nimport w\n```\n\n```\nz\n```\n"
+    assert untagged(text) == ["x", "import w", "z"]
 
 
 def test_a_line_that_fails_is_seen(folder):
