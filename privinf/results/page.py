@@ -54,7 +54,9 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-n
 th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 td:first-child, th:first-child { text-align: left; overflow-wrap: anywhere; }
+td { white-space: nowrap; }
 td.text, th.text { text-align: left; }
+td.text, td:first-child { white-space: normal; }
 .share { display: inline-block; width: 6rem; height: .7rem; background: var(--amber); border-radius: 2px;
   overflow: hidden; vertical-align: middle; }
 .share i { display: block; height: 100%; background: var(--blue); margin-left: auto; }

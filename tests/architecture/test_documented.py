@@ -1,8 +1,8 @@
 """Code of the pages runs as it is printed: Python in one namespace a page, `$ privinf` lines in its folder.
 
 A block of Python says when it runs, on its first line: "ci" (here) or "verify" (too long, run with the slow
-tests); a word after it names a package without which it is left out. A console block that says "ci" is typed line by line. A TOML block that says "ci" is a file; its first
-line is its name. A block of R runs where R is.
+tests); a word after it names a package without which it is left out. A console block that says "ci" is typed
+line by line. A TOML block that says "ci" is a file; its first line is its name. A block of R runs where R is.
 """
 
 import importlib.util
@@ -78,7 +78,11 @@ def run(page, tags):
 
 
 def of(tag):
-    return [page for page in PAGES if any(found.partition(" ")[0] == tag for _, found, _ in blocks((ROOT / page).read_text()))]
+    return [
+        page
+        for page in PAGES
+        if any(found.partition(" ")[0] == tag for _, found, _ in blocks((ROOT / page).read_text()))
+    ]
 
 
 @pytest.fixture

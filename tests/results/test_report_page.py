@@ -29,6 +29,14 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 LARGEST = 1_000_000
+LINES_OF_NUMBERS = """
+[...document.querySelectorAll("td:not(.text)")].filter(one => /^-?[0-9.e-]+$/.test(one.innerText)).map(one =>
+{
+  const range = document.createRange();
+  range.selectNodeContents(one);
+  return range.getClientRects().length;
+})
+"""
 HOSTILE = "<script>window.hacked=1</script>"
 NAMES = [HOSTILE, '"><img src=x onerror="window.hacked=2">', "a$_{b}$ & 'c' --><b>"]
 ALLOWED = {
@@ -213,6 +221,7 @@ def test_a_real_browser_renders_the_page(browser, kind, tmp_path):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.set_viewport_size({"width": 420, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert set(page.evaluate(LINES_OF_NUMBERS)) == {1}  # 4.93e-04 may not be cut at its hyphen
     page.close()
 
 
