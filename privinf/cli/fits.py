@@ -12,7 +12,15 @@ import click
 
 from privinf.accounting import Ledger
 from privinf.cli.inputs import open_ledger, read_schema_file, read_toml, spending_of, spending_options
-from privinf.cli.outputs import FILE, NEW_FILE, NO_LEDGER, check_free, ledger_line, overwrite_option
+from privinf.cli.outputs import (
+    FILE,
+    NEW_FILE,
+    NO_LEDGER,
+    advice_text,
+    check_free,
+    ledger_line,
+    overwrite_option,
+)
 from privinf.cli.releases import joined_files
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.glm.named import OLS, Logit, Poisson
@@ -312,7 +320,7 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
         words["guesses"] = Guesses(**read_toml(given["guesses_file"]))
     if given["trust"] is None:
         frame = advise(schema, given["formula"], given["n"], **words)
-        told = frame.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
+        told = advice_text(frame)
     else:
         study = plan_study(schema, given["formula"], given["n"], **words)
         frame, told = study.frame, study.summary()

@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any, TypeVar
 
 import click
+import pandas as pd
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError, PrivinfError, PrivinfWarning, UnforeseenError
@@ -129,3 +131,14 @@ def _place(problem: BaseException) -> str:
     if trace is None:
         return "an unknown line"
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+def advice_text(frame: pd.DataFrame) -> str:
+    """Return the chooser's table, and below it what each estimator rests on, or why it cannot serve."""
+    table = frame.drop(columns="reason").to_string(index=False, float_format="{:.4g}".format, na_rep="-")
+    lines = [
+        f"{name}, {', '.join(rows['trust'])}: {reason}"
+        for (name, reason), rows in frame.groupby(["estimator", "reason"], sort=False)
+    ]
+    wrapped = (fill(line, 100, subsequent_indent="    ", break_long_words=False) for line in lines)
+    return "\n".join([table, "", *wrapped])

@@ -20,7 +20,7 @@ from privinf.fitting.rows import (
 )
 from privinf.glm.first_order import Optimizer
 from privinf.glm.newton import Newton
-from privinf.glm.plan import FitRequest, plan_fit
+from privinf.glm.plan import FitRequest
 from privinf.glm.results import (
     FederatedGLMResults,
 )
@@ -336,26 +336,6 @@ class GLM(Rowless):
     def _fit(self, request: FitRequest, spending: SpendingWords) -> FederatedGLMResults:
         given = spending_of(spending, {"source": SITES_NOISE})
         return run_fit(self._rows, self._trust, self.ledger, type(self).__name__, request, given)
-
-    def without_intervals(self, **spending: Unpack[SpendingWords]) -> str:
-        """Return why the default fit at this budget would have no intervals; nothing where it can have them.
-
-        Notes
-        -----
-        **Privacy.** Nothing is charged: numbers of rows and coefficients say it, and no row is read.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import privinf as pi
-        >>> model = pi.OLS(np.zeros(50), np.zeros((50, 3)), bounds=[(-1, 1)] * 3, y_bounds=(0, 9))
-        >>> [model.without_intervals(epsilon=one, delta=1e-6)[:12] for one in (1, 20)]
-        ['no intervals', '']
-        """
-        level = {
-            name: value for name, value in spending_of(spending).items() if name not in ("rng", "source")
-        }
-        return plan_fit(level, FitRequest(), self._rows.reported()).weak
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {self._rows.p} columns"

@@ -6,9 +6,10 @@ from typing import ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.doors import doors
+from privinf.fitting.model import spending_of
 from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
 from privinf.glm.model import GLM
-from privinf.glm.plan import FitRequest
+from privinf.glm.plan import FitRequest, plan_fit
 from privinf.glm.results import FederatedGLMResults
 from privinf.glm.rows import glm_limits
 from privinf.glm.sums import Roles, RoleWords
@@ -118,6 +119,26 @@ class OneFamily(GLM):
         held = rows_of_pairs(parties, glm_limits(cls.family, bounds, y_bounds), missing=missing)
         roles = Roles.of(columns)
         return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
+
+    def without_intervals(self, **spending: Unpack[SpendingWords]) -> str:
+        """Return why the default fit at this budget would have no intervals; nothing where it can have them.
+
+        Notes
+        -----
+        **Privacy.** Nothing is charged: numbers of rows and coefficients say it, and no row is read.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import privinf as pi
+        >>> model = pi.OLS(np.zeros(50), np.zeros((50, 3)), bounds=[(-1, 1)] * 3, y_bounds=(0, 9))
+        >>> [model.without_intervals(epsilon=one, delta=1e-6)[:12] for one in (1, 20)]
+        ['no intervals', '']
+        """
+        level = {
+            name: value for name, value in spending_of(spending).items() if name not in ("rng", "source")
+        }
+        return plan_fit(level, FitRequest(), self._rows.reported()).weak
 
 
 @doors

@@ -19,6 +19,7 @@ from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Design, Schema
+from privinf.schema.terms import Contrast, Indicator
 from privinf.typing import CovWord, Flags, Floats, Integers, SamplingKind, Trust
 from privinf.validation import check_array, check_count, check_number, check_positive
 
@@ -430,6 +431,8 @@ TIMES = "Noise makes the standard errors of slopes {:.1f} times as large, of {} 
 DROWNED = "Noise hides what the standard errors would be without it. "
 RESPONSE_WIDE = "the bounds of the response {} ({} half their width)"
 COLUMN_WIDE = "the bounds of {}, wide against its values (whose sd is {:.0%} of half the width)"
+UNTOLD = "that noise hides how much {} varies"
+ONE_LEVEL = "that {} is the same in nearly all records"
 GOES_ALONG = "that {} goes along with other columns"
 NUMEROUS = "{} columns, each of which adds to the noise of all"
 
@@ -483,7 +486,14 @@ def _causes(result: Results, system: NoisyTotals, design: Design, widest: int) -
     if residual:
         share = f"residuals have an sd of {math.sqrt(residual):.0%} of"
     along = beside < ALONE * spread
-    column = GOES_ALONG.format(name) if along else COLUMN_WIDE.format(name, math.sqrt(spread))
+    if spread == 0.0:
+        column = UNTOLD.format(name)
+    elif along:
+        column = GOES_ALONG.format(name)
+    elif any(isinstance(piece, (Indicator, Contrast)) for piece in design.columns[widest].pieces):
+        column = ONE_LEVEL.format(name)
+    else:
+        column = COLUMN_WIDE.format(name, math.sqrt(spread))
     costs = {
         RESPONSE_WIDE.format(repr(design.response), share): EVEN_RESPONSE / max(residual, 1e-6),
         column: EVEN_COLUMN / max(beside, 1e-12),

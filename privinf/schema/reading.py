@@ -312,7 +312,7 @@ def _as_days(column: pd.Series, name: str) -> Floats:
     gaps = column.isna().to_numpy()
     days = [np.nan if gap else date_number(value) for gap, value in zip(gaps, column, strict=True)]
     if None in days:
-        raise SchemaError(f"column {name!r} must hold dates, as the schema declares: 2020-12-31")
+        raise SchemaError(f"column {name!r} must hold dates as 2020-12-31, without a time of day")
     return np.array(days, dtype=np.float64)
 
 

@@ -183,6 +183,23 @@ def test_a_fit_that_would_have_no_intervals_is_refused_before_it_is_charged(tmp_
     assert "DPSGD" in alone.output
 
 
+def test_the_table_of_a_study_fits_a_terminal_and_tells_each_reason_once(tmp_path, monkeypatch):
+    pi.Schema({"y": (0, 1), "x": (0, 1)}).save(tmp_path / "s.toml")
+    given = {
+        "width": np.nan,
+        "times": np.nan,
+        "best": False,
+        "verdict": "weak",
+        "reason": "few people; " * 20,
+    }
+    rows = [{"trust": trust, "estimator": "OLS"} | given for trust in ("central", "server")]
+    monkeypatch.setattr("privinf.cli.fits.advise", lambda *args, **words: pd.DataFrame(rows))
+    spent = ("--n", "200", "--epsilon", "1", "--delta", "1e-6")
+    told = typed("study", "y ~ x", "--schema", str(tmp_path / "s.toml"), *spent)
+    assert max(map(len, told.splitlines())) <= 100
+    assert told.count("OLS, central, server: few people") == 1
+
+
 def test_row_numbers_without_a_name_are_left_out(tmp_path):
     done = suggested(tmp_path, pd.DataFrame({"a": [0.5, 1.0], "b": [2, 3]}).to_csv())
     assert done.exit_code == 0, done.output

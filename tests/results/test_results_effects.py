@@ -147,6 +147,20 @@ def test_a_wide_fit_of_totals_says_what_makes_it_wide(data):
         assert not any("costs most" in note for note in made.fit(epsilon=math.inf).notes)
 
 
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.02, "C(g)[T.b] is the same in nearly all records"), (0.5, "hides how much")]
+)
+def test_a_level_is_not_told_to_have_wide_bounds(share, words):
+    """A factor has no bounds to be drawn tighter; what noise drowns is not told in numbers."""
+    rng = np.random.default_rng(3)
+    n = 400 if share == 0.5 else 40_000
+    rows = pd.DataFrame({"y": rng.uniform(-1, 1, n), "g": np.where(rng.random(n) < share, "b", "a")})
+    model = pi.MomentOLS.from_formula("y ~ C(g)", rows, schema=pi.Schema({"y": (-1, 1), "g": ["a", "b"]}))
+    notes = [note for seed in range(8) for note in model.fit(mu=0.05, rng=seed).notes]
+    assert any(words in note for note in notes), notes
+    assert not any("bounds of C(g)" in note for note in notes)
+
+
 def test_a_fit_is_as_weak_with_its_effects_as_without(data):
     weak = []
     for seed in range(8):
