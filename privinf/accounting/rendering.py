@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from scipy.special import ndtr, ndtri
@@ -94,7 +95,7 @@ class Printable(Protocol):
 
 
 def report_text(report: Printable) -> str:
-    """Return the report as plain text: totals, one line a release, assumptions, the ledger's state."""
+    """Return the report as plain text: totals, releases (equal ones in one line), assumptions, the ledger."""
     lines = ["Privacy of this fit", *_indented(_facts(report))]
     if report.entries:
         lines += ["", "Releases", *_columns(_cells(report))]
@@ -169,9 +170,12 @@ def _running(report: Printable) -> Facts:
 
 
 def _cells(report: Printable) -> list[tuple[str, ...]]:
+    """Return a header and one line a release; equal ones that follow one another are one line."""
     header = ("label", "mechanism", *_FIGURES)
     frame = report.releases[list(header)]
-    return [header, *(tuple(map(_text, row)) for row in frame.itertuples(index=False))]
+    runs = groupby(tuple(map(_text, row)) for row in frame.itertuples(index=False))
+    counts = [(line, sum(1 for _ in same)) for line, same in runs]
+    return [header, *((label + f", {times} times" * (times > 1), *rest) for (label, *rest), times in counts)]
 
 
 def _party_cells(report: Printable) -> list[tuple[str, ...]]:

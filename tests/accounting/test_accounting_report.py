@@ -7,6 +7,7 @@ import math
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -104,6 +105,17 @@ def test_text_says_what_a_statistician_needs(report):
     assert max(map(len, text.splitlines())) <= 100
     power = float(text.split("power <= ")[1].split("%")[0])
     assert 5.0 < power < 100.0
+
+
+def test_equal_releases_that_follow_one_another_are_one_line(make_entry):
+    step, last = partial(make_entry, GaussianLoss(0.1), label="step"), make_entry(label="last")
+    report = PrivacyReport.of([*(step() for _ in range(100)), last, step()])
+    lines = [
+        line.strip().split("  ")[0] for line in str(report).splitlines() if "step" in line or "last" in line
+    ]
+    assert lines == ["step, 100 times", "last", "step"]
+    assert report._repr_html_().count(">step") == 2
+    assert len(report.releases) == 102
 
 
 def test_stamps(make_entry):
