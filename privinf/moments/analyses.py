@@ -134,7 +134,7 @@ class Analyses:
             settings={"formula": formula},
             notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),
         )
-        return absorbing(result, effects)
+        return absorbing(result._noted(equation.advice_of(result, system, self._release.design)), effects)
 
     def iv(self, formula: str) -> iv.IVResults:
         """Fit two-stage least squares.

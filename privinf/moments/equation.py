@@ -437,7 +437,7 @@ GOES_ALONG = "that {} goes along with other columns"
 NUMEROUS = "{} columns, each of which adds to the noise of all"
 
 
-def advice_of(result: Results, system: LargeSample) -> tuple[str, ...]:
+def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[str, ...]:
     """Return what a footnote says of a wide fit of totals; nothing where it is not wide.
 
     Parameters
@@ -446,6 +446,8 @@ def advice_of(result: Results, system: LargeSample) -> tuple[str, ...]:
         Of p coefficients, none left out.
     system : LargeSample
         Its equation, scaled units; records' moments have no advice.
+    released : Design
+        Of the release: all its columns add to the noise.
 
     Notes
     -----
@@ -465,17 +467,18 @@ def advice_of(result: Results, system: LargeSample) -> tuple[str, ...]:
     if estimate.cov is None or sampling is None or not (np.diag(sampling) > 0.0).all():
         weakest = np.linalg.eigh(system.A)[1][:, 0]
         widest = int(np.argmax(np.where(slopes, np.abs(weakest), -1.0)))
-        return (DROWNED + RANGES.format(_causes(result, system, design, widest)),)
+        return (DROWNED + RANGES.format(_causes(result, system, (design, released), widest)),)
     ratio = np.where(slopes, estimate.bse / np.sqrt(np.diag(sampling)), 0.0)
     middle, widest = float(np.median(ratio[slopes])), int(np.argmax(ratio))
     if middle < WIDE and ratio[widest] < WIDEST:
         return ()
     told = TIMES.format(middle, result.names[widest], float(ratio[widest]))
-    return (told + RANGES.format(_causes(result, system, design, widest)),)
+    return (told + RANGES.format(_causes(result, system, (design, released), widest)),)
 
 
-def _causes(result: Results, system: NoisyTotals, design: Design, widest: int) -> str:
-    """Return the causes that cost most, the dearest first, in words."""
+def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design], widest: int) -> str:
+    """Return the causes that cost most, the dearest first; `designs` are of the fit and of the release."""
+    design, released = designs
     name, gram = result.names[widest], system.A
     mean = 0.0 if design.constant is None else float(gram[design.constant, widest])
     spread = max(float(gram[widest, widest]) - mean**2, 0.0)
@@ -497,7 +500,7 @@ def _causes(result: Results, system: NoisyTotals, design: Design, widest: int) -
     costs = {
         RESPONSE_WIDE.format(repr(design.response), share): EVEN_RESPONSE / max(residual, 1e-6),
         column: EVEN_COLUMN / max(beside, 1e-12),
-        NUMEROUS.format(len(gram)): (1.0 + design.norm**2) / 2.0,
+        NUMEROUS.format(len(released.columns)): (1.0 + released.norm**2) / 2.0,
     }
     dearest = sorted(costs, key=lambda cause: -costs[cause])
     return "; ".join(cause for cause in dearest if costs[cause] >= COSTLY or cause == dearest[0])

@@ -335,7 +335,7 @@ class MomentOLS(ReleaseModel):
             method=equation.method_of(release), fit=how, options=equation.described(release),
             settings=equation.caveats(release, system),
         )  # fmt: skip
-        found = small_sampled(found._noted(equation.advice_of(found, system)), scaled)
+        found = small_sampled(found._noted(equation.advice_of(found, system, release.design)), scaled)
         return equation.without(found, self._effects) if self._effects else found
 
     def __repr__(self) -> str:

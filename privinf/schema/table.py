@@ -285,7 +285,9 @@ def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
     """
     item = schema[column]
     if not isinstance(item, Factor):
-        raise SchemaError(f"column {column!r} needs declared levels to be used as a factor")
+        raise SchemaError(
+            f"column {column!r} needs declared levels to be used as a factor: levels = [...], not bounds"
+        )
     return item.levels
 
 

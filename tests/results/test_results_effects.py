@@ -147,6 +147,15 @@ def test_a_wide_fit_of_totals_says_what_makes_it_wide(data):
         assert not any("costs most" in note for note in made.fit(epsilon=math.inf).notes)
 
 
+def test_a_release_for_many_fits_says_what_makes_one_wide(data):
+    far = pi.Schema({"y": (-4.0, 6.0), "x": (-30.0, 30.0), "z": (-1.0, 1.0)})
+    release = pi.Moments(far, columns=["z", "x", "y"]).release(data, mu=6.0, rng=1)
+    (note,) = [note for note in release.regress("y ~ x").notes if "costs most" in note]
+    assert "bounds of x, wide against its values" in note
+    quiet = pi.Moments(far, columns=["z", "x", "y"]).release(data, mu=2000.0, rng=1)
+    assert not any("costs most" in note for note in quiet.regress("y ~ x").notes)
+
+
 @pytest.mark.parametrize(
     ("share", "words"), [(0.02, "C(g)[T.b] is the same in nearly all records"), (0.5, "hides how much")]
 )
