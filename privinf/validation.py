@@ -112,7 +112,7 @@ def listed(names: Iterable[str], most: int = MOST_LISTED) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return what a message says of the names there are beside one that is not: the closest, or the first."""
     words = list(names)
-    near = get_close_matches(name, words, 3)
+    near = [word for word in words if word.casefold() == name.casefold()] or get_close_matches(name, words, 3)
     if not near:
         return f"known columns: {listed(words)}"
     told = f"did you mean {' or '.join(map(repr, near))}?"

@@ -249,6 +249,10 @@ def _instead(node: ast.expr) -> str:
             return (
                 "a level of a factor is one of the columns of C(factor), a date is written 'YYYY-MM-DD', or "
             )
+        case ast.BinOp(op=ast.BitXor()):
+            return "write a power as I(x**2), or "
+        case ast.Call() if called_name(node) in ("factor", "as.factor", "i"):
+            return "write C(x) for a factor, or "
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
             return "write the steps as comparisons, or "
         case ast.IfExp():

@@ -258,6 +258,8 @@ def syntax(code: str) -> ast.expr:
     try:
         return ast.parse(code, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if code.strip() == ".":
+            raise SchemaError("'.' does not stand for all columns here: name them, a + b") from None
         raise SchemaError(
             f"{code!r} is not an expression; a column whose name is no plain word is written Q('name')"
         ) from None

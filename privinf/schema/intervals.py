@@ -101,7 +101,8 @@ class Interval:
         Raises SchemaError if the interval leaves the domain or the image is unbounded.
         """
         if self.low <= least if open_end else self.at_least(least).low < least:
-            raise SchemaError(f"it needs values {'above' if open_end else 'of at least'} {least:g}")
+            where = "above" if open_end else "of at least"
+            raise SchemaError(f"it needs values {where} {least:g}: give its columns such bounds")
         return self.at_least(least).images(function)
 
     def at_least(self, least: float) -> Interval:

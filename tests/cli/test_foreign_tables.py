@@ -200,6 +200,17 @@ def test_the_table_of_a_study_fits_a_terminal_and_tells_each_reason_once(tmp_pat
     assert told.count("OLS, central, server: few people") == 1
 
 
+@pytest.mark.parametrize(("formula", "told"), [
+    ("y ~ x^2", "write a power as I(x**2)"), ("y ~ factor(x)", "write C(x) for a factor"),
+    ("y ~ .", "name them"), ("y ~ X", "did you mean 'x'?"),
+    ("np.log(x) ~ y", "above 0: give its columns such bounds"),
+])  # fmt: skip
+def test_habits_of_other_programs_are_told_what_to_write(formula, told):
+    with pytest.raises(SchemaError) as refused:
+        pi.Schema({"x": (0, 1), "y": (1, 2)}).design(formula)
+    assert told in str(refused.value)
+
+
 def test_row_numbers_without_a_name_are_left_out(tmp_path):
     done = suggested(tmp_path, pd.DataFrame({"a": [0.5, 1.0], "b": [2, 3]}).to_csv())
     assert done.exit_code == 0, done.output
