@@ -17,9 +17,10 @@ from privinf.errors import SchemaError
 from privinf.typing import Floats
 
 # Relative room for the last bits of logarithms, exponentials and powers, which differ between two ways of
-# computing them; and how far rounding may carry an end across the edge of a function's domain.
+# computing them; and how far rounding may carry an end across the edge of a function's domain, relatively and
+# at most: beside exp(28) a value of -0.6 is no rounding.
 ROOM = 2.0**-50
-EDGE = 2.0**-40
+EDGE, MOST_CROSSED = 2.0**-40, 2.0**-16
 WHOLE = 2.0**53
 
 
@@ -107,7 +108,8 @@ class Interval:
 
     def at_least(self, least: float) -> Interval:
         """Return the interval cut at `least`, where rounding alone has carried its lower end below."""
-        crossed = least - EDGE * self.reach <= self.low < least <= self.high
+        room = min(EDGE * self.reach, MOST_CROSSED)
+        crossed = least - room <= self.low < least <= self.high
         return Interval(least, self.high) if crossed else self
 
     def compared(self, test: np.ufunc, other: Interval) -> Interval:

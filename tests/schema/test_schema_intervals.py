@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from privinf.errors import SchemaError
@@ -30,6 +30,7 @@ def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @settings(max_examples=600, deadline=None)
 @given(st.recursive(leaves(), grow, max_leaves=6), ranges, ranges, st.integers(0, 2**32 - 1))
+@example("I((np.expm1(a)) ** (0.5))", [-1.0, 28.0], [0.0, 1.0], 0)
 def test_interval_contains_every_value(source, first, second, seed):
     bounds = {"a": Interval(*first), "b": Interval(*second)}
     try:
@@ -47,6 +48,11 @@ def test_interval_contains_every_value(source, first, second, seed):
     assert np.isfinite(found).all()
     assert found.min() >= claimed.low - slack
     assert found.max() <= claimed.high + slack
+
+
+def test_what_is_negative_beside_large_values_is_no_rounding():
+    with pytest.raises(SchemaError, match="negative"):
+        expressions.interval("np.expm1(a) ** 0.5", {"a": Interval(-1.0, 28.0)}.__getitem__)
 
 
 @pytest.mark.parametrize(
