@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from support.tree import ROOT
 
 import privinf as pi
 from privinf.cli import main
@@ -148,6 +149,22 @@ def test_a_mistyped_column_of_many_is_told_the_closest(formula):
 def fitted(*words):
     given = ("rows.csv", "--schema", "schema.toml", "--delta", "1e-6", "--ledger", "study.ledger", *words)
     return CliRunner().invoke(main, ["fit", "y ~ x1 + x2 + x3", *given], prog_name="privinf")
+
+
+def test_the_tutorials_limit_is_reached_where_it_says(tmp_path, monkeypatch):
+    told = (ROOT / "docs" / "tutorial.md").read_text()
+    assert "together epsilon 1.46, then 1.81" in told
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(rng.uniform(0, 1, (3000, 4)), columns=["y", "x1", "x2", "x3"])
+    table.to_csv("rows.csv", index=False)
+    pi.Schema(dict.fromkeys(table, (0, 1))).save("schema.toml")
+    typed("ledger", "create", "study.ledger", "--epsilon", "2", "--delta", "1e-6")
+    done = [fitted("--epsilon", "1") for _ in range(4)]
+    assert [one.exit_code for one in done] == [0, 0, 0, 2]
+    assert ["epsilon 1.455 of 2" in done[1].output, "epsilon 1.814 of 2" in done[2].output] == [True, True]
+    assert "epsilon" in done[3].output.splitlines()[-1]
+    assert "mu" not in done[3].output.splitlines()[-1].partition("(")[0]
 
 
 def test_a_fit_that_would_have_no_intervals_is_refused_before_it_is_charged(tmp_path, monkeypatch):
