@@ -61,7 +61,7 @@ class TableByPasses:
         alone = design.schema is not None and design.schema.unit is None
         if not alone or rows.in_memory or rows.response is not None:
             return False
-        rows.refuse_once(except_for=BATCHES)
+        rows.refuse_once(by_places=BATCHES)
         return True
 
     @property

@@ -64,17 +64,12 @@ class Rows:
         """Whether the rows are in memory: a data frame or arrays."""
         return isinstance(self.features, IN_MEMORY)
 
-    def refuse_once(self, except_for: str = "") -> None:
-        """Raise NotAvailableError for what can be read only once, where it is needed again.
-
-        `except_for` names fits that go by the places of rows, which a spool file does not give them.
-        """
+    def refuse_once(self, by_places: str = "") -> None:
+        """Raise NotAvailableError for a stream of one reading; a spool file does not serve `by_places`."""
         if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
-            from privinf.mechanisms.tables import ONCE, UNPLACED
+            from privinf.mechanisms.tables import read_once
 
-            raise NotAvailableError(
-                ONCE.format(self.features.name) + (UNPLACED.format(except_for) if except_for else "")
-            )
+            raise read_once(self.features.name, by_places)
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
         """Return the rows in memory: of a table that is not, those of `columns` that it has, or all.

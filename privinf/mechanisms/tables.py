@@ -133,7 +133,7 @@ class StreamSource(Source):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow batches, once; NotAvailableError afterwards."""
         if self._reader is None:
-            raise NotAvailableError(ONCE.format(self.name))
+            raise read_once(self.name)
         reader, self._reader = self._reader, None
         return drawn(self.name, lambda: iter(reader))
 
@@ -146,6 +146,11 @@ class StreamSource(Source):
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def read_once(name: str, by_places: str = "") -> NotAvailableError:
+    """Return the error of a stream that is read again, perhaps by what goes by the places of rows."""
+    return NotAvailableError(ONCE.format(name) + (UNPLACED.format(by_places) if by_places else ""))
 
 
 def source_of(data: Table) -> Source:
