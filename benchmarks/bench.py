@@ -2,7 +2,10 @@
 
 Made by `make bench`; one thread. Rows with two figures are ratios of medians of five runs of both sides, in turn: of the wall's
 time, and of the processor's, which other work on the machine touches less. The others are the best of several
-repetitions of both sides, in turn.
+repetitions of both sides, in turn. Memory is what a call holds at most beside what was there, but for Parquet files, where
+it is the largest resident memory of a fresh process, in GiB. Exponents are slopes of the logarithm of time in that of n or
+d, by least squares over all sizes named. Sides of a pair run in the same process, in turn, on the same arrays; those of
+Parquet files in a process each, in turn (`benchmarks/table_sums.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import functools
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -28,6 +32,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
 
 import former_score_sets
+import mixing_speed
+import table_sums
 from old_sampler import OldNoise
 from studies_of_speed import study_of_moments
 
@@ -231,6 +237,127 @@ def moment_rows() -> list[tuple[str, ...]]:
     return rows
 
 
+def bounded(n: int, d: int) -> tuple[np.ndarray, np.ndarray, dict[str, object]]:
+    """Return a response, columns, and their bounds."""
+    rng, side = np.random.default_rng(0), 1.0 / np.sqrt(d)
+    X = rng.uniform(-side, side, (n, d))
+    y = np.clip(X @ np.resize([1.0, -0.5, 0.25], d) + 0.3 * rng.standard_normal(n), -2.0, 2.0)
+    return y, X, {"bounds": [(-side, side)] * d, "y_bounds": (-2.0, 2.0)}
+
+
+def peer_rows(n: int = 1_000_000, d: int = 10) -> list[tuple[str, ...]]:
+    """Return the rows of regressions of one table, set against those of statsmodels and scikit-learn."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    y, X, bounds = bounded(n, d)
+    b = (np.random.default_rng(1).random(n) < 1.0 / (1.0 + np.exp(-2.0 * y))).astype(np.float64)
+    with_one = sm.add_constant(X)
+    linear: dict[str, Callable[[], object]] = {
+        "MomentOLS": lambda: pi.MomentOLS(y, X, **bounds).fit(mu=1.0).bse,
+        "OLS": lambda: pi.OLS(y, X, **bounds).fit(mu=1.0).bse,
+        "statsmodels OLS": lambda: sm.OLS(y, with_one).fit().bse,
+        "statsmodels OLS, HC0": lambda: sm.OLS(y, with_one).fit(cov_type="HC0").bse,
+        "LinearRegression": lambda: LinearRegression().fit(X, y),
+    }
+    curved: dict[str, Callable[[], object]] = {
+        "Logit": lambda: pi.Logit(b, X, bounds=bounds["bounds"]).fit(mu=1.0).bse,
+        "statsmodels Logit": lambda: sm.Logit(b, with_one).fit(disp=0).bse,
+        "LogisticRegression": lambda: LogisticRegression(C=np.inf).fit(X, b),
+    }
+    rows, size = [], f"{n:,} x {d}"
+    for sides, pairs in (
+        (linear, (("MomentOLS", "statsmodels OLS"), ("MomentOLS", "LinearRegression"),
+                  ("OLS", "statsmodels OLS, HC0"), ("OLS", "LinearRegression"))),
+        (curved, (("Logit", "statsmodels Logit"), ("Logit", "LogisticRegression"))),
+    ):  # fmt: skip
+        costs, peaks = medians(sides), {name: peak(run) for name, run in sides.items()}
+        for one, other in pairs:
+            library = "" if other.startswith("statsmodels") else "scikit-learn "
+            rows += [
+                (f"{one} / {library}{other}, {size}", *ratio(costs, one, other), ""),
+                (
+                    "the same, memory taken on top / X: ours; theirs",
+                    f"{peaks[one] / X.nbytes:.2f}; {peaks[other] / X.nbytes:.2f}", "", "",
+                ),
+            ]  # fmt: skip
+    return rows
+
+
+def table_rows(n: int = 1_000_000) -> list[tuple[str, ...]]:
+    """Return the rows of a Parquet file of 20 columns, set against polars' sums over the same file."""
+    with tempfile.TemporaryDirectory() as place:
+        path, small = Path(place) / f"{n}.parquet", Path(place) / "small.parquet"
+        table_sums.write(path, n)
+        table_sums.write(small, 20_000)
+        found = table_sums.measured(path, small, 5)
+    costs = {side: np.array([one["wall"], one["cpu"]]) for side, one in found.items()}
+    passes = found["OLS"]["value"]
+    costs["a pass of OLS"] = costs["OLS"] / passes
+    what = f"Parquet, {n:,} x 20"
+    return [
+        (f"{what}: MomentOLS / polars' streaming sums", *ratio(costs, "ours", "sums"), ""),
+        (f"{what}: MomentOLS / polars' batches and X'X", *ratio(costs, "ours", "batches"), "<= 1.5"),
+        (f"{what}: MomentOLS of a LazyFrame / the same", *ratio(costs, "ours, lazy", "batches"), "<= 1.5"),
+        (f"{what}: OLS / its {passes:.0f} passes by the same", *ratio(costs, "a pass of OLS", "batches"), "<= 1.5"),
+        (
+            f"{what}, peak memory in GiB: MomentOLS; OLS; sums; batches",
+            "; ".join(f"{found[side]['peak']:.2f}" for side in ("ours", "OLS", "sums", "batches")), "", "< 1",
+        ),
+    ]  # fmt: skip
+
+
+def mixing_rows(n: int = 200_000, k: int = 500) -> list[tuple[str, ...]]:
+    """Return the rows of mixing, set against products with a dense matrix of signs as one writes it first."""
+    data = mixing_speed.records(n)
+    kinds = {kind: functools.partial(mixing_speed.mix, kind, data, k) for kind in mixing_speed.KINDS}
+    naive = functools.partial(mixing_speed.naive, data, k)
+    costs = medians({**kinds, "naive": naive}, 3)
+    return [
+        row
+        for kind, run in kinds.items()
+        for row in (
+            (f"naive dense mixing of {n:,} x 11, k = {k} / {kind}", *ratio(costs, "naive", kind),
+             f">= {mixing_speed.AGAINST_NAIVE[kind]:.0f}" if kind in mixing_speed.AGAINST_NAIVE else ""),
+            ("the same, memory taken on top / X: naive; ours",
+             f"{peak(naive) / data.nbytes:.2f}; {peak(run) / data.nbytes:.2f}", "", ""),
+        )
+    ]  # fmt: skip
+
+
+def growth_rows() -> list[tuple[str, ...]]:
+    """Return the rows of exponents, ours and of what they are set against."""
+    counts, widths = (50_000, 100_000, 200_000, 400_000), (10, 20, 40, 80)
+    cells = {
+        f"n, {counts[0]:,} to {counts[-1]:,}, d = 10": ([(n, 10) for n in counts], np.log(counts)),
+        f"d, {widths[0]} to {widths[-1]}, n = 40,000": ([(40_000, d) for d in widths], np.log(widths)),
+    }
+    rows = []
+    for what, (sizes, logs) in cells.items():
+        costs = [growth_costs(n, d) for n, d in sizes]
+        for name in costs[0]:
+            slopes = np.polyfit(logs, np.log([one[name] for one in costs]), 1)[0]
+            rows.append((f"{name}: exponent in {what}", *(f"{slope:.2f}" for slope in slopes), ""))
+    return rows
+
+
+def growth_costs(n: int, d: int) -> dict[str, np.ndarray]:
+    """Return seconds (wall, processor) at one size."""
+    y, X, bounds = bounded(n, d)
+    model, local = pi.MomentOLS(y, X, **bounds), pi.ModulatedOLS(y, X, radius=1.0)
+    return medians(
+        {
+            "X'X by numpy": lambda: X.T @ X,
+            "statsmodels OLS": lambda: sm.OLS(y, X).fit().bse,
+            "central moments": lambda: model.release(mu=8.0),
+            "MomentOLS": lambda: model.fit(mu=8.0).bse,
+            "OLS": lambda: pi.OLS(y, X, **bounds).fit(mu=8.0).bse,
+            "numpy's normals": lambda: np.random.default_rng(0).standard_normal((n, d)),
+            "a local release": lambda: local.release(epsilon=8.0, delta=1e-6),
+        },
+        3,
+    )
+
+
 def peak(function: Callable[[], object]) -> int:
     """Return the most bytes that a call held at once, beside what was there."""
     tracemalloc.start()
@@ -280,6 +407,10 @@ def main() -> None:
         *replication_rows(),
         *logistic_rows(),
         *moment_rows(),
+        *table_rows(),
+        *peer_rows(),
+        *mixing_rows(),
+        *growth_rows(),
         ("seeded release of 1e6 x 10 / rng.standard_normal", f"{release_ratio():.2f}", "", "<= 2.5"),
         ("fit of a 1e6 x 10 release / statsmodels OLS HC0", f"{fit_ratio():.2f}", "", "<= 1.0"),
         ("import privinf / import statsmodels.api", f"{import_ratio():.2f}", "", "<= 0.8"),
