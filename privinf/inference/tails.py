@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from privinf.typing import Floats
 
@@ -128,8 +129,8 @@ def tail_of(
     top : float
         Largest possible term.
     seen : float
-        The power law begins at the last threshold whose count passes so many sds: the last one, so that a gap
-        does not hide what lies beyond it.
+        The power law begins at the last threshold whose count, made nonincreasing (`decreasing`), passes so
+        many sds: the last one, so that a gap does not hide what lies beyond it.
     flattest : float
         Least slope of the power law.
 
@@ -137,9 +138,10 @@ def tail_of(
     -----
     **Privacy.** Post-processing of the counts.
     """
-    passed = np.flatnonzero(counts > seen * sd)
+    fitted = decreasing(counts, sd)
+    passed = np.flatnonzero(fitted > seen * sd)
     last = int(passed[-1]) if len(passed) else 0
-    kept = np.maximum.accumulate(counts[last::-1])[::-1].astype(np.float64)
+    kept = fitted[: last + 1]
     if not len(passed):
         kept = np.maximum(kept, seen * sd[0])
     kept = np.minimum(kept, float(rows))
@@ -153,6 +155,17 @@ def tail_of(
     return Tail(
         thresholds[: last + 1], kept, alpha, top, rows, bool(len(passed)), (seen + SURE) * float(sd[last])
     )
+
+
+def decreasing(counts: Floats, sd: Floats) -> Floats:
+    """Return the nonincreasing numbers nearest to noisy counts above increasing thresholds.
+
+    Terms that pass a threshold pass all below it, so that a count that stands out where those below it do not
+    is noise, and is averaged with them. Terms beyond a gap stay: the counts across the gap are theirs.
+    """
+    largest = float(sd.max(initial=0.0))
+    weights = np.square(largest / sd) if largest > 0.0 else None
+    return np.asarray(isotonic_regression(counts, weights=weights, increasing=False).x, dtype=np.float64)
 
 
 def squared(tail: Tail) -> Tail:
