@@ -16,8 +16,11 @@ from scipy.optimize import isotonic_regression
 
 from privinf.typing import Floats
 
-# A count is seen where it passes so many sds of its noise.
-SEEN = 2.5
+# A count, made nonincreasing, is seen where it passes so many sds of its noise; in a look that later ones
+# correct, or where counts alone are looked at.
+SEEN, SEEN_ONCE = 1.6, 1.3
+# Where no count is seen, so many sds of the first one's noise stand for what may be there.
+UNSEEN = 2.5
 # A count of so many sds more is seen in all but a fortieth of releases.
 SURE = 2.0
 # Slopes of the power law beyond the last count that is seen.
@@ -143,7 +146,7 @@ def tail_of(
     last = int(passed[-1]) if len(passed) else 0
     kept = fitted[: last + 1]
     if not len(passed):
-        kept = np.maximum(kept, seen * sd[0])
+        kept = np.maximum(kept, UNSEEN * sd[0])
     kept = np.minimum(kept, float(rows))
     enough = np.flatnonzero(kept[:last] >= min(APART * kept[last], MOST * rows))
     alpha = 2.0
@@ -311,7 +314,7 @@ def clip_of(
     cost: float,
     weight: float,
     least: float,
-    seen: float = SEEN,
+    seen: float,
 ) -> tuple[float, float]:
     """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
 

@@ -42,7 +42,6 @@ from typing import Any
 import numpy as np
 
 from privinf.federation import NoisyGram
-from privinf.inference.estimate import upper_quantile
 from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
 from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.sums import ROOM, SparseSums
@@ -54,8 +53,9 @@ from privinf.typing import Floats, PlainValue
 COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
 # Thresholds: from so many times sqrt k on, each so many times the next lower one.
 LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
-# Chance that noise alone is taken for a tail: thresholds reach far beyond what scores usually are.
-FALSE_TAIL = 0.01
+# A count is seen from so many sds on: thresholds reach far beyond what scores usually are, and noise alone is
+# taken for a tail in one release of a thousand.
+SEEN = 2.5
 # Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no
 # more than this share of the smallest.
 SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.06
@@ -188,8 +188,8 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
     found = forms.ask("layers.counts", COUNTS_SHARE * rho, "counts of the scores", thresholds=thresholds)
     counts, sd = counts_above(found.values, float(found.scale))
-    left, seen = (1.0 - COUNTS_SHARE) * rho, upper_quantile(FALSE_TAIL / cells)
-    return layered(tail_of(thresholds, counts, sd, n, top, seen=seen), k, math.sqrt(2.0 * left)), left
+    left = (1.0 - COUNTS_SHARE) * rho
+    return layered(tail_of(thresholds, counts, sd, n, top, seen=SEEN), k, math.sqrt(2.0 * left)), left
 
 
 def _slope_norm(forms: _Forms, rho: float) -> float:

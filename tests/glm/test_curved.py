@@ -221,11 +221,11 @@ def test_the_size_rule():
 
 def test_a_clip_balances_noise_and_what_it_cuts_off():
     edges, counts = np.geomspace(0.5, 8.0, 17), np.linspace(1000.0, 0.0, 17)
-    dear, _ = clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 0.0)
-    cheap, left = clip_of(edges, counts, np.ones(17), 1000, 1.0, 1.0, 0.0)
+    dear, _ = clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 0.0, 2.5)
+    cheap, left = clip_of(edges, counts, np.ones(17), 1000, 1.0, 1.0, 0.0, 2.5)
     assert dear < cheap
     assert left < 100.0
-    assert clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 4.0)[0] == pytest.approx(4.0)
+    assert clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 4.0, 2.5)[0] == pytest.approx(4.0)
 
 
 def test_noise_of_a_matrix_is_isotropic():
