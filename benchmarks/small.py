@@ -38,6 +38,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "effects_reported": ("", "FITS, HAND_FITS = 2, 2"),
     "far_group": ("2", ""),
     "rare_groups": ("2", ""),
+    "loose_bounds": ("2", ""),
     "logistic": ("--replications 2", ""),
     "score_tests": ("--draws 10 --fits 10", ""),
     "find_bounds": ("2", ""),

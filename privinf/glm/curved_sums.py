@@ -13,7 +13,7 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import GlmServer, Traffic
-from privinf.inference.tails import FLATTEST, Tail, best_clip, clip_of, tail_of
+from privinf.inference.tails import FLATTEST, SEEN, SEEN_BEFORE, Tail, best_clip, clip_of, tail_of
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
@@ -311,7 +311,8 @@ def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) ->
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_THRESHOLDS)
     thresholds = top * ratio ** np.arange(-cells, 0, dtype=np.float64)
     counts, sd = sums.counts(at, "residual", thresholds, share)
-    return tail_of(thresholds, counts, sd, sums.n, top, flattest=2.0 if coarse else FLATTEST)
+    seen, flattest = (SEEN_BEFORE, 2.0) if coarse else (SEEN, FLATTEST)
+    return tail_of(thresholds, counts, sd, sums.n, top, seen=seen, flattest=flattest)
 
 
 def curvature_bound(sums: CurvedSums, at: Place, share: float, curvature: float) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from privinf.federation import NoisySum
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Pilot
 from privinf.glm.sums import GlmSums
-from privinf.inference.tails import FLATTEST, SEEN, SEEN_ONCE, Tail, best_clip, squared, tail_of
+from privinf.inference.tails import FLATTEST, SEEN, SEEN_BEFORE, Tail, best_clip, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.summands import counts_above
@@ -247,7 +247,7 @@ class Questions:
         found = self.vector("whitened.counts", share, f"counts of {quantity}", args)
         counts, sd = counts_above(found.values, float(found.scale))
         last = quantity == "score" and not counting.coarse
-        seen, flattest = (SEEN, FLATTEST) if last else (SEEN_ONCE, 2.0)
+        seen, flattest = (SEEN, FLATTEST) if last else (SEEN_BEFORE, 2.0)
         return tail_of(thresholds, counts, sd, self.n, counting.top, seen=seen, flattest=flattest)
 
 

@@ -16,9 +16,9 @@ from scipy.optimize import isotonic_regression
 
 from privinf.typing import Floats
 
-# A count, made nonincreasing, is seen where it passes so many sds of its noise; in a look that later ones
-# correct, or where counts alone are looked at.
-SEEN, SEEN_ONCE = 1.6, 1.3
+# A count, made nonincreasing, is seen where it passes so many sds of its noise: of a sum that intervals rest
+# on, for whose sake noise may seem a tail in one release of 25; of others.
+SEEN, SEEN_BEFORE = 1.6, 2.0
 # Where no count is seen, so many sds of the first one's noise stand for what may be there.
 UNSEEN = 2.5
 # A count of so many sds more is seen in all but a fortieth of releases.
