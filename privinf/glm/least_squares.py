@@ -36,7 +36,8 @@ import numpy as np
 from privinf.errors import ConvergenceError
 from privinf.glm.questions import LOWEST, MEAT, Asked, Counting, Questions
 from privinf.glm.second_look import Measures, Pilot, SecondLook
-from privinf.inference.tails import LAYER, Clip, best_clip, layered, quantile_of, shrunk
+from privinf.inference.solution import shrunk
+from privinf.inference.tails import LAYER, Clip, best_clip, layered, quantile_of
 from privinf.typing import Floats
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.

@@ -43,8 +43,6 @@ HEAVY_TAIL = (
     "heavy tail (lambda {:.2f}): much of the scores lies beyond what noisy counts can see, and the intervals "
     "take the tail to go on as it was seen to; more rows or budget see more"
 )
-# Of a shrunk meat, in shares of their mean.
-LEAST_EIGENVALUE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,36 +272,6 @@ def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:
     low = min(0.05 * tail.thresholds[0], tail.top)
     tried = np.geomspace(low, tail.top, GRID)
     return float(tried[int(np.argmin(loss(tried)))])
-
-
-def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
-    """Return a noisy meat shrunk towards a multiple of `shape`, by default the identity.
-
-    Parameters
-    ----------
-    meat : ndarray, shape (p, p)
-        With noise of this sd on its diagonal.
-    sd : float
-    shape : ndarray, shape (p, p), optional
-        Positive definite, of trace p.
-
-    Notes
-    -----
-    M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p times the shape: as James and
-    Stein. In coordinates in which the shape is the identity no eigenvalue is below .05 tr M / p.
-    """
-    p = len(meat)
-    shape = np.eye(p) if shape is None else shape
-    mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
-    away = meat - mean * shape
-    size2 = float((away**2).sum())
-    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
-    root = np.linalg.cholesky(shape)
-    white = np.linalg.solve(root, np.linalg.solve(root, mean * shape + kept * away).T)
-    values, vectors = np.linalg.eigh(white)
-    half = root @ vectors
-    found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
-    return np.asarray(found * (mean * p / float(np.trace(found))))
 
 
 def clip_of(
