@@ -35,8 +35,7 @@ from privinf.glm.curved_sums import (
     misfit_of,
     residual_tail,
 )
-from privinf.inference.solution import shrunk
-from privinf.inference.tails import Hidden, layered
+from privinf.inference.tails import Hidden, layered, shrunk
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.

@@ -36,8 +36,7 @@ import numpy as np
 from privinf.errors import ConvergenceError
 from privinf.glm.questions import LOWEST, MEAT, Asked, Counting, Questions
 from privinf.glm.second_look import Measures, Pilot, SecondLook
-from privinf.inference.solution import shrunk
-from privinf.inference.tails import LAYER, Clip, best_clip, layered, quantile_of
+from privinf.inference.tails import LAYER, Clip, Tail, best_clip, layered, shrunk
 from privinf.typing import Floats
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
@@ -235,3 +234,18 @@ def _converged(asked: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
             return look
         pilot = replace(pilot, theta=look.params)
     raise ConvergenceError("the clipped scores have no root that Newton's method finds: clip less")
+
+
+def quantile_of(tail: Tail, level: float) -> float:
+    """Return the smallest t that at most ``1 - level`` of the terms pass, geometrically inside a cell."""
+    wanted = (1.0 - level) * tail.rows
+    above = np.flatnonzero(tail.counts > wanted)
+    if not len(above):
+        return float(tail.thresholds[0])
+    place = int(above[-1])
+    if place == len(tail.counts) - 1:
+        factor = (tail.counts[place] / wanted) ** (1.0 / tail.alpha)
+        return float(min(tail.thresholds[place] * factor, max(tail.top, tail.thresholds[place])))
+    low, high = tail.thresholds[place], tail.thresholds[place + 1]
+    share = (tail.counts[place] - wanted) / (tail.counts[place] - tail.counts[place + 1])
+    return float(low * (high / low) ** share)

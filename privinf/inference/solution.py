@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,9 +24,6 @@ WEAK_VARIANCE = (
 NO_NOISE = (
     "target='sample' asks for the error that the noise causes, and this release leaves none in some direction"
 )
-
-# Of a shrunk meat, in shares of their mean.
-LEAST_EIGENVALUE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,36 +286,6 @@ cov = A^-1 [ sampling + V_g + V_A(b) ] A^-T / n,   psibar(b) = g - A b
 score noise    V_g: n times the covariance of the noise in g, the moments with the response
 Hessian noise  V_A(b): that of the noise in A times b, A the second moments of the columns"""
 BOTH = "noise of g with that of A"
-
-
-def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
-    """Return a noisy meat shrunk towards a multiple of `shape`, by default the identity.
-
-    Parameters
-    ----------
-    meat : ndarray, shape (p, p)
-        With noise of this sd on its diagonal.
-    sd : float
-    shape : ndarray, shape (p, p), optional
-        Positive definite, of trace p.
-
-    Notes
-    -----
-    M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p times the shape: as James and
-    Stein. In coordinates in which the shape is the identity no eigenvalue is below .05 tr M / p.
-    """
-    p = len(meat)
-    shape = np.eye(p) if shape is None else shape
-    mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
-    away = meat - mean * shape
-    size2 = float((away**2).sum())
-    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
-    root = np.linalg.cholesky(shape)
-    white = np.linalg.solve(root, np.linalg.solve(root, mean * shape + kept * away).T)
-    values, vectors = np.linalg.eigh(white)
-    half = root @ vectors
-    found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
-    return np.asarray(found * (mean * p / float(np.trace(found))))
 
 
 def totals_noise_terms(tensor: Floats, beta: Floats) -> dict[str, Floats]:

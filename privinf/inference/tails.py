@@ -43,6 +43,8 @@ HEAVY_TAIL = (
     "heavy tail (lambda {:.2f}): much of the scores lies beyond what noisy counts can see, and the intervals "
     "take the tail to go on as it was seen to; more rows or budget see more"
 )
+# Of a shrunk meat, in shares of their mean.
+LEAST_EIGENVALUE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,21 +177,6 @@ def squared(tail: Tail) -> Tail:
     return replace(tail, thresholds=tail.thresholds**2, alpha=alpha, top=tail.top**2)
 
 
-def quantile_of(tail: Tail, level: float) -> float:
-    """Return the smallest t that at most ``1 - level`` of the terms pass, geometrically inside a cell."""
-    wanted = (1.0 - level) * tail.rows
-    above = np.flatnonzero(tail.counts > wanted)
-    if not len(above):
-        return float(tail.thresholds[0])
-    place = int(above[-1])
-    if place == len(tail.counts) - 1:
-        factor = (tail.counts[place] / wanted) ** (1.0 / tail.alpha)
-        return float(min(tail.thresholds[place] * factor, max(tail.top, tail.thresholds[place])))
-    low, high = tail.thresholds[place], tail.thresholds[place + 1]
-    share = (tail.counts[place] - wanted) / (tail.counts[place] - tail.counts[place + 1])
-    return float(low * (high / low) ** share)
-
-
 @dataclass(frozen=True, slots=True)
 class Clip:
     """Where a sum is clipped, in two layers, and what is made of them.
@@ -274,6 +261,36 @@ def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:
     return float(tried[int(np.argmin(loss(tried)))])
 
 
+def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
+    """Return a noisy meat shrunk towards a multiple of `shape`, by default the identity.
+
+    Parameters
+    ----------
+    meat : ndarray, shape (p, p)
+        With noise of this sd on its diagonal.
+    sd : float
+    shape : ndarray, shape (p, p), optional
+        Positive definite, of trace p.
+
+    Notes
+    -----
+    M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p times the shape: as James and
+    Stein. In coordinates in which the shape is the identity no eigenvalue is below .05 tr M / p.
+    """
+    p = len(meat)
+    shape = np.eye(p) if shape is None else shape
+    mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
+    away = meat - mean * shape
+    size2 = float((away**2).sum())
+    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
+    root = np.linalg.cholesky(shape)
+    white = np.linalg.solve(root, np.linalg.solve(root, mean * shape + kept * away).T)
+    values, vectors = np.linalg.eigh(white)
+    half = root @ vectors
+    found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
+    return np.asarray(found * (mean * p / float(np.trace(found))))
+
+
 def clip_of(
     edges: Floats,
     counts: Floats,
@@ -286,8 +303,7 @@ def clip_of(
 ) -> tuple[float, float]:
     """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
 
-    X(c) = sum (t - c)+ is the integral of the counts above t; those below `seen` of their sds count as
-    none.
+    X(c) = sum (t - c)+ is the integral of the counts above t; those below `seen` of their sds count as none.
     """
     clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
     above = np.where(counts < seen * sd, 0.0, counts)

@@ -42,8 +42,7 @@ from typing import Any
 import numpy as np
 
 from privinf.federation import NoisyGram
-from privinf.inference.solution import shrunk
-from privinf.inference.tails import LAYER, Clip, layered, tail_of
+from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
 from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.sums import ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit, positions

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from privinf.inference.tails import SEEN, SURE, best_clip, layered, quantile_of, squared, tail_of
+from privinf.glm.least_squares import quantile_of
+from privinf.inference.tails import SEEN, SURE, best_clip, layered, squared, tail_of
 from privinf.mechanisms.statistics.summands import counts_above, root_matrix, root_sensitivity
 
 THRESHOLDS = 16.0 * 2.0 ** (-np.arange(24, 0, -1) / 4.0)

@@ -9,8 +9,7 @@ import pytest
 import privinf as pi
 from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning, NotAvailableError
 from privinf.federation import NoisySum, TrustedServer
-from privinf.inference.solution import shrunk
-from privinf.inference.tails import Clip
+from privinf.inference.tails import Clip, shrunk
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ResidualSizes
 from privinf.lasso.rows import SparseUnits

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privinf.errors import NotAvailableError
-from privinf.inference.solution import shrunk
+from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.sums import (
     MOST_ROWS,
     Directions,
