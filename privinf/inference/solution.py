@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -288,20 +289,20 @@ Hessian noise  V_A(b): that of the noise in A times b, A the second moments of t
 BOTH = "noise of g with that of A"
 
 
-def totals_noise_terms(tensor: Floats, beta: Floats) -> dict[str, Floats]:
+def totals_noise_terms(form: Callable[[Floats, Floats], Floats], beta: Floats) -> dict[str, Floats]:
     """Return the terms of ``sum_kl w_k w_l K_kl``, w = (b, 1): of the noise in g, in A b, and in both.
 
-    Both have noise in common only where columns and response share an entry of what was released.
+    `form` makes ``sum_kl w_k v_l K_kl`` of w and v. Both have noise in common only where columns and response
+    share an entry of what was released.
     """
-    slopes = np.append(beta, 0.0)
-    terms = {"score noise": tensor[-1, -1], "Hessian noise": quadratic(tensor, slopes)}
-    if tensor[:-1, -1].any():
-        cross: Floats = np.tensordot(beta, tensor[:-1, -1], axes=1)
+    slopes, own = np.append(beta, 0.0), np.append(np.zeros_like(beta), 1.0)
+    terms = {"score noise": form(own, own), "Hessian noise": form(slopes, slopes)}
+    if (cross := form(slopes, own)).any():
         terms[BOTH] = cross + cross.T
-    return terms
+    return {name: (term + term.T) / 2.0 for name, term in terms.items()}
 
 
-def quadratic(tensor: Floats, w: Floats) -> Floats:
-    """Return ``sum_kl w_k w_l C_kl``, shape (p, p)."""
-    matrix: Floats = np.einsum("k,l,klab->ab", w, w, tensor, optimize=True)
-    return (matrix + matrix.T) / 2
+def quadratic(tensor: Floats, w: Floats, v: Floats | None = None) -> Floats:
+    """Return ``sum_kl w_k v_l C_kl``, shape (p, p); with v = w its symmetric part."""
+    matrix: Floats = np.einsum("k,l,klab->ab", w, w if v is None else v, tensor, optimize=True)
+    return matrix if v is not None else (matrix + matrix.T) / 2.0

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import Covariance, check_records
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
-from privinf.inference.solution import TOTALS_EQUATION, quadratic, semidefinite, totals_noise_terms
+from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
@@ -81,12 +81,12 @@ class MomentMap:
 
     def quadratic_form(self, W: Floats) -> Floats:
         """Return Q with ``w'Qw = mean (y - x'b)^2`` at w = (b, 1): [[A, -g], [-g', yy]]."""
-        J = np.vstack([-self.columns, self.response])
+        J = self._signed()
         return np.asarray(J @ W @ J.T, dtype=np.float64)
 
     def loadings(self) -> Floats:
         """Return L, shape (p+1, p, m), with ``psi = sum_k w_k L_k m``."""
-        return self.products(np.vstack([-self.columns, self.response]), self.columns)
+        return self.products(self._signed(), self.columns)
 
     def products(self, left: Floats, right: Floats) -> Floats:
         """Return L, shape (k, l, m): ``left[k] @ z`` times ``right[l] @ z`` is ``L_kl m``."""
@@ -98,10 +98,41 @@ class MomentMap:
     def noise_tensor(self, variance: float) -> Floats:
         """Return K with ``Cov(noise of psi) = sum_kl w_k w_l K_kl`` for iid noise on the noisy entries.
 
-        Where the columns are entries of z, all noisy, this is ``(s^2/2)[(|b|^2 + c^-2) I + b b']``.
+        With N the noise of the moments, of variance s^2 on the diagonal and s^2/2 beside it,
+        ``Cov(u'N a, t'N c) = (s^2/2) [(u't)(a'c) + (u'c)(a't)]``, less the same of their public entries.
+        Where the columns are entries of z, all noisy, that is ``(s^2/2)[(|b|^2 + c^-2) I + b b']`` at w. The
+        form alone is `noise_form`: the tensor takes p^2 times its memory.
         """
-        L = self.loadings()[:, :, : self.noisy]
-        return np.asarray(variance * np.einsum("kam,lbm->klab", L, L, optimize=True), dtype=np.float64)
+        J = self._signed()
+
+        def part(J: Floats, C: Floats) -> Floats:
+            crossed = J @ C.T
+            K: Floats = np.multiply.outer(J @ J.T, C @ C.T)
+            K += np.einsum("kb,la->klab", crossed, crossed)
+            return K
+
+        K = part(J, self.columns)
+        if self.public:
+            K -= part(J[:, : self.public], self.columns[:, : self.public])
+        K *= variance / 2.0
+        return K
+
+    def noise_form(self, w: Floats, v: Floats, variance: float) -> Floats:
+        """Return ``sum_kl w_k v_l K_kl``, shape (p, p)."""
+        J, C = self._signed(), self.columns
+
+        def part(u: Floats, t: Floats, C: Floats) -> Floats:
+            return np.asarray((u @ t) * (C @ C.T) + np.outer(C @ t, C @ u), dtype=np.float64)
+
+        u, t, public = J.T @ w, J.T @ v, slice(self.public)
+        return np.asarray(variance / 2.0 * (part(u, t, C) - part(u[public], t[public], C[:, public])))
+
+    def noise_terms(self, beta: Floats, variance: float) -> dict[str, Floats]:
+        """Return the named terms of the form at w = (b, 1)."""
+        return totals_noise_terms(lambda w, v: self.noise_form(w, v, variance), beta)
+
+    def _signed(self) -> Floats:
+        return np.vstack([-self.columns, self.response])
 
     def metric(self) -> Floats:
         """Return the metric of the noise in A: that of the noisy columns as sums of entries of z."""
@@ -213,7 +244,7 @@ class NoisyTotals(LargeSample):
         self.A: Floats = Q[:-1, :-1]
         self.g: Floats = -Q[:-1, -1]
         self._second_moments = Q
-        self._noise = self.n * self._map.noise_tensor((self._scale / self.n) ** 2)
+        self._noise = self._scale**2 / self.n
         self._positive = self._map.quadratic_form(positive_part(matrix))
         self.residual_projected = False
         self._residual: Floats | None = None
@@ -239,19 +270,22 @@ class NoisyTotals(LargeSample):
 
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(b))`` at the estimate: sampling and noise together."""
-        w = np.append(beta, 1.0)
         if self._residual is not None:
-            return quadratic(self.tensor(), w)
+            return self.null_meat(beta)
         sampling = self._variance(beta) * self._freed * self._positive[:-1, :-1]
-        return sampling + quadratic(self._noise, w)
+        return sampling + self.noise_meat(beta)
 
     def null_meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(b))`` at coefficients that were not estimated."""
-        return quadratic(self.tensor(), np.append(beta, 1.0))
+        gram, away = self._positive[:-1, :-1], np.append(beta, 1.0)
+        if self._residual is None:
+            return float(away @ self._positive @ away) * gram + self.noise_meat(beta)
+        away = self._away() @ away
+        return float(away @ gram @ away) * gram + self._residual + self.noise_meat(beta)
 
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
         """Return the terms of n V(b), the noise part: exact."""
-        return totals_noise_terms(self._noise, beta)
+        return self._map.noise_terms(beta, self._noise)
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the sampling part of the meat."""
@@ -288,15 +322,20 @@ class NoisyTotals(LargeSample):
 
     def tensor(self) -> Floats:
         """Return C with ``null_meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""
-        gram = self._positive[:-1, :-1]
+        gram, noise = self._positive[:-1, :-1], self._map.noise_tensor(self._noise)
         if self._residual is None:
-            return np.multiply.outer(self._positive, gram) + self._noise
+            return np.asarray(np.multiply.outer(self._positive, gram) + noise, dtype=np.float64)
+        away = self._away()
+        tensor = np.multiply.outer(away.T @ gram @ away, gram) + noise
+        tensor[-1, -1] += self._residual
+        return np.asarray(tensor, dtype=np.float64)
+
+    def _away(self) -> Floats:
+        """Return D with ``b - b^ = D w``."""
         p = self.g.shape[0]
         shift = np.eye(p, p + 1)
         shift[:, -1] = -np.linalg.pinv(self.A, hermitian=True) @ self.g
-        tensor = np.multiply.outer(shift.T @ gram @ shift, gram) + self._noise
-        tensor[-1, -1] += self._residual
-        return tensor
+        return shift
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return (the noise's metric, sqrt(2 d) s/n): the spectral edge in the private block of A."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -157,7 +158,7 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
 
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
         """Return the terms of the part of the meat that the noise causes."""
-        terms = totals_noise_terms(self._noise, beta)
+        terms = totals_noise_terms(partial(quadratic, self._noise), beta)
         return {name: self._pi.T @ term @ self._pi for name, term in terms.items()}
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:

@@ -16,7 +16,7 @@ from privinf.inference.linear_scores import (
     homoskedastic_variance,
     refuse_dependent_rows,
 )
-from privinf.inference.solution import TOTALS_EQUATION, totals_noise_terms
+from privinf.inference.solution import TOTALS_EQUATION
 from privinf.moments.equation import (
     FULLER_REASON,
     MomentMap,
@@ -141,7 +141,7 @@ class NoisyRecordMoments(LargeSample):
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
         """Return the terms of the noise part of the meat: exact."""
         mean_square = 1.0 if self._weights is None else float(np.mean(self._weights**2))
-        return totals_noise_terms(self._map.noise_tensor(mean_square * self._variance), beta)
+        return self._map.noise_terms(beta, mean_square * self._variance)
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return ``meat - noise_meat`` where it is well determined, else residual variance times A."""

@@ -205,7 +205,7 @@ class _Equations:
         for row in np.flatnonzero(~definite):
             params[row] = np.linalg.pinv(A[row], hermitian=True) @ g[row]
         w = np.column_stack([params, np.ones(len(params))])
-        noise = _quadratic(n * own.noise_tensor((scale / n) ** 2), w)
+        noise = _noise(own, w, scale**2 / n)
         fitted = np.trace(np.linalg.solve(bread, noise), axis1=1, axis2=2) / n
         residual, least = (np.einsum("rk,rkl,rl->r", w, V, w) for V in (Q, positive))
         variance = np.where(definite, np.maximum(residual + fitted, least), least)
@@ -244,12 +244,17 @@ class _Equations:
         return np.asarray(least / edge < THRESHOLD / np.sqrt(np.count_nonzero(~free)))
 
 
-def _quadratic(tensor: Floats, w: Floats) -> Floats:
-    """Return ``sum_kl w_k w_l C_kl`` for each row of w, shape (R, p, p)."""
-    size, p = w.shape[1], tensor.shape[2]
-    found = (w[:, :, None] * w[:, None, :]).reshape(-1, size**2) @ tensor.reshape(size**2, p**2)
-    found = found.reshape(-1, p, p)
-    return np.asarray((found + found.transpose(0, 2, 1)) / 2.0)
+def _noise(own: MomentMap, w: Floats, variance: float) -> Floats:
+    """Return `MomentMap.noise_form` for each row of w, shape (R, p, p)."""
+    u, C = w @ np.vstack([-own.columns, own.response]), own.columns
+
+    def part(u: Floats, C: Floats) -> Floats:
+        turned = u @ C.T
+        squares = np.einsum("ri,ri->r", u, u)
+        return np.asarray(squares[:, None, None] * (C @ C.T) + turned[:, :, None] * turned[:, None, :])
+
+    public = part(u[:, : own.public], C[:, : own.public])
+    return np.asarray(variance / 2.0 * (part(u, C) - public), dtype=np.float64)
 
 
 def _sandwiches(bread: Floats, meat: Floats, n: int) -> Floats:

@@ -12,8 +12,8 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.glm.drawn import symmetric_noise
 from privinf.glm.newton import step_noise
 from privinf.inference.estimate import Estimate, VarianceTerms
-from privinf.inference.solution import totals_noise_terms
-from privinf.moments.equation import MomentMap
+from privinf.inference.solution import BOTH, quadratic
+from privinf.moments.equation import MomentMap, NoisyTotals
 
 TERMS = VarianceTerms("sampling, noise", {"sampling": np.eye(2)}, {"noise": np.diag([1.0, 3.0])})
 ESTIMATE = Estimate(
@@ -46,7 +46,7 @@ def test_noise_of_totals_is_told_apart_by_where_it_is():
     """Simulated: the noise in g alone, and in A b alone, of isometric noise on the entries of W."""
     rng, b, s = np.random.default_rng(1), np.array([0.7, -0.4, 0.2]), 0.3
     part = MomentMap.checked(public=1, size=4, order=[1, 0, 2], weight=2.0)
-    terms = totals_noise_terms(part.noise_tensor(s**2), b)
+    terms = part.noise_terms(b, s**2)
     rows, columns, factors = (each[: part.noisy] for each in part.pairs())
     drawn = []
     for _ in range(20_000):
@@ -57,6 +57,33 @@ def test_noise_of_totals_is_told_apart_by_where_it_is():
     scale = np.abs(terms["Hessian noise"]).max()
     np.testing.assert_allclose(np.cov(Q[:, :-1, -1].T), terms["score noise"], atol=0.05 * scale)
     np.testing.assert_allclose(np.cov((Q[:, :-1, :-1] @ b).T), terms["Hessian noise"], atol=0.05 * scale)
+
+
+def test_noise_of_totals_has_one_law_by_forms_by_tensor_and_by_entries():
+    """Columns that share entries with the response, public ones among them."""
+    rng = np.random.default_rng(4)
+    part = MomentMap(2, rng.standard_normal((3, 5)), rng.standard_normal(5))
+    tensor, loadings = part.noise_tensor(0.3), part.loadings()[:, :, : part.noisy]
+    by_entries = 0.3 * np.einsum("kam,lbm->klab", loadings, loadings)
+    np.testing.assert_allclose(tensor, by_entries, atol=1e-13)
+    w, v = rng.standard_normal((2, 4))
+    np.testing.assert_allclose(part.noise_form(w, v, 0.3), quadratic(tensor, w, v), atol=1e-12)
+    terms = part.noise_terms(w[:-1], 0.3)
+    assert set(terms) == {"score noise", "Hessian noise", BOTH}
+    np.testing.assert_allclose(sum(terms.values()), quadratic(tensor, np.append(w[:-1], 1.0)), atol=1e-12)
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_meats_of_totals_are_those_of_their_tensor(robust):
+    rng = np.random.default_rng(5)
+    z = rng.standard_normal((200, 4))
+    H = z[:, :3].T @ z[:, :3] / 200 if robust else None
+    system = NoisyTotals(z.T @ z / 200, n=200, public=1, scale=3.0, residual_moments=H)
+    for beta in (np.linalg.solve(system.A, system.g), np.array([0.3, -1.0, 2.0])):
+        meat = quadratic(system.tensor(), np.append(beta, 1.0))
+        np.testing.assert_allclose(system.null_meat(beta), meat, rtol=1e-12)
+        if robust:
+            np.testing.assert_allclose(system.meat(beta), meat, rtol=1e-12)
 
 
 def test_noise_of_a_step_is_told_apart():
