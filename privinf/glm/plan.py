@@ -192,7 +192,7 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
 def _beyond(p: int, units: float, mu: float, share: float, delta: float, clients: Clients | None) -> str:
     """Return why so many coefficients have no intervals, and which budget, or number of rows, would do."""
     noun = "record" if clients is None else "site"
-    times = math.pow(p, 1.5) / intervals_reach(units, mu * math.sqrt(share))
+    times = math.pow(p, 1.5) / intervals_reach(max(units, 1.0), mu * math.sqrt(share))
     fewer = int(math.pow(intervals_reach(units, mu * math.sqrt(share)), 2.0 / 3.0))
     epsilon = gaussian_epsilon(mu * times, delta)
     step = 10.0 ** (math.floor(math.log10(epsilon)) - 1)

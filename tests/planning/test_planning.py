@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -404,17 +403,6 @@ def test_the_command_refuses_in_one_line(run, words, said):
     done = run("--n", "1000", *words)
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
-
-
-def test_the_page_runs_as_it_is_printed(tmp_path, monkeypatch, capsys, few):
-    text = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    known = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for block in re.findall(r"^```python \w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            exec(compile(block, "docs/planning.md", "exec"), known)
-    assert "Planned study" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("skew", "mean", "sd"), [(1.7, 1.49, 1.46), (0.4, 2.0, 1.0), (-0.5, 5.0, 1.5)])
