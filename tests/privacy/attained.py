@@ -110,6 +110,13 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
     "curved.secant": ("curved.secant", TILTED | {"clip": 0.2, "step": np.array([0.4, -0.2, 0.3])}, 0.95),
     "layers.counts": ("layers.counts", FORMS | {"thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99),
+    "layers.counts, of a column": (
+        # As a target's regression on its neighbours asks: a column in its units has the response's place.
+        "layers.counts",
+        FORMS | {"response": 1, "columns": np.array([0, 2]), "transform": TWO[:2] + 0.1,
+                 "thresholds": np.geomspace(0.3, 4.0, 6)},
+        0.99,
+    ),
     "layers.score": ("layers.score", FORMS | {"low": 0.0, "high": 0.8}, 0.99),
     "layers.score, upper": ("layers.score", FORMS | {"low": 0.8, "high": 2.1}, 0.99),
     "layers.meat": ("layers.meat", FORMS | {"low": 0.5, "high": 1.4, "weight": 1.7}, 0.99),
