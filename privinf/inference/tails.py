@@ -21,7 +21,7 @@ from privinf.typing import Floats
 SEEN, SEEN_BEFORE = 1.6, 2.0
 # Where no count is seen, so many sds of the first one's noise stand for what may be there.
 UNSEEN = 2.5
-# A count of so many sds more is seen in all but a fortieth of releases.
+# A count of so many sds more is seen in all but a thirtieth of releases.
 SURE = 2.0
 # Slopes of the power law beyond the last count that is seen.
 FLATTEST, STEEPEST = 1.5, 8.0
@@ -66,7 +66,7 @@ class Tail:
         Whether any count passed its noise.
     hidden : float
         How many terms the noise of the counts can hide at once: fewer than this go unseen in one release in
-        forty, at the last threshold that is used.
+        thirty, at the last threshold that is used.
     """
 
     thresholds: Floats
