@@ -252,6 +252,41 @@ def test_what_is_wrong_in_a_table_is_told_before_a_charge(database):
     assert not ledger.entries
 
 
+NOT_FINITE = ["NULL", "CAST('nan' AS {})", "CAST('inf' AS {})", "CAST('-inf' AS {})"]
+
+
+def not_finite(engine, value, where, run):
+    """Make a table of 60 rows, of which one has this value in a column."""
+    double = DIALECTS[engine].double
+    run(f"DROP TABLE IF EXISTS held; CREATE TABLE held (y {double}, x {double}, w {double})")
+    for place in range(60):
+        row = [str(place % 7), str(place % 5 - 2), str(place % 3 * 1e6)]
+        if place == 17:
+            row["yxw".index(where)] = value.format(double)
+        run(f"INSERT INTO held VALUES ({', '.join(row)})")
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"])
+def test_a_number_that_is_not_finite_leaves_no_sum(request, database, engine):
+    """One query has the sums and what is wrong: it is told whatever the value, the column and its bounds."""
+    schema = pi.Schema({"y": (0, 10), "x": (-1, 1), "w": (-3, 1e7)})
+    ledger, model = pi.Ledger(), pi.Moments(schema, "y ~ x + w")
+    if engine == "duckdb":
+        run, table = database.execute, lambda: database.sql("select * from held")
+    else:
+        held = request.getfixturevalue("server")
+        run, table = lambda text: held.raw_sql(text).connection.commit(), lambda: held.table("held")
+    for where in "yxw":
+        for value, words in zip(NOT_FINITE, ["missing"] * 2 + ["infinite"] * 2, strict=True):
+            not_finite(engine, value, where, run)
+            with pytest.raises(SchemaError, match=rf"'{where}' .*{words}|{words}.*'{where}'"):
+                model.release(pi.open_rows(table(), push_down=True), mu=0.5, ledger=ledger)
+    assert not ledger.entries
+    not_finite(engine, "1.0", "x", run)
+    model.release(pi.open_rows(table(), push_down=True), mu=0.5, ledger=ledger)
+    assert len(ledger.entries) == 1
+
+
 def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
     data, ledger = of_table(database, table()), pi.Ledger()
     ols = pi.OLS.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger)

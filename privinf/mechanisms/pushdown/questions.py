@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -37,7 +37,7 @@ GAP, UNDECLARED = -2, -1  # in place of a level's place
 class Question:
     """What is asked of columns of a table, numbers without a schema, and what is refused of its rows."""
 
-    __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "kept")
+    __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "kept", "strict")
 
     def __init__(
         self, source: PushedSource, schema: Schema | None, names: Sequence[str], missing: Missing
@@ -45,6 +45,8 @@ class Question:
         self._source, self._schema, self._missing, self.dialect = source, schema, missing, source.dialect
         self._names = list(dict.fromkeys(names))
         self.kept = [f"_v{place}" for place in range(len(self._names))]
+        # Expressions that are NULL in just the rows where a number is not finite, and its column.
+        self.strict = dict[str, str]()
         require_columns(source, self._names)
         self._factors: dict[str, Factor] = {}
         for name in self._names:
@@ -65,14 +67,19 @@ class Question:
 
     # ---- what is wrong with rows
 
-    def defects(self) -> list[str]:
-        """Return expressions for the rows of a number that are not finite, and of what is off in a factor."""
-        top, asked = self.dialect.number(LARGEST_DOUBLE), list[str]()
+    def defects(self, strict: Mapping[str, str] | None = None) -> list[str]:
+        """Return expressions for the rows of a number that are not finite, and of what is off in a factor.
+
+        `strict` has, by name, what is NULL in just the rows where a number is not finite: counting it costs
+        less than a comparison.
+        """
+        top, asked, strict = self.dialect.number(LARGEST_DOUBLE), list[str](), strict or {}
         for name, value in zip(self._names, self.kept, strict=True):
             if name in self._factors:
                 asked += [count(f"{value} = {GAP}"), count(f"{value} = {UNDECLARED}"), count(f"{value} >= 0")]
             else:
-                asked.append(f"COUNT(*) - COUNT(CASE WHEN ABS({value}) <= {top} THEN 1 END)")
+                finite = strict.get(name, f"CASE WHEN ABS({value}) <= {top} THEN 1 END")
+                asked.append(f"COUNT(*) - COUNT({finite})")
         return asked
 
     def checked(self, found: Sequence[int]) -> int:
@@ -141,14 +148,20 @@ class Question:
         if plain and math.floor(high * factor + shift) == most:
             held = self._held_value(name, low, high)
             text = f"FLOOR({held} * {dialect.number(factor)} + {dialect.number(shift)})"
-            return text, least, most
+            return self._told_strict(name, text), least, most
         while math.floor(low * factor + shift) < least:
             low = math.nextafter(low, math.inf)
         while math.floor(high * factor + shift) > most:
             high = math.nextafter(high, -math.inf)
         whole = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
         results = whole, gap, dialect.number(least), dialect.number(most)
-        return self._cases(value, low, high, *results), least, most
+        return self._told_strict(name, self._cases(value, low, high, *results)), least, most
+
+    def _told_strict(self, name: str, text: str) -> str:
+        """Return an expression made of `_cases`, which is told to be NULL where that is."""
+        if self._missing == "raise":
+            self.strict[text] = name
+        return text
 
     def _held_value(self, name: str, low: float, high: float) -> str:
         """Return a column's value between its bounds, or what stands in for a missing one."""
@@ -158,11 +171,20 @@ class Question:
     def _cases(
         self, value: str, low: float, high: float, inside: str, gap: float, below: str, above: str
     ) -> str:
-        number = self.dialect.number
+        """Return what belongs to a value: NULL to one that is not finite, if a missing one is refused."""
+        number, top = self.dialect.number, self.dialect.number(LARGEST_DOUBLE)
         within = f"{value} >= {number(low)} AND {value} <= {number(high)}"
         if low == -high:
             within = f"ABS({value}) <= {number(high)}"
-        return case([(within, inside), *self._gaps(value, gap), (f"{value} < {number(low)}", below)], above)
+        if self._missing != "raise":
+            return case(
+                [(within, inside), *self._gaps(value, gap), (f"{value} < {number(low)}", below)], above
+            )
+        outside = [
+            (f"{value} < {number(low)} AND {value} >= -{top}", below),
+            (f"{value} > {number(high)} AND {value} <= {top}", above),
+        ]
+        return case([(within, inside), *outside], "NULL")
 
     def _gaps(self, value: str, instead: float) -> list[tuple[str, str]]:
         put = self.dialect.number(instead)

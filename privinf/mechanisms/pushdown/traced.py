@@ -304,9 +304,9 @@ def add_pushed(
     source: PushedSource = rows.features
     question, made = DesignQuestion(source, design, rows.missing), Expressions(source.dialect)
     found = [part for one in asked for part in _asked(question, made, public, design, one)]
-    layers, *names = _layers(question, made, found)
+    layers, strict, *names = _layers(question, made, found)
     told = [part.texts(source.dialect, *names) for part in found]
-    defects = question.defects()
+    defects = question.defects(strict)
     sums = list(dict.fromkeys((ALL_ROWS, *defects, *(text for one in told for _, text in one))))
     if len(sums) > source.dialect.sums:
         if len(asked) == 1:
@@ -321,8 +321,8 @@ def add_pushed(
 
 def _layers(
     question: DesignQuestion, made: Expressions, found: Sequence[_Asked]
-) -> tuple[list[Layer], dict[Node, str], dict[Node, str]]:
-    """Return the layers below the sums, and the names that integers and compared numbers have there."""
+) -> tuple[list[Layer], dict[str, str], dict[Node, str], dict[Node, str]]:
+    """Return the layers below the sums, and names there: of columns' own integers, all integers, numbers."""
     pairs = [pair for one in found if one.thresholds is None for pair in one.products]
     names = _named("_z", [node for pair in pairs for node in pair if not node.known])
     numbers = _named("_c", [one.products[0][0] for one in found if one.thresholds is not None])
@@ -332,7 +332,9 @@ def _layers(
     last += [f"{shown[node]} AS {name}" for node, name in numbers.items()]
     read = [f"{text} AS {name}" for text, name in made.columns.items()]
     below = [question.values(), [*question.kept, *read], *layers, [*question.kept, *last]]
-    return below, names, numbers
+    columns = {name: question.strict[text] for text, name in made.columns.items() if text in question.strict}
+    strict = {columns[one]: names[node] for node in names if (one := node.parts[0]) in columns}
+    return below, strict, names, numbers
 
 
 def _named(prefix: str, nodes: Sequence[Node]) -> dict[Node, str]:
