@@ -15,11 +15,11 @@ DELTA, NORMAL = 1e-5, 1.959963984540054
 TARGETS, SIGNALS = [0, 4, 7, 50], 2  # the errors of the hard cell depend on feature 7
 SIZE = {"machines": 1, "n": 10_000, "p": 100, "sparsity": 5}
 CELLS = {
-    "normal": (LassoDesign(**SIZE), 0.8, 110),
+    "normal": (LassoDesign(**SIZE), 0.8, 60),
     "hard": (
         LassoDesign(**SIZE, features="equicorrelated", correlation=0.3, errors="heteroskedastic"),
         1.5,
-        90,
+        50,
     ),
 }
 

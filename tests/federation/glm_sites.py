@@ -39,18 +39,21 @@ def model_of(federation, trust):
     return pi.FederatedGLM.from_formula(FORMULA, federation, schema=SCHEMA, family="binomial", trust=trust)
 
 
-def fits_of(federation):
+def fits_of(federation, names=("exact", "private", "moments")):
     """Return what the fits say: without noise and with seeded noise, for both kinds of trust."""
     found = {}
     for trust in TRUSTS:
         model = model_of(federation, trust)
         moments = pi.MomentOLS.from_formula(FORMULA, federation, schema=SCHEMA, trust=trust)
         fits = {
-            "exact": model.fit(epsilon=np.inf),
-            "private": model.fit(epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0),
-            "moments": moments.fit(epsilon=8.0, delta=1e-5, rng=0),
+            "exact": lambda model=model: model.fit(epsilon=np.inf),
+            "private": lambda model=model: model.fit(
+                epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0
+            ),
+            "moments": lambda model=moments: model.fit(epsilon=8.0, delta=1e-5, rng=0),
         }
-        for name, fit in fits.items():
+        for name in names:
+            fit = fits[name]()
             found[f"{trust}, {name}"] = [*fit.params, *fit.bse, *fit.conf_int().to_numpy().ravel()]
     return found
 
