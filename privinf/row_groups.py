@@ -43,8 +43,10 @@ def write_groups(
             columns |= dict(zip(_columns(name, kinds[name]), each, strict=True))
         table = pyarrow.table(columns)
         if writer is None:
+            # A dictionary for a column that is constant so far, such as an intercept: it takes no room then.
+            coded = [name for name, one in columns.items() if one.size and (one == one[0]).all()] or False
             writer = parquet.ParquetWriter(
-                hashing, table.schema, compression="none", use_dictionary=False, write_statistics=False
+                hashing, table.schema, compression="none", use_dictionary=coded, write_statistics=False
             )
         writer.write_table(table)
     if writer is not None:

@@ -91,6 +91,8 @@ def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> In
         accepted = _attempt(table, sigma, missing + missing // 32 + 16, entropy)
         drawn.append(accepted[:missing])
         missing -= drawn[-1].size
+    if len(drawn) == 1:
+        return drawn[0]
     return np.concatenate(drawn) if drawn else np.empty(0, dtype=np.int64)
 
 

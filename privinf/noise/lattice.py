@@ -171,12 +171,12 @@ class LatticeNoise:
         noisy = np.empty(flat.shape)
         for start in range(0, flat.size, CHUNK):
             with np.errstate(over="ignore", invalid="ignore"):
-                part = flat[start : start + CHUNK] / step
+                part = np.divide(flat[start : start + CHUNK], step, out=noisy[start : start + CHUNK])
                 np.rint(part, out=part).clip(-LARGEST_STEP, LARGEST_STEP, out=part)
-            if np.isnan(part.sum()):
+            if math.isnan(part.sum()):
                 part[np.isnan(part)] = 0.0
             steps = self.gaussian_steps(part.astype(np.int64), scale / step)
-            np.multiply(steps, step, out=noisy[start : start + CHUNK])
+            np.multiply(steps, step, out=part)
         return noisy.reshape(np.shape(values))
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
@@ -185,6 +185,10 @@ class LatticeNoise:
         Raises ArgumentError if `sigma` is outside [2^-20, 2^50].
         """
         steps = np.asarray(steps, dtype=np.int64)
+        if steps.size <= CHUNK:
+            drawn = discrete_gaussian(sigma, steps.size, self._entropy).reshape(steps.shape)
+            drawn += steps
+            return drawn
         noise = np.empty(steps.size, dtype=np.int64)
         for start in range(0, steps.size, CHUNK):
             count = min(CHUNK, steps.size - start)

@@ -275,3 +275,21 @@ def test_rows_that_change_between_the_passes_are_told_with_the_charge(
         one.release(to=tmp_path / "sent.parquet", **GAUSSIAN)
     assert len(ledger.entries) == 2
     assert not list(tmp_path.glob("*sent*"))
+
+
+def test_a_column_that_is_constant_takes_no_room(table: Path, tmp_path: Path) -> None:
+    """The intercept of a release is read back as ones, and all of it stands in less than a thousandth."""
+    from pyarrow import parquet
+
+    sent = tmp_path / "sent.parquet"
+    release = LocalExamples(SCHEMA, "y ~ x1 + x2", label="gaussian").release(table, **BOTH, to=sent)
+    groups = parquet.ParquetFile(sent).metadata
+    sizes = dict[str, int]()
+    for group in range(groups.num_row_groups):
+        for place in range(groups.num_columns):
+            column = groups.row_group(group).column(place)
+            sizes[column.path_in_schema] = sizes.get(column.path_in_schema, 0) + column.total_compressed_size
+    assert sizes.pop("public.0") < 8 * N / 1000
+    assert min(sizes.values()) >= 8 * N
+    for rows in (release.arrays["public"], load_release(sent).arrays["public"]):
+        assert np.array_equal(np.asarray(rows), np.ones((N, 1)))

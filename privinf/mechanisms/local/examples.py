@@ -309,8 +309,10 @@ class LocalExamples:
         """Return the arrays of the release: the only place where noise is drawn, by the sources in turn."""
         gaussian, private = self.features.gaussian, self.design.private
         sent = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
-        features = np.empty_like(sent, shape=(len(encoded.response), int(private.sum())))
-        features[:, self.features.private_positions(np.flatnonzero(gaussian))] = sent
+        features = sent
+        if plan.responses or plan.scale == 0.0:  # what was read is not what is given away
+            features = np.empty_like(sent, shape=(len(encoded.response), int(private.sum())))
+            features[:, self.features.private_positions(np.flatnonzero(gaussian))] = sent
         for feature, response, truth in zip(self.features.responded, plan.responses, codes, strict=True):
             answers = response.respond(truth, next(sources), next(sources))
             positions = self.features.private_positions(feature.columns)
