@@ -38,7 +38,7 @@ def held(z):
 
 
 def test_conditional_and_quadratic_cover_and_ignoring_the_noise_does_not():
-    reps, rng = 200, np.random.default_rng(1)
+    reps, rng = 120, np.random.default_rng(1)
     quadratic = examples_target("quadratic")
     z = {name: np.empty((reps, 2)) for name in ("logistic", "quadratic", "naive", "series")}
     for i in range(reps):
@@ -57,7 +57,7 @@ def test_conditional_and_quadratic_cover_and_ignoring_the_noise_does_not():
 
 
 def test_intercept_public_covariate_and_binary_feature_cover():
-    reps, rng = 200, np.random.default_rng(2)
+    reps, rng = 160, np.random.default_rng(2)
     z = np.empty((reps, 5))
     for i in range(reps):
         sample = labelled_examples(8_000, rng, terms=["const", "z", "b"])
@@ -68,7 +68,7 @@ def test_intercept_public_covariate_and_binary_feature_cover():
 
 
 def test_three_levels_cover():
-    reps, rng = 150, np.random.default_rng(3)
+    reps, rng = 80, np.random.default_rng(3)
     z = np.empty((reps, 6))
     for i in range(reps):
         sample = staged_examples(8_000, rng)
@@ -83,7 +83,7 @@ def test_three_levels_cover():
 @pytest.mark.parametrize("loss", ["logistic", "quadratic"])
 def test_score_test_keeps_its_size_under_heavy_noise_and_has_power(loss):
     """Labels that know nothing of the features, with a constant to be estimated: 5% are rejected."""
-    reps, rng = 600, np.random.default_rng(4)
+    reps, rng = 400, np.random.default_rng(4)
     rejected = {"null": 0, "alternative": 0}
     for _ in range(reps):
         sample = labelled_examples(2_000, rng, terms=["const"])

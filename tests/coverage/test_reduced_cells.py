@@ -40,7 +40,7 @@ def test_wald_intervals_cover_where_the_signal_is_identified():
 
 @pytest.mark.parametrize("covariates", [False, True])
 def test_score_test_keeps_its_size_where_the_signal_is_weak(covariates):
-    reps, rng, rejected, power = 1500, np.random.default_rng(2), 0, 0
+    reps, rng, rejected, power = 700, np.random.default_rng(2), 0, 0
     for _ in range(reps):
         y, X = sphere(rng, 5000)
         public = ()

@@ -208,14 +208,14 @@ def test_many_responses_are_free_for_squared_loss_and_refused_beyond_64_combinat
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_coverage_with_public_noisy_and_responded_columns(loss):
-    """Smoke: 60 fits of 4,000 records (multinomial: 20), wide limits; the cells proper are elsewhere."""
+    """Smoke: 60 fits of 4,000 records (multinomial: 10), wide limits; the cells proper are elsewhere."""
     rng = np.random.default_rng(8)
     theta = truth(loss)
     if loss in {"quadratic", "exponential"}:
         big = mixed_design(rng, 400_000)
         theta = solve_root(clean(loss, big, clean_labels(rng, loss, big.X, TRUTH))).params
     inside = []
-    for _ in range(20 if loss == "multinomial" else 60):
+    for _ in range(10 if loss == "multinomial" else 60):
         design = mixed_design(rng, 4000)
         labels = clean_labels(rng, loss, design.X, truth(loss))
         system = released(rng, loss, design, labels)

@@ -110,7 +110,7 @@ def test_joint_cost_is_the_budget(fitted):
 
 def test_coverage_of_three_targets():
     hits = []
-    for rep in range(30):
+    for rep in range(20):
         fitting, beta = model(100 + rep)
         fit = fitting.fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=rep)
         with warnings.catch_warnings():  # the test for missed columns rejects in one of 20

@@ -148,7 +148,7 @@ def test_what_picks_could_find_is_shown(fitted):
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 def test_coverage_of_three_targets():
     hits = []
-    for rep in range(25):
+    for rep in range(15):
         y, X, beta = draw(500 + rep, n=9_000)
         fit = secure(y, X).fit(epsilon=1.5, delta=1e-5, sparsity=3, targets=TARGETS, rng=rep)
         assert fit.bse_privacy.min() > 0.1 * fit.bse.max()
