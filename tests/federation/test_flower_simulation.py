@@ -62,7 +62,8 @@ def test_the_same_numbers_as_in_this_process(tmp_path):
             check=False,
         )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    found, expected = json.loads(ended.stdout.splitlines()[-1]), fits_of(InProcessFederation(sites_of()), FITS)
+    found = json.loads(ended.stdout.splitlines()[-1])
+    expected = fits_of(InProcessFederation(sites_of()), FITS)
     assert found.keys() == expected.keys()
     for fit, numbers in expected.items():
         np.testing.assert_allclose(found[fit], numbers, rtol=1e-8, err_msg=fit)
