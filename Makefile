@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run on two processes: a second thread of linear algebra in each would only wait for a core.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Data sets that need files lie in the folder that PRIVINF_DATA names; without it they are left out, and it is said.
 export PRIVINF_DATA ?= $(wildcard ../shared/data)
 # Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
@@ -26,7 +28,7 @@ demo: $(READY)                      ## two private regressions on statsmodels' d
 	$(BIN)/python vignettes/demo.py
 
 test: $(VENV)/.installed            ## the tests CI runs
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
 	$(BIN)/python -m pytest -m "timing and not slow" -p no:xdist
 
 $(VENV)/.docs: pyproject.toml
@@ -83,7 +85,7 @@ vignettes-quick: $(VENV)/.installed ## every vignette with few draws, pages in a
 	$(BIN)/python vignettes/quick.py
 
 verify-quick: $(VENV)/.installed    ## the audits and the coverage of the long Monte Carlo, in the sizes of the tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" tests/coverage $(wildcard tests/privacy/test_*audit*.py)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" tests/coverage $(wildcard tests/privacy/test_*audit*.py)
 
 verify-smallest: $(VENV)/.installed ## every script of the targets below but the vignettes, to its end, with a few draws
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
