@@ -108,7 +108,7 @@ def test_a_clip_that_cannot_bind_changes_nothing_and_one_that_can_takes_the_inte
 
 
 def test_intervals_of_protected_sites_cover():
-    count, inside = 8, []
+    count, inside = 12, []
     for seed in range(count):
         model = model_of(150, 4, seed)
         fit = model.fit(epsilon=6.0, delta=1e-6, unit="client", rng=seed)
