@@ -45,7 +45,7 @@ class Question:
         self._source, self._schema, self._missing, self.dialect = source, schema, missing, source.dialect
         self._names = list(dict.fromkeys(names))
         self.kept = [f"_v{place}" for place in range(len(self._names))]
-        # Expressions that are NULL in just the rows where a number is not finite, and its column.
+        # By expression, its column: it is NULL in just the rows where that is not finite.
         self.strict = dict[str, str]()
         require_columns(source, self._names)
         self._factors: dict[str, Factor] = {}
@@ -148,17 +148,17 @@ class Question:
         if plain and math.floor(high * factor + shift) == most:
             held = self._held_value(name, low, high)
             text = f"FLOOR({held} * {dialect.number(factor)} + {dialect.number(shift)})"
-            return self._told_strict(name, text), least, most
+            return self._remembered(name, text), least, most
         while math.floor(low * factor + shift) < least:
             low = math.nextafter(low, math.inf)
         while math.floor(high * factor + shift) > most:
             high = math.nextafter(high, -math.inf)
         whole = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
         results = whole, gap, dialect.number(least), dialect.number(most)
-        return self._told_strict(name, self._cases(value, low, high, *results)), least, most
+        return self._remembered(name, self._cases(value, low, high, *results)), least, most
 
-    def _told_strict(self, name: str, text: str) -> str:
-        """Return an expression made of `_cases`, which is told to be NULL where that is."""
+    def _remembered(self, name: str, text: str) -> str:
+        """Return the integers of a column, and remember that they are NULL where it is not finite."""
         if self._missing == "raise":
             self.strict[text] = name
         return text
