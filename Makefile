@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Data sets that need files lie in the folder that PRIVINF_DATA names; without it they are left out, and it is said.
 export PRIVINF_DATA ?= $(wildcard ../shared/data)
+# Bytecode is kept, whatever the shell says: tests start many processes, and each would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 # Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
 FRESH ?= --fresh
 

@@ -8,6 +8,7 @@ everybody alike, and goes on to do so when its file moves to another folder.
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import os
 import shutil
@@ -38,6 +39,13 @@ def without_folder(nodeid: str) -> str:
     """Return a test's name with that of its file, but not with the folders that the file lies in."""
     path, *rest = nodeid.split("::")
     return "::".join([path.rpartition("/")[2], *rest])
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector leave alone what collection made, and look less often for what tests leave behind."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,15 +3,14 @@
 import re
 
 from support.limits import EVERYWHERE, FLOOR, FREE, TOWERS
-from support.tree import ROOT, Tree, functions
+from support.tree import ROOT, functions, house_tree
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-TREE = Tree(packages=("privinf",))
 
 
 def defined(path):
     """Return the functions, methods and classes of a module."""
-    module = next(one for one in TREE.modules.values() if one.path == ROOT / "privinf" / path)
+    module = next(one for one in house_tree().modules.values() if one.path == ROOT / "privinf" / path)
     named = {name for name, _, _ in functions(module.tree)}
     return named | {name.partition(".")[0] for name in named}
 

@@ -3,6 +3,7 @@
 import email
 import importlib.util
 import re
+import os
 import shutil
 import subprocess
 import sys
@@ -115,7 +116,8 @@ def built(tmp_path_factory):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
-    subprocess.run(command, cwd=copy, check=True, capture_output=True)
+    no_bytecode = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # of the build hook, beside it
+    subprocess.run(command, cwd=copy, env=no_bytecode, check=True, capture_output=True)
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     tree = {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
     return wheel, sdist, tree

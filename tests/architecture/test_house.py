@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import house
 from support.limits import BY_STRING, LIMITS
-from support.tree import Tree, circles
+from support.tree import Tree, circles, house_tree
 
 NAMES = Path(__file__).with_name("public_names.txt")
 # Names of NAMES that are removed, and those that only tests need.
@@ -22,7 +22,7 @@ MOVED = {"privinf.simulation"}  # rooms of which a part stands in a module of st
 
 @pytest.fixture(scope="module")
 def tree():
-    return Tree()
+    return house_tree()
 
 
 @pytest.mark.parametrize("measure", house.MEASURES)

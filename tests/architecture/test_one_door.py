@@ -4,7 +4,7 @@ import ast
 
 import pytest
 from support.limits import TOWERS
-from support.tree import Tree
+from support.tree import house_tree
 
 # Who makes handles of rows, or sites of this process: the adapter, the rooms that hold rows, commands.
 MAKERS = {
@@ -24,7 +24,7 @@ DOORS = {"__init__", "from_formula", "from_arrays"}
 
 @pytest.fixture(scope="module")
 def tree():
-    return Tree()
+    return house_tree()
 
 
 def outside(tree):

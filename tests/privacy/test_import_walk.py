@@ -9,10 +9,10 @@ import sys
 
 import pytest
 from support.limits import EVERYWHERE, FLOOR, FREE, LEAVES, NUMERIC_ONLY, ROW_DOORS, TOWERS, TOWERS_IMPORT
-from support.tree import Tree, room_of
+from support.tree import house_tree, room_of
 
-TREE = Tree(packages=("privinf",))
-MODULES = sorted(TREE.modules.keys() - {"privinf"})
+TREE = house_tree()
+MODULES = sorted(module.name for module in TREE.of("privinf") if module.name != "privinf")
 
 
 def imports(module):

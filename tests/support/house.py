@@ -28,7 +28,7 @@ from support.limits import (
     SINGLE,
     TOWERS,
 )
-from support.tree import Function, Import, Module, Tree, circles, functions, is_private, room_of
+from support.tree import Function, Import, Module, Tree, circles, functions, house_tree, is_private, room_of
 from support.walks import closure, files
 
 LONG = 350
@@ -436,7 +436,7 @@ def table(tree: Tree) -> str:
 
 def main(names: list[str]) -> None:
     """Print the table, or what a measure finds, for every measure whose name holds one of `names`."""
-    tree = Tree()
+    tree = house_tree()
     if not names:
         print(table(tree))
     for measure in (one for one in MEASURES if any(name in one for name in names)):

@@ -24,7 +24,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from support.tree import ROOT, Function, Module, Tree
+from support.tree import ROOT, Function, Module, Tree, house_tree
 
 READERS = {"getattr", "hasattr", "isinstance", "delattr"}
 REPLACE = {"setattr", "setitem", "patch", "object"}
@@ -43,7 +43,7 @@ class Patches:
     """What the tests below a folder replace in the packages of a tree."""
 
     def __init__(self, tree: Tree | None = None, tests: Path = ROOT / "tests") -> None:
-        self.tree = tree or Tree()
+        self.tree = tree or house_tree()
         self.tests = tests
 
     @cached_property
@@ -145,12 +145,12 @@ class _File:
     """What one file of tests replaces."""
 
     def __init__(self, path: Path, tree: Tree) -> None:
-        self.syntax = ast.parse(path.read_text())
         self.tree = tree
         self.bound: dict[str, tuple[str, str]] = {}  # name here -> (module, name in it or "")
         self.texts: dict[str, str] = {}
         self.loops: dict[str, list[ast.expr]] = {}
-        for node in ast.walk(self.syntax):
+        self.nodes = list(ast.walk(ast.parse(path.read_text())))
+        for node in self.nodes:
             self._bind(node)
 
     def _bind(self, node: ast.AST) -> None:
@@ -199,7 +199,7 @@ class _File:
 
     def patches(self) -> Iterator[Patch]:
         """Yield what the file replaces; pairs in tables count, as tables of mutants are handed on later."""
-        for node in ast.walk(self.syntax):
+        for node in self.nodes:
             if isinstance(node, ast.Call):
                 yield from self._of_call(node)
             elif isinstance(node, ast.Tuple | ast.List):

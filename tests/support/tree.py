@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +121,12 @@ class Tree:
                         yield Import(module.name, full, None, bound, kind, within)
                     else:
                         yield Import(module.name, str(node.module), alias.name, bound, kind, within)
+
+
+@cache
+def house_tree() -> Tree:
+    """Return the tree of the house itself, whose text is read and parsed once."""
+    return Tree()
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
