@@ -2,8 +2,8 @@
 
 import email
 import importlib.util
-import re
 import os
+import re
 import shutil
 import subprocess
 import sys
