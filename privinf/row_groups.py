@@ -14,7 +14,7 @@ import numpy as np
 from privinf.errors import NotAvailableError, StorageError
 from privinf.sealed import reads, save_bytes
 from privinf.storage import HashingWriter
-from privinf.validation import ReadRows
+from privinf.validation import READ_ROWS, ReadRows
 
 
 def write_groups(
@@ -45,10 +45,11 @@ def write_groups(
         if writer is None:
             # A dictionary for a column that is constant so far, such as an intercept: it takes no room then.
             coded = [name for name, one in columns.items() if one.size and (one == one[0]).all()] or False
-            writer = parquet.ParquetWriter(
-                hashing, table.schema, compression="none", use_dictionary=coded, write_statistics=False
-            )
-        writer.write_table(table)
+            # No number is absent: none says so, and each is written with all others of its page.
+            schema = pyarrow.schema([field.with_nullable(False) for field in table.schema])
+            options = {"use_dictionary": coded, "write_statistics": False, "write_batch_size": READ_ROWS}
+            writer = parquet.ParquetWriter(hashing, schema, compression="none", **options)
+        writer.write_table(table.cast(schema))
     if writer is not None:
         writer.close()
     return hashing.digest.hexdigest()

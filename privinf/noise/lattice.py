@@ -163,21 +163,20 @@ class LatticeNoise:
         Values beyond 2^45 steps are held there, which moves no two of them apart; what is not a number
         counts as 0. Callers refuse a scale for which public bounds allow such values (`Line.calibrated`).
         """
-        step = grid_step(scale)
-        values = np.asarray(values)
-        if self._entropy is SYSTEM and values.flags.f_contiguous and not values.flags.c_contiguous:
-            return self.perturb(values.T, scale).T  # fresh words have no order: numbers stay where they lie
-        flat = np.ravel(values)
-        noisy = np.empty(flat.shape)
-        for start in range(0, flat.size, CHUNK):
-            with np.errstate(over="ignore", invalid="ignore"):
-                part = np.divide(flat[start : start + CHUNK], step, out=noisy[start : start + CHUNK])
-                np.rint(part, out=part).clip(-LARGEST_STEP, LARGEST_STEP, out=part)
-            if math.isnan(part.sum()):
+        step, values = grid_step(scale), np.asarray(values)
+        # Fresh words have no order: columns that lie as such stay so.
+        columns = self._entropy is SYSTEM and values.ndim == 2 and values.strides[0] < values.strides[1]
+        noisy = np.empty(values.shape, order="F" if columns else "C")
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.multiply(values, 1.0 / step, out=noisy)
+        flat = (noisy.T if columns else noisy).reshape(-1)
+        for part in np.split(flat, range(CHUNK, flat.size, CHUNK)):
+            np.rint(part, out=part).clip(-LARGEST_STEP, LARGEST_STEP, out=part)
+            if math.isnan(part.max(initial=0.0)):
                 part[np.isnan(part)] = 0.0
             steps = self.gaussian_steps(part.astype(np.int64), scale / step)
             np.multiply(steps, step, out=part)
-        return noisy.reshape(np.shape(values))
+        return noisy
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
         """Return integers plus independent discrete Gaussian noise, `sigma` in steps.

@@ -294,10 +294,10 @@ class LocalExamples:
         return encoded, codes
 
     def _read_numbers(self, block: Floats) -> tuple[EncodedRows, tuple[Integers, ...]]:
-        """Return the same of checked numbers: the response, and the columns of the design."""
-        design, columns = self.features.gaussian_design, block.T[1:]
-        x, public = in_units(design, columns[design.private].T), columns[~design.private].T
-        return EncodedRows(x, np.ascontiguousarray(public), scaled_response(design, block[:, 0])), ()
+        """Return the same of checked numbers, in place: the response, the constant, and private columns."""
+        design = self.features.gaussian_design
+        y, public, x = np.split(block, [1, 2], axis=1)
+        return EncodedRows(in_units(design, x), public, scaled_response(design, y[:, 0])), ()
 
     def _send(
         self,
