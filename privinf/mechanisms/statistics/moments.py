@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -98,6 +99,20 @@ def default_response_weight(x_norm: float, y_norm: float, public_norm2: float) -
     return 0.87 * math.sqrt(x_norm**2 + public_norm2) / y_norm
 
 
+def _pairs(size: int, public: int) -> tuple[Integers, Integers, Floats]:
+    rows, columns = np.triu_indices(size)
+    keep = columns >= public
+    rows, columns = rows[keep].astype(np.int64), columns[keep].astype(np.int64)
+    found = rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+    for array in found:
+        array.setflags(write=False)
+    return found
+
+
+_kept_pairs = cache(_pairs)
+FEW = 64  # entries of z whose pairs are kept: of many, they would take more room than time
+
+
 @dataclass(frozen=True, slots=True)
 class MomentLayout:
     """Which entries of zz' a moment vector holds.
@@ -118,11 +133,7 @@ class MomentLayout:
 
     def pairs(self) -> tuple[Integers, Integers, Floats]:
         """Return rows, columns and isometric factors of the entries that are released."""
-        rows, columns = np.triu_indices(self.size)
-        keep = columns >= self.public
-        rows, columns = rows[keep], columns[keep]
-        factors = np.where(rows == columns, 1.0, math.sqrt(2.0))
-        return rows.astype(np.int64), columns.astype(np.int64), factors
+        return (_kept_pairs if self.size <= FEW else _pairs)(self.size, self.public)
 
     def moved(self, place: int) -> tuple[Integers, Integers, Floats]:
         """Return `pairs` in a triangle in which the last entry of z stands at a place before."""
