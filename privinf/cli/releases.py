@@ -14,14 +14,7 @@ from tqdm import tqdm
 
 from privinf.accounting import PrivacyReport
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
-from privinf.cli.outputs import (
-    FILE,
-    NEW_FILE,
-    check_free,
-    ledger_line,
-    overwrite_option,
-    report_line,
-)
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, ledger_line, overwrite_option, report_line
 from privinf.cli.pending import StagedLedger, digest_of_arguments, finish, save_charged
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.mechanisms.blocks import TableRows, open_table

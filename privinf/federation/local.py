@@ -138,14 +138,13 @@ def in_process(
         Secure sums are asked for, and there is one site only.
     """
     rows = {str(label): part for label, part in parts.items()}
-    if not keyed:
-        policy = SitePolicy(trusted_server=True, simulation=True, zero_out=zero_out)
-        return LocalSites({name: Site(part, design, policy=policy) for name, part in rows.items()})
-    if len(rows) < 2:
+    if keyed and len(rows) < 2:
         raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
-    keys, roster = pinned_keys(rows, signed=False)
-    policy = SitePolicy(secure_sums=True, simulation=True, zero_out=zero_out)
-    return LocalSites({
-        name: Site(part, design, policy=policy, key=keys[name], roster=roster)
-        for name, part in rows.items()
-    })  # fmt: skip
+    keys, roster = pinned_keys(rows, signed=False) if keyed else ({}, None)
+    policy = SitePolicy(trusted_server=not keyed, secure_sums=keyed, simulation=True, zero_out=zero_out)
+    sites = [
+        Site(part, design, policy=policy, key=keys.get(name), roster=roster) for name, part in rows.items()
+    ]
+    for site in sites:  # of one design: a question is tried on its made-up rows once, not at each
+        site._reaches = sites[0]._reaches
+    return LocalSites(dict(zip(rows, sites, strict=True)))

@@ -11,13 +11,7 @@ from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.errors import (
-    AlignmentError,
-    ArgumentError,
-    NotAvailableError,
-    PrivinfError,
-    UnforeseenError,
-)
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N

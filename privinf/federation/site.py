@@ -148,7 +148,7 @@ class Site:
         if isinstance(self.ledger, SiteLedger):
             bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
             self._journal = self.ledger.journal.bind(bound, rebase=check_flag(rebase, "rebase"))
-        self._reaches: OrderedDict[tuple[SiteOp, str, bool], Reach] = OrderedDict()
+        self._reaches: OrderedDict[tuple[SiteOp, str, int, bool], Reach] = OrderedDict()
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
@@ -285,7 +285,7 @@ class Site:
     def _rehearsed(self, op: SiteOp, query: Query, *, bounded: bool) -> Reach:
         """Return the reach of a question that holds on made-up rows; the latest ones are not tried again."""
         self._designs.named(query.design)
-        key = (op, query.subject, bounded)
+        key = (op, query.subject, self.size, bounded)
         if key not in self._reaches:
             public = self._designs.public(query.design)
             self._reaches[key] = op.checked(query.args, public, self.size, bounded=bounded)

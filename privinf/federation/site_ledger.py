@@ -96,11 +96,7 @@ class SiteLedger(Ledger):
 
     @classmethod
     def open(
-        cls,
-        path: str | PathLike[str],
-        *,
-        anchor: str | PathLike[str] | None = None,
-        clock: Clock = time.time,
+        cls, path: str | PathLike[str], *, anchor: str | PathLike[str] | None = None, clock: Clock = time.time
     ) -> SiteLedger:
         """Open a ledger that is there, and never make one (StorageError as for the class)."""
         place = Path(path).resolve()

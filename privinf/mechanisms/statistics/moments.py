@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -99,6 +99,7 @@ def default_response_weight(x_norm: float, y_norm: float, public_norm2: float) -
     return 0.87 * math.sqrt(x_norm**2 + public_norm2) / y_norm
 
 
+@lru_cache(maxsize=1)
 def _pairs(size: int, public: int) -> tuple[Integers, Integers, Floats]:
     rows, columns = np.triu_indices(size)
     keep = columns >= public
@@ -107,10 +108,6 @@ def _pairs(size: int, public: int) -> tuple[Integers, Integers, Floats]:
     for array in found:
         array.setflags(write=False)
     return found
-
-
-_kept_pairs = cache(_pairs)
-FEW = 64  # entries of z whose pairs are kept: of many, they would take more room than time
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class MomentLayout:
 
     def pairs(self) -> tuple[Integers, Integers, Floats]:
         """Return rows, columns and isometric factors of the entries that are released."""
-        return (_kept_pairs if self.size <= FEW else _pairs)(self.size, self.public)
+        return _pairs(self.size, self.public)
 
     def moved(self, place: int) -> tuple[Integers, Integers, Floats]:
         """Return `pairs` in a triangle in which the last entry of z stands at a place before."""
