@@ -28,6 +28,8 @@ from privinf.schema import Design
 from privinf.typing import Adjacency, LabelKind, MixingKind, MixingMethod, SensitivityRule, Trust
 from privinf.validation import ReadRows
 
+JOINED = "joined "  # begins the kind of what releases of several parties are together
+
 # ---- numbers of a law
 
 

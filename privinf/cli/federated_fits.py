@@ -9,25 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import privinf as pi
 from privinf.cli.inputs import SPENDING, read_schema_file, read_toml
 from privinf.cli.outputs import check_free
 from privinf.doors import door
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation import Federation, SecureServer, TrustedServer
-from privinf.glm.first_order import DOME, DPSGD, DPAdam, RandomSketch
-from privinf.glm.model import FederatedGLM
-from privinf.glm.newton import Newton
-from privinf.lasso.model import DebiasedLasso
 from privinf.mechanisms.gaussian import total_mu
-from privinf.moments.model import MomentOLS
 from privinf.schema import Schema
 from privinf.sealed import save_text
 from privinf.typing import Family
 
-FEDERATED_MODELS: dict[str, type[Any]] = {
-    "MomentOLS": MomentOLS, "FederatedGLM": FederatedGLM, "DebiasedLasso": DebiasedLasso
-}  # fmt: skip
-OPTIMIZERS: dict[str, type[Any]] = {one.__name__: one for one in (Newton, DPSGD, DPAdam, RandomSketch, DOME)}
+# Names of the package, which loads what a command asks for.
+FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso")
+OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
 TRUSTS = ("secure-sum", "server")
 PLAN = ("model", STATISTIC, "formula", "schema", "trust", "family", "seed", "checkpoint", "out", "optimizer",
@@ -187,7 +182,7 @@ def _model(plan: AskedFit, federation: Federation) -> Any:
     words: dict[str, Any] = {"schema": plan.schema, "trust": plan.trust}
     if plan.model != "MomentOLS":
         words["family"] = plan.family
-    return FEDERATED_MODELS[plan.model].from_formula(plan.formula, federation, **words)
+    return getattr(pi, plan.model).from_formula(plan.formula, federation, **words)
 
 
 def _kept(plan: AskedFit) -> dict[str, Any]:
@@ -265,7 +260,7 @@ def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, An
     name = _choice(settings.pop("name", None), OPTIMIZERS, path, "[optimizer] name")
     reason = ""
     try:
-        return found | {"optimizer": OPTIMIZERS[name](**settings)}
+        return found | {"optimizer": getattr(pi, name)(**settings)}
     except TypeError:
         reason = f"{name} has no such setting"
     except PrivinfError as problem:

@@ -6,10 +6,11 @@ import html
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 import click
 
+import privinf as pi
 from privinf.accounting import Ledger
 from privinf.cli.inputs import open_ledger, read_schema_file, read_toml, spending_of, spending_options
 from privinf.cli.outputs import (
@@ -23,23 +24,21 @@ from privinf.cli.outputs import (
 )
 from privinf.cli.releases import joined_files
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.glm.named import OLS, Logit, Poisson
 from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.reading import open_rows
-from privinf.mixing.joined import JOINED
-from privinf.models import BGMOLS, DGMOLS, RMGMOLS, MomentOLS
-from privinf.planning import Guesses, advise, plan_study
-from privinf.planning.people import StudyTrust
+from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
-from privinf.results import Results, load_results
-from privinf.results.rendering import PrivateSummary
 from privinf.sealed import save_text
-from privinf.typing import CovWord, Family, Missing
+from privinf.typing import CovWord, Family, Missing, StudyTrust
+
+if TYPE_CHECKING:
+    from privinf.results import Results
+    from privinf.results.rendering import PrivateSummary
 
 JoinedTarget = Literal["population", "sample"]
 PICTURES = (".png", ".svg", ".pdf")
 SUMMARIES = (".txt", ".html", ".csv", ".tex")
-ROW_MODELS: dict[str, type[Any]] = {"ols": OLS, "logit": Logit, "poisson": Poisson, "moments": MomentOLS}
+ROW_MODELS = {"ols": "OLS", "logit": "Logit", "poisson": "Poisson", "moments": "MomentOLS"}  # of the package
 ROLE_COLUMNS = ("weights", "offset", "exposure")
 # Words of a fit on rows, and of one on the releases of several parties.
 ON_ROWS = (
@@ -151,7 +150,7 @@ def fit_command(**given: Unpack[FitOptions]) -> None:
 def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool) -> None:
     """Write a web page of a saved result, .npz: summary, plots, trade-off curve, ledger lines."""
     check_free(page, overwrite)
-    load_results(result_file).report(page, alpha=alpha, overwrite=overwrite)
+    pi.load_results(result_file).report(page, alpha=alpha, overwrite=overwrite)
     click.echo(f"written: {page}")
 
 
@@ -191,7 +190,8 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     if given["missing"] is not None:
         words["missing"] = given["missing"]
     rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
-    model = ROW_MODELS[kind].from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
+    named = getattr(pi, ROW_MODELS[kind])  # the package loads what is asked for
+    model = named.from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
     if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**spending)):
         raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:]))
     chosen = {name: given[name] for name in ("cov_type", "target") if given[name] is not None}
@@ -218,9 +218,9 @@ def _of_parties(joined: Release, given: FitOptions) -> Results:
     if plain and shrink:
         raise ArgumentError("--plain and --shrink are different fits: choose one")
     if joined.law["method"] == "random-mixing":
-        model: RMGMOLS | DGMOLS = RMGMOLS.from_release(joined)
+        model: pi.RMGMOLS | pi.DGMOLS = pi.RMGMOLS.from_release(joined)
     else:
-        model = (BGMOLS if plain else DGMOLS).from_release(joined)
+        model = (pi.BGMOLS if plain else pi.DGMOLS).from_release(joined)
     return model.regress(
         given["formula"], debias=not plain, shrink=shrink, target=given["target"] or "population"
     )
@@ -303,6 +303,8 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
           --trust central --guesses guesses.toml --coefficient age --width 0.05
     """  # noqa: D301
+    from privinf import planning  # which loads every model
+
     for path in (given["json_file"], given["plot_file"]):
         if path is not None:
             check_free(path, given["overwrite"])
@@ -317,12 +319,12 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
     words |= {"family": given["family"], "trust": given["trust"], "alpha": given["alpha"]}
     words |= {"progress": False if given["quiet"] else None, "parties": _parties_of(given["party"])}
     if given["guesses_file"] is not None:
-        words["guesses"] = Guesses(**read_toml(given["guesses_file"]))
+        words["guesses"] = planning.Guesses(**read_toml(given["guesses_file"]))
     if given["trust"] is None:
-        frame = advise(schema, given["formula"], given["n"], **words)
+        frame = planning.advise(schema, given["formula"], given["n"], **words)
         told = advice_text(frame)
     else:
-        study = plan_study(schema, given["formula"], given["n"], **words)
+        study = planning.plan_study(schema, given["formula"], given["n"], **words)
         frame, told = study.frame, study.summary()
         if goal:
             found = study.changes(

@@ -12,6 +12,7 @@ import click
 import pandas as pd
 from tqdm import tqdm
 
+import privinf as pi
 from privinf.accounting import PrivacyReport
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, ledger_line, overwrite_option, report_line
@@ -21,8 +22,7 @@ from privinf.mechanisms.blocks import TableRows, open_table
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.moments import Moments
 from privinf.mechanisms.reading import open_rows
-from privinf.mixing.joined import JOINED
-from privinf.models import join
+from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
 from privinf.typing import Integers, Missing
 
@@ -232,7 +232,7 @@ def joined_files(files: tuple[Path, ...]) -> Release:
     found = [load_release(path) for path in files]
     if len(found) == 1 and found[0].kind.startswith(JOINED):
         return found[0]
-    return join(found)
+    return pi.join(found)
 
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:

@@ -50,7 +50,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 import pandas as pd
-from scipy.signal import lfilter
+import scipy  # whose parts are loaded when they are used
 from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
@@ -107,7 +107,7 @@ def prefix_sensitivity(cells: int, groups: int = 1) -> float:
 @lru_cache(maxsize=16)
 def undoing(cells: int) -> Floats:
     """Return g, the first column of A L^-1: A h + noise is the lower triangle of g times L h + noise."""
-    g = lfilter([1.0], root(cells), np.ones(cells))
+    g = scipy.signal.lfilter([1.0], root(cells), np.ones(cells))
     g.setflags(write=False)
     return g
 
@@ -130,8 +130,8 @@ class NoisyCDF:
         """Return the distribution from L h + N(0, scale^2); the noise is conditioned on the total, n."""
         g = undoing(len(noisy))
         last = g[::-1] / math.sqrt(float(g @ g))
-        counts = lfilter(g, [1.0], noisy)
-        shared = lfilter(g, [1.0], last)
+        counts = scipy.signal.lfilter(g, [1.0], noisy)
+        shared = scipy.signal.lfilter(g, [1.0], last)
         counts -= shared * ((counts[-1] - n) / shared[-1])
         variances = np.cumsum(g * g) - shared**2
         return cls(edges, counts[:-1], scale * np.sqrt(np.maximum(variances[:-1], 0.0)), n)
@@ -247,7 +247,7 @@ class _Prefixes:
     def __init__(self, cells: Integers) -> None:
         f, self._total = root(len(cells)), ExactSum((len(cells),))
         for power, word in ((WORD_DIGITS, cells >> WORD_DIGITS), (0, cells & ((1 << WORD_DIGITS) - 1))):
-            sums = np.ldexp(lfilter(f, [1.0], word.astype(np.float64)), ROOT_DIGITS)
+            sums = np.ldexp(scipy.signal.lfilter(f, [1.0], word.astype(np.float64)), ROOT_DIGITS)
             self._total.add_integers(sums.astype(np.int64).astype(object) * (1 << power))
 
     def floats(self) -> Floats:

@@ -13,7 +13,7 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
-from privinf.release_kinds import JoinedMixingLaw, RandomMixingLaw
+from privinf.release_kinds import JOINED, JoinedMixingLaw, RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
@@ -22,7 +22,6 @@ from privinf.schema.terms import Column, Indicator, Response
 from privinf.typing import DiameterChoice, Floats, MixingKind, MixingMethod, Target
 from privinf.validation import check_flag, shown
 
-JOINED = "joined "
 REGRESSION = "mixing-regression"
 AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan", "ids_sha256")
 WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}

@@ -12,11 +12,11 @@ from scipy.stats import norm
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
-from privinf.planning.people import LARGEST_STUDY, Case, StudyTrust, StudyWords, floor_widths, question
+from privinf.planning.people import LARGEST_STUDY, Case, StudyWords, floor_widths, question
 from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, simulated, variants
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.schema import Schema
-from privinf.typing import Family, Floats
+from privinf.typing import Family, Floats, StudyTrust
 from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:

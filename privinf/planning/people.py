@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,11 +35,10 @@ from privinf.planning.response import (
 )
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
-from privinf.typing import Family, Floats, PartyColumns, SpendingWords
+from privinf.typing import Family, Floats, PartyColumns, SpendingWords, StudyTrust
 from privinf.validation import check_choice, check_count, check_fraction, check_words
 
 RSQUARED = 0.2
-StudyTrust = Literal["central", "server", "secure-sum", "local", "per-party"]
 LARGEST_STUDY = 5_000_000
 LEVEL_WORDS = ("epsilon", "mu", "rho")
 NOT_PLANNED = {

@@ -21,9 +21,9 @@ from privinf.lasso.model import DebiasedLasso
 from privinf.mixing.model import DGMOLS, RMGMOLS
 from privinf.modulation.model import ModulatedOLS
 from privinf.moments.model import MomentOLS
-from privinf.planning.people import LARGEST_STUDY, Case, StudyTrust
+from privinf.planning.people import LARGEST_STUDY, Case
 from privinf.schema.declared import Numeric
-from privinf.typing import Family, Floats
+from privinf.typing import Family, Floats, StudyTrust
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, check_words
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+import scipy  # whose parts are loaded when they are used
 
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, ExactSum, Wide, added_rows
 from privinf.typing import Floats, Integers, SampleKind
@@ -228,7 +228,7 @@ def _pair(values: Floats, one: float) -> Sequence[Floats]:
 
 def _rank_sums(sample: Sample) -> Floats:
     """Return the sum of centred ranks of every group, multiples of 1/2, exact."""
-    centred = rankdata(sample.values[:, 0]) - 0.5 * (len(sample) + 1)
+    centred = scipy.stats.rankdata(sample.values[:, 0]) - 0.5 * (len(sample) + 1)
     sums = np.bincount(sample.codes, weights=centred, minlength=sample.cells)
     return sums.astype(np.float64)
 
@@ -244,7 +244,7 @@ def _many_ranked(sample: Sample) -> Floats:
 
 def _signed_ranks(sample: Sample) -> Floats:
     u = sample.values[:, 0]
-    return np.array([[float(np.sign(u) @ rankdata(np.abs(u))) / len(sample)]])
+    return np.array([[float(np.sign(u) @ scipy.stats.rankdata(np.abs(u))) / len(sample)]])
 
 
 _A, _B = PAIR_WEIGHTS
