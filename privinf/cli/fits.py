@@ -303,8 +303,6 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
           --trust central --guesses guesses.toml --coefficient age --width 0.05
     """  # noqa: D301
-    from privinf import planning  # which loads every model
-
     for path in (given["json_file"], given["plot_file"]):
         if path is not None:
             check_free(path, given["overwrite"])
@@ -319,12 +317,12 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
     words |= {"family": given["family"], "trust": given["trust"], "alpha": given["alpha"]}
     words |= {"progress": False if given["quiet"] else None, "parties": _parties_of(given["party"])}
     if given["guesses_file"] is not None:
-        words["guesses"] = planning.Guesses(**read_toml(given["guesses_file"]))
+        words["guesses"] = pi.Guesses(**read_toml(given["guesses_file"]))
     if given["trust"] is None:
-        frame = planning.advise(schema, given["formula"], given["n"], **words)
+        frame = pi.advise(schema, given["formula"], given["n"], **words)
         told = advice_text(frame)
     else:
-        study = planning.plan_study(schema, given["formula"], given["n"], **words)
+        study = pi.plan_study(schema, given["formula"], given["n"], **words)
         frame, told = study.frame, study.summary()
         if goal:
             found = study.changes(

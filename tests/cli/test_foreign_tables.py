@@ -210,7 +210,7 @@ def test_the_table_of_a_study_fits_a_terminal_and_tells_each_reason_once(tmp_pat
         "reason": "few people; " * 20,
     }
     rows = [{"trust": trust, "estimator": "OLS"} | given for trust in ("central", "server")]
-    monkeypatch.setattr("privinf.planning.advise", lambda *args, **words: pd.DataFrame(rows))
+    monkeypatch.setattr("privinf.advise", lambda *args, **words: pd.DataFrame(rows))
     spent = ("--n", "200", "--epsilon", "1", "--delta", "1e-6")
     told = typed("study", "y ~ x", "--schema", str(tmp_path / "s.toml"), *spent)
     assert max(map(len, told.splitlines())) <= 100
