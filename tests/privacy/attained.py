@@ -185,7 +185,7 @@ def complaints(name: str, bits: tuple[int, ...] = (0, 28)) -> list[str]:
         told = args | {"bits": digits}
         reach = SITE_OPS[op].reach(told, P, 1)
         values = np.array(
-            [SITE_OPS[op].total(one, told).ravel() for one in blocks(args.get("client_rows", 1))]
+            [SITE_OPS[op].total(one, told, reach).ravel() for one in blocks(args.get("client_rows", 1))]
         )
         sizes = {
             "l2": (cdist(values, values).max(), reach.l2),
