@@ -31,7 +31,7 @@ demo: $(READY)                      ## two private regressions on statsmodels' d
 
 test: $(VENV)/.installed            ## the tests CI runs
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
-	$(BIN)/python -m pytest -m "timing and not slow" -p no:xdist
+	$(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
 
 $(VENV)/.docs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
