@@ -42,10 +42,9 @@ def without_folder(nodeid: str) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector leave alone what collection made, and look less often for what tests leave behind."""
+    """Let the collector leave alone what collection made."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)
