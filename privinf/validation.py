@@ -288,3 +288,18 @@ def check_words(given: Iterable[str], words: Collection[str]) -> None:
             near = get_close_matches(name, words, 1)
             told = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
             raise ArgumentError(f"{name!r} is no option of this call: {told}")
+
+
+def in_digits(value: Any, digits: int = 6) -> Any:
+    """Return a number, or an array, in so many digits of its largest entry; what is no float as it is.
+
+    What two machines compute alike but for their last bits becomes the same.
+    """
+    array = np.asarray(value)
+    largest = (
+        float(np.abs(array).max(initial=0.0, where=np.isfinite(array))) if array.dtype.kind == "f" else 0.0
+    )
+    if largest == 0.0:
+        return value
+    found = np.rint(array / largest * 10.0**digits) / 10.0**digits * float(f"{largest:.{digits - 1}e}") + 0.0
+    return found if array.ndim else float(found)

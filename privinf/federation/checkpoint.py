@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from privinf.accounting import Ledger, LedgerEntry, Loss
 from privinf.accounting.scopes import total_of
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
-from privinf.federation.noise_memory import NoiseFile
+from privinf.federation.noise_memory import NoiseFile, known_as
 from privinf.federation.rounds import PlannedSum
 from privinf.schema import Design
 from privinf.sealed import reads
@@ -228,8 +227,7 @@ class CheckpointedServer:
         """Return a release, from the folder if it is there; as for the server."""
         name, under_way = (f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
         self._asked += 1
-        words = f"{Query(op, args).digest} {label} {mu!r} {self._server.terms}"
-        question = hashlib.sha256(words.encode()).hexdigest()
+        question = known_as(Query(op, args), f"{label} {mu!r} {self._server.terms}")
         if self._folder.has(name):
             self._server.skip()
             return self._read(name, question, self._server.shape(op, args))
@@ -263,7 +261,7 @@ class CheckpointedServer:
         """Return a symmetric release, from the folder if it is there; as for the server."""
         return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _read(self, name: str, question: str, shape: tuple[int, ...]) -> NoisySum:
+    def _read(self, name: str, question: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
         header, arrays = _of_question(self._folder, name, question)
         entries = _lines_of(self._folder.path / name, header)
         noisy = _released(header, arrays, entries, shape)
@@ -292,24 +290,25 @@ def _released(
     return NoisySum(values, rows, tuple(header["sites"]), scale, mu, entries)
 
 
-def _write_release(folder: FitFolder, name: str, question: str, released: NoisySum) -> None:
+def _write_release(folder: FitFolder, name: str, question: tuple[str, str], released: NoisySum) -> None:
     header = {
-        "question": question, "rows": released.rows, "sites": list(released.sites), "scale": released.scale,
-        "mu": str(released.mu), "entries": [entry.to_dict() for entry in released.entries],
+        "question": question[0], "rows": released.rows, "sites": list(released.sites),
+        "scale": released.scale, "mu": str(released.mu),
+        "entries": [entry.to_dict() for entry in released.entries],
     }  # fmt: skip
     folder.write(name, header, {"values": released.values})
 
 
-def _write_plan(folder: FitFolder, name: str, question: str, planned: PlannedSum) -> None:
+def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned: PlannedSum) -> None:
     text, arrays = planned.query.pack()
     header = {
-        "question": question, "query": text, "asked": list(planned.asked), "scale": planned.scale,
+        "question": question[0], "query": text, "asked": list(planned.asked), "scale": planned.scale,
         "mu": str(planned.mu), "entries": [planned.entry.to_dict()],
     }  # fmt: skip
     folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 
-def _planned(folder: FitFolder, name: str, question: str) -> PlannedSum:
+def _planned(folder: FitFolder, name: str, question: tuple[str, str]) -> PlannedSum:
     header, arrays = _of_question(folder, name, question)
     try:
         return _unpacked(header, arrays)
@@ -324,10 +323,12 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Planne
     return PlannedSum(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 
-def _of_question(folder: FitFolder, name: str, question: str) -> tuple[dict[str, Any], dict[str, Floats]]:
+def _of_question(
+    folder: FitFolder, name: str, question: tuple[str, str]
+) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Return a file's header and arrays, if it is about this question."""
     header, arrays = folder.read(name)
-    if header.get("question") != question:
+    if header.get("question") not in question:
         raise StorageError(f"{folder.path / name} is of another fit: give every fit a folder of its own")
     return header, arrays
 

