@@ -290,7 +290,7 @@ def check_words(given: Iterable[str], words: Collection[str]) -> None:
             raise ArgumentError(f"{name!r} is no option of this call: {told}")
 
 
-def in_digits(value: Any, digits: int = 6) -> Any:
+def in_digits(value: object, digits: int = 6) -> Any:
     """Return a number, or an array, in so many digits of its largest entry; what is no float as it is.
 
     What two machines compute alike but for their last bits becomes the same.
