@@ -172,7 +172,7 @@ def _machines(samples: Any) -> list[Floats]:
     """Return the rows of each machine, checked; errors name machines by position and show no value."""
     if not isinstance(samples, (Sequence, np.ndarray)) or len(samples) == 0:
         raise ArgumentError("samples must be a sequence of arrays (n_i, p), one for each machine")
-    whole = isinstance(samples, np.ndarray) and samples.ndim == 3 and samples.dtype == np.float64
+    whole = type(samples) is np.ndarray and samples.ndim == 3 and samples.dtype == np.float64
     if whole and np.size(samples) and np.isfinite(samples).all():
         return list(samples)
     checked = [_rows(rows, position) for position, rows in enumerate(samples)]
