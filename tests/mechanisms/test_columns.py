@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -232,7 +233,8 @@ def test_rows_and_sums_are_not_pickled_and_not_shown(frame):
     for held in (passes, cells, EntrySums(SAMPLE_STATISTICS["cells"], SAMPLE_STATISTICS["cells"].l2, 1)):
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(held)
-        assert not any(str(int(one)) in repr(held) for one in cells.counts)
+        shown = re.sub("0x[0-9a-f]+", "", repr(held))  # an address is no count
+        assert not any(str(int(one)) in shown for one in cells.counts)
 
 
 def test_order_and_merges_move_no_bit(frame):
