@@ -91,11 +91,11 @@ def _numbers(
             continue
         arrays = [column.to_numpy() for column in held]
         for part in even_parts(batch.num_rows, len(room)):
-            block, finite = room[: part.stop - part.start], True
+            block = room[: part.stop - part.start]
             for place, array in zip(places, arrays, strict=True):
                 block[:, place] = array[part]
-                with np.errstate(all="ignore"):
-                    finite = finite and math.isfinite(block[:, place].sum())
+            with np.errstate(all="ignore"):
+                finite = math.isfinite(block.sum())
             if finite:
                 yield block
             else:
