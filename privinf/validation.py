@@ -296,10 +296,9 @@ def in_digits(value: object, digits: int = 6) -> Any:
     What two machines compute alike but for their last bits becomes the same.
     """
     array = np.asarray(value)
-    largest = (
-        float(np.abs(array).max(initial=0.0, where=np.isfinite(array))) if array.dtype.kind == "f" else 0.0
-    )
-    if largest == 0.0:
+    if array.dtype.kind != "f":
+        return value
+    if (largest := float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))) == 0.0:
         return value
     found = np.rint(array / largest * 10.0**digits) / 10.0**digits * float(f"{largest:.{digits - 1}e}") + 0.0
     return found if array.ndim else float(found)

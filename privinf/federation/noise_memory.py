@@ -29,8 +29,19 @@ FORMAT, VERSION = "privinf-noise-key", 1
 def known_as(query: Query, words: str) -> tuple[str, str]:
     """Return the digests by which a fit's folder knows a question: in six digits, and of all bits.
 
-    The linear algebra of the machine that goes on can leave other last bits; no other fit has six digits
-    alike once there is noise. Folders of earlier versions have the second.
+    The linear algebra of the machine that goes on can leave other last bits in what it makes of earlier
+    releases; all else that tells fits apart, design and settings, is in the folder's own digest, to the bit
+    (`fit_digest`). Folders of earlier versions have the second.
+
+    Parameters
+    ----------
+    query : Query
+    words : str
+        Label, price and terms.
+
+    Notes
+    -----
+    **Privacy.** Of public questions; what is known is read back and never asked again.
     """
     rounded = {name: in_digits(value) for name, value in query.args.items()}
     first, second = (

@@ -270,3 +270,30 @@ def test_a_question_is_known_by_six_digits():
     assert known(**moved)[1] != known()[1]
     others = [{"theta": args["theta"] + 1e-4}, {"clip": 3.7001}, {"bits": 21}, {"at": np.arange(1, 4)}]
     assert len({known(**other)[0] for other in [{}, *others]}) == len(others) + 1
+
+
+def test_a_folder_that_knows_questions_by_all_bits_goes_on(tmp_path, monkeypatch):
+    settings = {"epsilon": 2.0, "delta": 1e-6, "optimizer": pi.Newton(), "checkpoint": tmp_path / "fit"}
+    model = model_of(pi.Ledger(BUDGET))
+    with monkeypatch.context() as before:  # as version 0.1.0 wrote it
+        before.setattr("privinf.federation.checkpoint.known_as", lambda *told: known_as(*told)[1:])
+        watched(model, 3, answered=True)
+        with pytest.raises(Killed):
+            model.fit(**settings)
+    on = again(model, model.ledger)
+    second = watched(on)
+    fit = on.fit(**settings)
+    assert len(second.replies) == len(fit.privacy.entries) - 3 == len(on.ledger) - 3
+
+
+def test_bounds_that_differ_beyond_six_digits_are_another_fit(tmp_path):
+    settings = {"epsilon": 2.0, "delta": 1e-6, "optimizer": pi.Newton(), "checkpoint": tmp_path / "fit"}
+    rng = np.random.default_rng(0)
+    sites = [((X := rng.uniform(-1, 1, (2000, 2)))[:, 0] > 0, X) for _ in range(2)]
+    for high in (1.0, 1.0 + 1e-9):
+        model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1), (-1, high)], family="binomial")
+        if high == 1.0:
+            model.fit(**settings)
+        else:
+            with pytest.raises(StorageError, match="another fit"):
+                model.fit(**settings)

@@ -125,3 +125,9 @@ def test_budgets_are_refused_before_rows_are_read():
     ledger = pi.Ledger(pi.Budget(epsilon=0.5))
     with pytest.raises(BudgetExceededError):
         SignChannel(1.0).release(object(), ledger=ledger, **SEEDED)
+
+
+def test_a_masked_array_hides_nothing_from_the_check():
+    samples = np.ma.masked_invalid(np.where(np.arange(24) == 5, np.nan, 1.0).reshape(4, 3, 2))
+    with pytest.raises(SchemaError, match="missing or infinite"):
+        SignChannel(1.0).release(samples, rng=0)
