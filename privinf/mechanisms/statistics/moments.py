@@ -81,8 +81,9 @@ def second_moment_sensitivity(x_norm: float, y_norm: float, public_norm2: float 
     R^2 + k^2 already.)
     """
     rho2 = x_norm**2 + y_norm**2
-    gap = max(public_norm2 - rho2, 0.0)
-    return math.sqrt(2.0 * ((public_norm2 + rho2) ** 2 - gap**2))
+    if rho2 < public_norm2:  # a difference of squares would lose a small rho beside q
+        return math.sqrt(8.0 * public_norm2 * rho2)
+    return math.sqrt(2.0 * (public_norm2 + rho2) ** 2)
 
 
 def residual_moment_sensitivity(x_norm: float, public_norm2: float = 0.0) -> float:

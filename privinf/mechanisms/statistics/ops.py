@@ -60,6 +60,8 @@ class Reach:
         that is not derived.
     unit : {"record", "client"}
         What is replaced: a record, or all records of a site at once.
+    entry : float
+        Largest absolute entry of one record, whose digits a sum over a site has; 0: `bound` is that.
     """
 
     shape: tuple[int, ...]
@@ -69,6 +71,7 @@ class Reach:
     derivation: str
     norm: float | None = None
     unit: str = "record"
+    entry: float = 0.0
 
     def units(self, rows: int) -> int:
         """Return how many units a site with so many rows holds."""
@@ -86,7 +89,7 @@ class Reach:
             why = f"2C, the total of a site clipped to C = {clip:g}"
         return Reach(
             self.shape, min(rows * self.l2, 2.0 * clip), min(rows * self.linf, 2.0 * clip),
-            min(rows * self.bound, clip), why, norm, "client",
+            min(rows * self.bound, clip), why, norm, "client", self.bound,
         )  # fmt: skip
 
     def times(self, factor: float) -> Reach:
@@ -292,8 +295,8 @@ class SiteOp:
 
     def rounded(self, sums: Accumulator, args: Args, reach: Reach, rows: int) -> Floats:
         """Return an exact sum over so many rows, rounded to digits of a record's entry, and held in reach."""
-        unit = unit_of(reach.bound, digits(args)[0])
-        most = math.floor(rows * reach.bound / unit)
+        unit = unit_of(entry := reach.entry or reach.bound, digits(args)[0])
+        most = math.floor(rows * entry / unit)
         return np.asarray(np.clip(sums.steps(unit), -most, most) * unit, dtype=np.float64)
 
     def _sum(self, rows: SiteBlock, args: Args, reach: Reach) -> Floats:

@@ -1,0 +1,170 @@
+"""Whatever arguments a site takes, no pair of rows moves a sum by more than is charged, or stops its answer.
+
+A search: arguments of `attained` and of the fuzzer of questions, changed at random to what an analyst may ask
+(far intercepts and centers, tiny and huge scales, clips and digits), columns and responses with narrow, huge
+or no bounds; rows at bounds, at clips, between, and far out. `attained` has the pairs that reach a size.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from attained import CASES, LOW, P, Y
+from mutation import Mutant
+from query_fuzzer import STATISTICS
+from scipy.spatial.distance import cdist
+
+from privinf.errors import PrivinfError
+from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.statistics.block import SiteBlock, made_up
+
+NUMBERS = (0.0, 1e-30, 1e-20, 1e-8, 0.5, 1.0, 1.0000001, 3.0, 100.0, 1e8, 1e20, 1e30)
+BITS = (0, 1, 2, 3, 8, 24, 28, 40, 46)
+ENTRIES = (0.0, 5e-324, 1e-300, 1e-160, 1e-30, 0.4, 1.0, 2.0, 3.0, 1e10, 1e30, 1e300, math.inf)
+BASES = [(op, args, P) for op, args, _ in CASES.values()] + [(op, args, 5) for op, args in STATISTICS.items()]
+# A site's total clipped to far less than what its records add, but for the made-up rows that it tries.
+SMALL_CLIP = CASES["glm.score, sites, clipped"][1] | {"client_clip": 1e-12, "theta": np.full(P, 0.5)}
+BASES.append(("glm.score", SMALL_CLIP, P))
+ROWS = 12
+
+
+def _changed(value, name, rng):
+    """Return another value of an argument."""
+    if isinstance(value, (bool, str, int)):
+        return value
+    size = float(10.0 ** rng.normal(0.0, rng.choice([0.1, 1.0, 8.0])))
+    array = np.array(value, dtype=np.float64) if np.asarray(value).dtype.kind == "f" else value
+    if array is value:
+        return value
+    kind = rng.integers(4)
+    if name in ("thresholds", "edges") or kind == 0:
+        array = array * size
+    elif kind == 1:
+        array.flat[rng.integers(array.size)] = rng.choice(NUMBERS) * rng.choice([-1.0, 1.0])
+    elif kind == 2:
+        array = rng.normal(size=array.shape) * size
+    else:
+        array = array * 10.0 ** rng.normal(0.0, 5.0, array.shape)
+    array = np.clip(array, -1e30, 1e30)
+    return array if array.ndim else float(abs(array))
+
+
+def _asked(op, args, columns, rng):
+    """Return a question's arguments, some of them changed."""
+    args = dict(args)
+    for name in rng.choice(list(args), int(rng.integers(4))):
+        args[name] = _changed(args[name], name, rng)
+    more = {
+        "center": rng.normal(size=columns) * 10.0 ** rng.normal(0.0, 6.0),
+        "scale": 10.0 ** rng.normal(0.0, 6.0, columns),
+        "intercept": float(rng.normal() * 10.0 ** rng.normal(0.0, 4.0)),
+        "bits": int(rng.choice(BITS)),
+    }
+    told = [name for name in more if rng.uniform() < 0.3 or name == "bits"]
+    return args | {name: more[name] for name in told if name in SITE_OPS[op].arguments}
+
+
+def _bounds(columns, rng):
+    """Return bounds of columns and of the response."""
+    low, high, y = np.full(columns, LOW), np.full(columns, -LOW), (-Y, Y)
+    kind = rng.integers(6)
+    if kind == 0:
+        low[0], high[1] = -math.inf, math.inf
+    elif kind == 1:
+        low, high = -(10.0 ** rng.normal(0.0, 10.0, columns)), 10.0 ** rng.normal(0.0, 10.0, columns)
+    elif kind == 2:
+        low[-1] = high[-1] = 1.0
+    if rng.uniform() < 0.3:
+        y = tuple(sorted(rng.choice([0.0, 1.0, -1e30, 1e30, 5.0, 1e-30, -1e-3], 2, replace=False)))
+    return low, high, *y
+
+
+def _rows(columns, rng):
+    """Return rows, one by one."""
+    X = rng.choice(ENTRIES, (ROWS, columns)) * rng.choice([-1.0, 1.0], (ROWS, columns))
+    near = rng.uniform(size=ROWS) < 0.6
+    X[near] = rng.normal(size=(int(near.sum()), columns)) * 10.0 ** rng.normal(size=(int(near.sum()), 1))
+    y = np.where(rng.uniform(size=ROWS) < 0.5, rng.choice(ENTRIES, ROWS), 10.0 ** rng.normal(size=ROWS))
+    return X, y * rng.choice([-1.0, 1.0], ROWS)
+
+
+def _far(op, args, columns, rng):
+    """Return what is wrong with the sizes of one question, None if no site takes it."""
+    bounds = _bounds(columns, rng)
+    count = int(args.get("client_rows", 1))
+    try:
+        reach = SITE_OPS[op].checked(args, made_up(*bounds), count)
+    except PrivinfError:
+        return None
+    blocks = [
+        SiteBlock(np.tile(x, (count, 1)), np.full(count, y), *bounds)
+        for x, y in zip(*_rows(columns, rng), strict=True)
+    ]
+    try:
+        values = np.array([SITE_OPS[op].total(one, args, reach).ravel() for one in blocks])
+    except PrivinfError as problem:
+        return [f"{op} stops: {problem}"]
+    sizes = {"l2": cdist(values / reach.l2, values / reach.l2).max()}
+    sizes["linf"] = cdist(values / reach.linf, values / reach.linf, "chebyshev").max()
+    if reach.norm:
+        sizes["norm"] = np.linalg.norm(values / reach.norm, axis=1).max()
+    return [f"{op}: {name} is passed" for name, size in sizes.items() if not size <= 1.0 + 1e-9]
+
+
+def search(count, seed, only=""):
+    """Try so many questions; return how many sites take, and what is wrong."""
+    rng, tried, found = np.random.default_rng(seed), 0, []
+    bases = [base for base in BASES if base[0].startswith(only)]
+    for at in range(count):
+        op, args, columns = bases[at % len(bases)]
+        with np.errstate(all="ignore"):
+            wrong = _far(op, _asked(op, args, columns, rng), columns, rng)
+        tried, found = tried + (wrong is not None), found + (wrong or [])
+    return tried, found
+
+
+def test_no_question_moves_a_sum_by_more_than_is_charged():
+    tried, found = search(1_000, 0)
+    assert found == []
+    assert tried > 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_no_question_of_many_does(seed):
+    tried, found = search(30_000, seed)
+    assert found == []
+    assert tried > 15_000
+
+
+MUTANTS = {
+    "responses held between bounds beyond their grid": (
+        Mutant(
+            "mechanisms.statistics.gridded",
+            "ends_on_grid",
+            "np.clip(bottom, -FULL_SCALE, FULL_SCALE), np.clip(top, -FULL_SCALE, FULL_SCALE)",
+            "bottom, top",
+        ),
+        "moments.total", 600, "l2 is passed",
+    ),
+    "private columns lost beside public ones": (
+        Mutant(
+            "mechanisms.statistics.moments",
+            "second_moment_sensitivity",
+            "math.sqrt(8.0 * public_norm2 * rho2)",
+            "math.sqrt(2.0 * ((public_norm2 + rho2) ** 2 - (public_norm2 - rho2) ** 2))",
+        ),
+        "moments.total", 600, "l2 is passed",
+    ),
+    "digits of a site's clip, not of a record's entry": (
+        Mutant("mechanisms.statistics.ops", "SiteOp.rounded", "reach.entry or reach.bound", "reach.bound"),
+        "glm.score", 300, "stops",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_found(name):
+    mutant, only, count, told = MUTANTS[name]
+    with mutant.applied():
+        assert any(told in text for text in search(count, 1, only)[1])
