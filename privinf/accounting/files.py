@@ -161,6 +161,9 @@ class FileAccount(Account):
         with self._opened(making=True) as (chain, account):
             self._write(chain, tuple(entry for entry in entries if not account.names(entry.id)))
 
+    def forked(self) -> None:
+        """Go on: the file knows what all processes spend."""
+
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open a door to this file elsewhere: a function and its arguments, for pickle."""
         limit = None if self.budget is None else self.budget.to_dict()

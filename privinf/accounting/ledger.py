@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -47,9 +48,9 @@ class Ledger:
     and an error after the spend leaves the charge standing. Costs are exact rationals in the limit's
     currency. Spends are atomic over threads. A copy is another door to the same account; a pickle or JSON
     text carries what was spent. Loaded into a process where the account still lives it joins that account;
-    elsewhere it is opened to be read, and refuses to spend, since other copies of it may spend as well
-    (`from_json` says how to go on). A limit does not reach into other processes: give it to one of them,
-    split it, or keep it in a `LedgerFile`.
+    elsewhere, and with a limit in a process that was forked, it is there to be read, and refuses to spend,
+    since other copies of it may spend as well (`from_json` says how to go on). A limit does not reach into
+    other processes: give it to one of them, split it, or keep it in a `LedgerFile`.
 
     Examples
     --------
@@ -306,11 +307,15 @@ class Account:
         """Let an account that was loaded be charged again."""
         self.read_only = False
 
+    def forked(self) -> None:
+        """Be read only, where there is a limit: the process that was forked may spend it too."""
+        self.read_only |= self.budget is not None
+
     def _require_open(self) -> None:
         if self.read_only:
             raise ArgumentError(
-                "this ledger was loaded from a pickle or a text: it can be read, not charged, since another "
-                "copy of it may spend too. If none does, and it is the latest, open it by "
+                "this ledger was loaded from a pickle or a text, or forked with its process: it can be read, not "
+                "charged, since another copy may spend too. If none does, and it is the latest, open it by "
                 "Ledger.from_json(text, resume=True); an account that outlives processes belongs in a "
                 "LedgerFile. Nothing was recorded or released"
             )
@@ -354,6 +359,9 @@ class Account:
 
 _LIVE: WeakValueDictionary[str, Account] = WeakValueDictionary()
 _LIVE_LOCK = threading.Lock()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [account.forked() for account in list(_LIVE.values())])
 
 
 @reads("a ledger")

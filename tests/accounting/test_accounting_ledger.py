@@ -6,6 +6,7 @@ import copy
 import gc
 import json
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.forks import in_a_fork
 
 import privinf as pi
 from privinf.accounting import (
@@ -601,3 +603,26 @@ def test_ledger_arguments():
             Ledger(**arguments)
     assert Ledger().remaining() is None
     assert bool(Ledger())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_limit_is_spent_in_one_process_of_a_fork(tmp_path, make_entry):
+    limit = Budget(mu=1.0)
+    ledgers = [Ledger(limit), Ledger(), pi.LedgerFile(tmp_path / "l", limit, anchor=tmp_path / "at" / "a")]
+
+    def spent(ledger):
+        try:
+            ledger.spend(make_entry(loss=GaussianLoss(0.8)))
+            return b"spent"
+        except (ArgumentError, BudgetExceededError) as refusal:
+            return type(refusal).__name__.encode()
+
+    in_child = [in_a_fork(lambda ledger=ledger: spent(ledger)) for ledger in ledgers]
+    assert in_child == [b"ArgumentError", b"spent", b"spent"]
+    assert [spent(ledger) for ledger in ledgers] == [b"spent", b"spent", b"BudgetExceededError"]
+
+    def resumed():
+        return spent(Ledger.from_json(ledgers[0].to_json(), resume=True))
+
+    assert in_a_fork(resumed) == b"BudgetExceededError"  # by the holder's word it goes on; the limit holds

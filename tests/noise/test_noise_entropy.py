@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from support.forks import in_a_fork
 
 from privinf.noise import LatticeNoise, entropy
 
@@ -89,22 +90,6 @@ def test_threads_have_keys_of_their_own(fresh, keys):
         thread.join()
     assert sorted(drawn) == sorted(stream(key, 3000) for key in keys)
     assert len(set(keys)) == 4
-
-
-def in_a_fork(work):
-    """Return the bytes that `work` makes in a forked child."""
-    out, into = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(into, work())
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    found = os.read(out, 1 << 12)
-    os.close(out)
-    os.close(into)
-    return found
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

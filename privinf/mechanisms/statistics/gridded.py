@@ -110,7 +110,7 @@ class ColumnGrid:
 def ends_on_grid(
     low: Floats | float, high: Floats | float, factor: Floats, shift: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the steps of public bounds, none beyond +-2^20, wherever these lie: values are held between them."""
+    """Return the steps between which values are held: of public bounds, and none beyond +-2^20."""
     bottom, top = (np.floor(end * factor + shift) for end in (low, high))
     return np.clip(bottom, -FULL_SCALE, FULL_SCALE), np.clip(top, -FULL_SCALE, FULL_SCALE)
 
