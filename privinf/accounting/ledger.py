@@ -314,9 +314,9 @@ class Account:
     def _require_open(self) -> None:
         if self.read_only:
             raise ArgumentError(
-                "this ledger was loaded from a pickle or a text, or forked with its process: it can be read, not "
-                "charged, since another copy may spend too. If none does, and it is the latest, open it by "
-                "Ledger.from_json(text, resume=True); an account that outlives processes belongs in a "
+                "this ledger was loaded from a pickle or a text, or forked with its process: it can be read, "
+                "not charged, since another copy may spend too. If none does, and it is the latest, open it "
+                "by Ledger.from_json(text, resume=True); an account that outlives processes belongs in a "
                 "LedgerFile. Nothing was recorded or released"
             )
 
