@@ -106,6 +106,7 @@ def _far(op, args, columns, rng):
         return [f"{op} stops: {problem}"]
     sizes = {"l2": cdist(values / reach.l2, values / reach.l2).max()}
     sizes["linf"] = cdist(values / reach.linf, values / reach.linf, "chebyshev").max()
+    sizes["bound"] = np.abs(values / reach.bound).max()
     if reach.norm:
         sizes["norm"] = np.linalg.norm(values / reach.norm, axis=1).max()
     return [f"{op}: {name} is passed" for name, size in sizes.items() if not size <= 1.0 + 1e-9]
