@@ -110,6 +110,8 @@ class LedgerFile(Ledger):
 class FileAccount(Account):
     """The account behind the doors of a ledger file; it holds nothing that the file does not say."""
 
+    shared = True
+
     def __init__(self, path: Path, budget: Budget | None, name: str, anchor: Anchor) -> None:
         super().__init__(budget, name, str(uuid4()))
         self.path, self.anchor = path, anchor
@@ -160,9 +162,6 @@ class FileAccount(Account):
         """Add what another copy of this account recorded."""
         with self._opened(making=True) as (chain, account):
             self._write(chain, tuple(entry for entry in entries if not account.names(entry.id)))
-
-    def forked(self) -> None:
-        """Go on: the file knows what all processes spend."""
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open a door to this file elsewhere: a function and its arguments, for pickle."""

@@ -233,6 +233,8 @@ def check_ledger(ledger: Ledger | None) -> Ledger:
 class Account:
     """The one state behind all doors of a ledger; every change and every reading holds the lock."""
 
+    shared = False  # whether other processes see what it spends
+
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
         self.budget, self.name, self.identity = budget, name, identity
         self.read_only = False
@@ -307,10 +309,6 @@ class Account:
         """Let an account that was loaded be charged again."""
         self.read_only = False
 
-    def forked(self) -> None:
-        """Be read only, where there is a limit: the process that was forked may spend it too."""
-        self.read_only |= self.budget is not None
-
     def _require_open(self) -> None:
         if self.read_only:
             raise ArgumentError(
@@ -360,8 +358,15 @@ class Account:
 _LIVE: WeakValueDictionary[str, Account] = WeakValueDictionary()
 _LIVE_LOCK = threading.Lock()
 
+
+def _forked() -> None:
+    """Let accounts with a limit be read only in a child: its parent may spend the same limit."""
+    for account in list(_LIVE.values()):
+        account.read_only |= account.budget is not None and not account.shared
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: [account.forked() for account in list(_LIVE.values())])
+    os.register_at_fork(after_in_child=_forked)
 
 
 @reads("a ledger")

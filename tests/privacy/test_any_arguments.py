@@ -142,9 +142,9 @@ MUTANTS = {
     "responses held between bounds beyond their grid": (
         Mutant(
             "mechanisms.statistics.gridded",
-            "ends_on_grid",
-            "np.clip(bottom, -FULL_SCALE, FULL_SCALE), np.clip(top, -FULL_SCALE, FULL_SCALE)",
-            "bottom, top",
+            "ColumnGrid.put",
+            "np.clip(self.ends, -FULL_SCALE, FULL_SCALE)",
+            "self.ends",
         ),
         "moments.total", 600, "l2 is passed",
     ),

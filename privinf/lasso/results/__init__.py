@@ -205,14 +205,9 @@ class LassoResults(JointResults):
         with suppress(NotAvailableError):
             self.explained_shares()
         for name in (
-            "residual_scale",
-            "missed_column_test",
-            "score_tail",
-            "picks_from",
-            "restricted_eigenvalues",
-            "noise_variance",
-            "bias_bound",
-        ):
+            "residual_scale", "missed_column_test", "score_tail", "picks_from", "restricted_eigenvalues",
+            "noise_variance", "bias_bound",
+        ):  # fmt: skip
             with suppress(NotAvailableError):
                 getattr(self, name)
 

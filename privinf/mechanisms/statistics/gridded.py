@@ -84,7 +84,7 @@ class ColumnGrid:
         units = reach / FULL_SCALE
         factor = 1.0 / (scale * units)
         shift = 0.5 - center * factor
-        bottom, top = ends_on_grid(low, high, factor, shift)
+        bottom, top = np.floor(low * factor + shift), np.floor(high * factor + shift)
         whole = bool((bottom <= -FULL_SCALE).all() and (top >= FULL_SCALE).all())
         ends = None if whole else (bottom, top)
         return cls(factor, shift, ends, units, limit, math.inf)
@@ -101,18 +101,10 @@ class ColumnGrid:
         if not finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if self.ends is not None:
-            low, high = self.ends
+            low, high = np.clip(self.ends, -FULL_SCALE, FULL_SCALE)  # wherever the bounds may lie
             for j in np.flatnonzero((low > -FULL_SCALE) | (high < FULL_SCALE)):
                 out[:, j].clip(low[j], high[j], out=out[:, j])
         return out
-
-
-def ends_on_grid(
-    low: Floats | float, high: Floats | float, factor: Floats, shift: Floats
-) -> tuple[Floats, Floats]:
-    """Return the steps between which values are held: of public bounds, and none beyond +-2^20."""
-    bottom, top = (np.floor(end * factor + shift) for end in (low, high))
-    return np.clip(bottom, -FULL_SCALE, FULL_SCALE), np.clip(top, -FULL_SCALE, FULL_SCALE)
 
 
 class RowGrid:
@@ -302,7 +294,7 @@ class MomentSums:
         factor = float(args["response_factor"]) / unit
         shift = 0.5 - float(args.get("intercept", 0.0)) * factor
         ends = max(block.response_low, -LARGEST), min(block.response_high, LARGEST)
-        bottom, top = ends_on_grid(*ends, factor, shift)
+        bottom, top = (np.floor(end * factor + shift) for end in ends)
         whole = bottom[0] <= -FULL_SCALE and top[0] >= FULL_SCALE
         return ColumnGrid(factor, shift, None if whole else (bottom, top), unit, math.inf, math.inf)
 

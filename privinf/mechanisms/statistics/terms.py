@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 
 from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits, made_finite, made_up
-from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid, ends_on_grid
+from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.mechanisms.statistics.summands import Counts, Product, Square
 from privinf.mechanisms.sums import FULL_SCALE, block_rows, like, on_grid, rooms
@@ -172,7 +172,7 @@ def grid_of(
     units = np.where(reach > 0.0, reach, 1.0) / FULL_SCALE
     factor = 1.0 / (scale * units)
     shift = 0.5 - center * factor
-    ends = ends_on_grid(low, high, factor, shift)
+    ends = np.floor(low * factor + shift), np.floor(high * factor + shift)
     return index, ColumnGrid(factor, shift, ends, units, math.inf, math.inf)
 
 

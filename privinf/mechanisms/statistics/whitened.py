@@ -57,16 +57,8 @@ from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
 
 _UNITS = (
-    "center",
-    "scale",
-    "intercept",
-    "bits",
-    "constant",
-    "response_factor",
-    "whitening",
-    "theta",
-    "row_weights",
-)
+    "center", "scale", "intercept", "bits", "constant", "response_factor", "whitening", "theta", "row_weights"
+)  # fmt: skip
 
 
 def _rows(rows: RowReader) -> tuple[PlacedRows, Floats | float]:
