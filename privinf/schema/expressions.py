@@ -259,7 +259,9 @@ def _instead(node: ast.expr) -> str:
             return "write np.where(comparison, a, b), or "
         case ast.Call() if called_name(node) in ("max", "min"):
             return "write np.maximum(a, b) or np.minimum(a, b), or "
-        case ast.Call() if called_name(node) in ("round", "floor", "ceil", "digitize", "cut", "qcut", "pd.cut"):
+        case ast.Call() if called_name(node) in (
+            "round", "floor", "ceil", "digitize", "cut", "qcut", "pd.cut",
+        ):  # fmt: skip
             return "write the classes as comparisons, I(x > 40), or "
     return ""
 
