@@ -26,9 +26,9 @@ MISFIT, LEAST_MISFIT = 0.4, 0.015
 # A wider one, where its noise stays below this share of the sampling variance.
 WIDE_MISFIT, CHEAP = 0.2, 0.3
 LOWEST_QUANTILE = 0.3
-# Counts below so many of their sds count as none (fewer where rows are few: there what is overlooked costs
-# more than what noise pretends); counts whose noise is this share of n choose no K.
-SEEN_SDS, SEEN_IN_FEW, MOST_NOISE = 2.5, 2.0, 0.05 / 6.0
+# Counts, made nonincreasing, below so many of their sds count as none (fewer where rows are few: there what is
+# overlooked costs more than what noise pretends); counts whose noise is this share of n choose no K.
+SEEN_SDS, SEEN_IN_FEW, MOST_NOISE = 2.0, 1.6, 0.05 / 6.0
 # Weights and log exposures pass their middle by a factor of two at most.
 ROOM, LARGEST_LOG = 2.001, 60.0
 # Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the

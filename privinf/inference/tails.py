@@ -303,10 +303,12 @@ def clip_of(
 ) -> tuple[float, float]:
     """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
 
-    X(c) = sum (t - c)+ is the integral of the counts above t; those below `seen` of their sds count as none.
+    X(c) = sum (t - c)+ is the integral of the counts above t, made nonincreasing (`decreasing`); those below
+    `seen` of their sds count as none.
     """
     clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
-    above = np.where(counts < seen * sd, 0.0, counts)
+    fitted = decreasing(counts, sd)
+    above = np.where(fitted < seen * sd, 0.0, fitted)
     above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
     parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
     beyond = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
