@@ -25,17 +25,9 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privinf.errors import ConvergenceError
-from privinf.glm.curved_sums import (
-    CurvedSums,
-    Noisy,
-    Place,
-    Shares,
-    choose_bounds,
-    curvature_bound,
-    misfit_of,
-    residual_tail,
-)
-from privinf.inference.tails import Hidden, layered, shrunk
+from privinf.glm.curved_clips import Hidden, choose_bounds, curvature_bound, misfit_of, residual_tail
+from privinf.glm.curved_sums import CurvedSums, Noisy, Place, Shares
+from privinf.inference.tails import layered, shrunk
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
@@ -278,10 +270,10 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
 def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
     """Make the final release of a Poisson model: scores in two layers, clipped where counts of them say."""
     meat = LAYERS_MEAT if robust else 0.0
-    left = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - LAYERS_COUNTS - meat
+    tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
+    left = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - meat
     for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
     large, beyond = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
-    tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
     clip = layered(tail, sums.p, sums.price(for_score))
     low, high = clip.shares()
     lower = sums.score(at, for_score * low, high=clip.low)

@@ -1,4 +1,4 @@
-"""What a curved model asks, at which price, and where its sums are clipped, by noisy counts."""
+"""What a curved model asks, and at which price."""
 
 from __future__ import annotations
 
@@ -13,27 +13,12 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import GlmServer, Traffic
-from privinf.inference.tails import FLATTEST, SEEN, SEEN_BEFORE, Tail, best_clip, clip_of, tail_of
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
-# Thresholds of the counts, in units of the typical size.
-CELLS = 2.0 ** np.arange(-5.0, 2.51, 0.25)
-SCORE_SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
-# A public allowance for a mean that is not right: what share of what weights leave out moves the score. The
-# smaller the curvature the less a mean can be wrong: so much of it, and no less than the least.
-MISFIT, LEAST_MISFIT = 0.4, 0.015
-# A wider one, where its noise stays below this share of the sampling variance.
-WIDE_MISFIT, CHEAP = 0.2, 0.3
-LOWEST_QUANTILE = 0.3
-# Counts, made nonincreasing, below so many of their sds count as none (fewer where rows are few: there what is
-# overlooked costs more than what noise pretends); counts whose noise is this share of n choose no K.
-SEEN_SDS, SEEN_IN_FEW, MOST_NOISE = 2.0, 1.6, 0.05 / 6.0
-# Weights and log exposures pass their middle by a factor of two at most.
-ROOM, LARGEST_LOG = 2.001, 60.0
-# Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the
-# largest response are not looked for.
-LOWEST_SCORE, MOST_THRESHOLDS, LARGEST_MEAN = 0.7, 120, 4.0
+# Counts, made nonincreasing, below so many of their sds count as none; fewer where rows are few: there what
+# is overlooked costs more than what noise pretends.
+SEEN_SDS, SEEN_IN_FEW = 2.0, 1.6
 # Sizes r = n mu / p^1.5: none, one and two rounds below these.
 FULL_ROUNDS = 3
 LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
@@ -254,95 +239,3 @@ def _parts(found: Any, size: int, matrix: float, score: float, curvature: float)
     a, b = score / (math.sqrt(1.0 - matrix) / 2.0), curvature / math.sqrt(matrix / 2.0)
     gram = NoisyGram.of(replace(found, values=found.values[size:]))
     return Noisy(a * found.mean[:size], a * found.mean_sd), Noisy(b * gram.mean, b * found.mean_sd)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """B and K, and what is left beyond them: mean excesses of the score's size and of the Hessian's."""
-
-    score: float
-    curvature: float
-    score_excess: float = 0.0
-    curvature_excess: float = 0.0
-
-
-def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curvature: float) -> Bounds:
-    """Return B and K from noisy counts; `score` and `curvature` are the shares that they are for.
-
-    B weighs the noise of the score, p (2 B / mu)^2, against what weights beyond B leave out times `MISFIT`,
-    and K likewise: 4 p (K / mu)^2 against the excess.
-    """
-    if math.isinf(sums.mu):
-        return no_bounds(sums, at)
-    p, half = sums.p, share / 2.0
-    if sums.family == "poisson":
-        large, beyond = curvature_bound(sums, at, half, curvature)
-        tail, mu = residual_tail(sums, at, half, coarse=True), sums.price(score)
-        bound = best_clip(tail, lambda c: p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
-        return Bounds(bound, large, 0.0, beyond / sums.n)
-    sizes = SCORE_SIZES * math.sqrt(p)
-    top = sums.radius * float(np.linalg.norm(at.transform, 2))
-    edges = np.append(sizes[sizes < top / 1.05], top)
-    counts, sd = sums.counts(at, "score", edges, half)
-    least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
-    cost = 4.0 * p / sums.price(score) ** 2
-    bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, least, sums.seen)
-    if cost / p * bound**2 > CHEAP * at.curvature * sums.n:
-        affordable = math.sqrt(CHEAP * at.curvature * sums.n * p / cost)
-        least = max(least, min(affordable, bound))
-        bound, excess = clip_of(edges, counts, sd, sums.n, cost, misfit_of(at), least, sums.seen)
-    edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
-    large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
-    return Bounds(bound, large, excess / sums.n, beyond / sums.n)
-
-
-def misfit_of(at: Place) -> float:
-    """Return what share of what weights leave out may move the score: less where the curvature is small."""
-    return max(LEAST_MISFIT, MISFIT * at.curvature)
-
-
-def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) -> Tail:
-    """Return the tail of |v e| from counts below the largest that the public bounds allow."""
-    length, high = sums.radius * float(np.linalg.norm(at.transform, 2)), sums.response[1]
-    predictor = float(np.abs(at.theta).sum() + np.abs(sums.linear).sum() + abs(sums.level))
-    top = length * max(high, min(math.exp(min(predictor, LARGEST_LOG)), LARGEST_MEAN * high))
-    ratio = math.pow(2.0, 0.5 if coarse else 0.25)
-    lowest = LOWEST_SCORE * math.sqrt(sums.p * at.curvature)
-    cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_THRESHOLDS)
-    thresholds = top * ratio ** np.arange(-cells, 0, dtype=np.float64)
-    counts, sd = sums.counts(at, "residual", thresholds, share)
-    seen, flattest = (SEEN_BEFORE, 2.0) if coarse else (SEEN, FLATTEST)
-    return tail_of(thresholds, counts, sd, sums.n, top, seen=seen, flattest=flattest)
-
-
-def curvature_bound(sums: CurvedSums, at: Place, share: float, curvature: float) -> tuple[float, float]:
-    """Return K of a Poisson model, and the summed excess beyond it."""
-    return _curvature_bound(sums, at, CELLS * 2.0 * at.curvature * sums.p, share, curvature)
-
-
-def _curvature_bound(
-    sums: CurvedSums, at: Place, edges: Floats, share: float, curvature: float, **bounds: float
-) -> tuple[float, float]:
-    """Return K and the summed excess beyond it."""
-    counts, sd = sums.counts(at, "curvature", edges, share, **bounds)
-    coarse = math.sqrt(2.0) / sums.price(share) > MOST_NOISE * sums.n
-    least = 1.5 * at.curvature * sums.p if coarse else 0.0
-    cost = 4.0 * sums.p / sums.price(curvature) ** 2
-    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])), sums.seen)
-
-
-def quantile_of(edges: Floats, counts: Floats, level: float) -> float:
-    """Return the first edge that at most `level` records pass."""
-    passed = np.flatnonzero(np.maximum.accumulate(counts[::-1])[::-1] <= level)
-    return float(edges[passed[0] if len(passed) else -1])
-
-
-def no_bounds(sums: CurvedSums, at: Place) -> Bounds:
-    """Return B and K that no row inside the public bounds reaches."""
-    length = sums.radius * float(np.linalg.norm(at.transform, 2)) * ROOM
-    if sums.family == "binomial":
-        return Bounds(length, length**2 / 4.0)
-    most = math.exp(
-        min(float(np.abs(at.theta).sum() + np.abs(sums.linear).sum() + abs(sums.level)) + 1.0, LARGEST_LOG)
-    )
-    return Bounds(length * max(most, sums.response[1]), length**2 * most)

@@ -129,7 +129,8 @@ def chosen_clip(asked: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, f
     if looks.rule != "auto" or math.isinf(asked.mu):
         return Clip(LAYER * counting.top, counting.top, 0.0, 1.0, 0.0), rest
     tail = asked.tail(pilot, "score", TAIL, counting)
-    return layered(tail, p, asked.mu * math.sqrt(rest - TAIL)), rest - TAIL
+    rest = 1.0 - asked.spent - hessian - MEAT
+    return layered(tail, p, asked.mu * math.sqrt(rest)), rest
 
 
 def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool) -> SecondLook:

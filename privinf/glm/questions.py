@@ -21,7 +21,7 @@ from privinf.federation import NoisySum
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Pilot
 from privinf.glm.sums import GlmSums
-from privinf.inference.tails import FLATTEST, SEEN, SEEN_BEFORE, Tail, best_clip, squared, tail_of
+from privinf.inference.tails import SEEN_BEFORE, Tail, best_clip, looked_for, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.summands import counts_above
@@ -242,13 +242,17 @@ class Questions:
 
     def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""
+
+        def ask(some: Floats, part: float) -> tuple[Floats, Floats]:
+            args = self.args(pilot, {"quantity": quantity, "thresholds": some})
+            found = self.vector("whitened.counts", part * share, f"counts of {quantity}", args)
+            return counts_above(found.values, float(found.scale))
+
         thresholds = counting.thresholds()
-        args = self.args(pilot, {"quantity": quantity, "thresholds": thresholds})
-        found = self.vector("whitened.counts", share, f"counts of {quantity}", args)
-        counts, sd = counts_above(found.values, float(found.scale))
-        last = quantity == "score" and not counting.coarse
-        seen, flattest = (SEEN, FLATTEST) if last else (SEEN_BEFORE, 2.0)
-        return tail_of(thresholds, counts, sd, self.n, counting.top, seen=seen, flattest=flattest)
+        if quantity == "score" and not counting.coarse:
+            return looked_for(ask, thresholds, self.n, counting.top)
+        counts, sd = ask(thresholds, 1.0)
+        return tail_of(thresholds, counts, sd, self.n, counting.top, seen=SEEN_BEFORE, flattest=2.0)
 
 
 @dataclass(frozen=True, slots=True)

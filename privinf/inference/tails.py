@@ -23,6 +23,11 @@ SEEN, SEEN_BEFORE = 1.6, 2.0
 UNSEEN = 2.5
 # A count of so many sds more is seen in all but a thirtieth of releases.
 SURE = 2.0
+# Counts this many times as far out as the last one of so many sds are asked for anew, at so many thresholds,
+# where they pass their noise, and then are seen where they pass it again.
+FAR, CERTAIN, SEVERAL, SEEN_FAR, SEEN_AGAIN = 2.5, 3.5, 3, 1.0, 1.5
+# What is paid for that, over what counts cost.
+AGAIN = 0.43
 # Slopes of the power law beyond the last count that is seen.
 FLATTEST, STEEPEST = 1.5, 8.0
 FLATTEST_SQUARES = 1.1
@@ -33,10 +38,8 @@ APART, MOST = 8.0, 0.7
 BEYOND, ALLOWED = 0.6, 0.7
 # The lower layer ends at this share of the clip, and the ratio of excesses is at most so large.
 LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
-# What lies beyond the clip of counts is of one sign for this share at least.
-ONE_SIGN = 0.25
-# Clips that are tried, and between two thresholds of counts.
-GRID, FINE = 400, 8
+# Clips that are tried.
+GRID = 400
 # From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
 HEAVY = 0.7
 HEAVY_TAIL = (
@@ -171,6 +174,48 @@ def decreasing(counts: Floats, sd: Floats) -> Floats:
     return np.asarray(isotonic_regression(counts, weights=weights, increasing=False).x, dtype=np.float64)
 
 
+def looked_for(
+    ask: Callable[[Floats, float], tuple[Floats, Floats]],
+    thresholds: Floats,
+    rows: int,
+    top: float,
+) -> Tail:
+    """Return the tail that intervals rest on: counts far out are asked for twice.
+
+    Parameters
+    ----------
+    ask : callable
+        (thresholds, part) -> noisy counts above them, and the sds of their noise: a release at that part of
+        the price that is meant for counts, 1 at first.
+    thresholds, rows, top
+        As for `tail_of`.
+
+    Notes
+    -----
+    Far beyond the terms that are sure to be there a count is noise, and then a clip out there makes intervals
+    many times too wide, or a few terms that decide the sum. So it is asked for once more, at some thresholds.
+    Where that does not pass its noise either, thresholds end before the gap; else the counts are averaged and
+    end where the second ones do.
+
+    **Privacy.** Post-processing of what `ask` releases, once or twice.
+    """
+    counts, sd = ask(thresholds, 1.0)
+    fitted = decreasing(counts, sd)
+    sure = np.flatnonzero(fitted > CERTAIN * sd)
+    far = np.flatnonzero(thresholds > FAR * thresholds[sure[-1] if len(sure) else 0])
+    passed = far[fitted[far] > SEEN_FAR * sd[far]]
+    if len(passed):
+        chosen = np.unique(np.linspace(far[0], passed[-1], SEVERAL).round().astype(np.int64))
+        again, again_sd = ask(thresholds[chosen], AGAIN)
+        found = np.flatnonzero(decreasing(again, again_sd) > SEEN_AGAIN * again_sd)
+        stop = int(chosen[found[-1]]) + 1 if len(found) else int(far[0])
+        weights = np.square(sd[chosen] / again_sd)
+        counts[chosen] = (counts[chosen] + weights * again) / (1.0 + weights)
+        sd[chosen] /= np.sqrt(1.0 + weights)
+        thresholds, counts, sd = thresholds[:stop], counts[:stop], sd[:stop]
+    return tail_of(thresholds, counts, sd, rows, top)
+
+
 def squared(tail: Tail) -> Tail:
     """Return the tail of the squares of the terms."""
     alpha = max(tail.alpha / 2.0, FLATTEST_SQUARES)
@@ -227,10 +272,10 @@ class Clip:
         length : ndarray, shape (k,)
             Lengths of the forms' coefficients: the layer's own is X(tau) - X(C) at most.
         """
-        return np.asarray(ALLOWED * self.ratio * _of_layer(signed, sd, self.layer * length))
+        return np.asarray(ALLOWED * self.ratio * of_layer(signed, sd, self.layer * length))
 
 
-def _of_layer(signed: Floats, sd: Floats, most: Floats) -> Floats:
+def of_layer(signed: Floats, sd: Floats, most: Floats) -> Floats:
     """Return the size of forms of the upper layer's sum, with a sd of their noise; `most` by the counts."""
     return np.asarray(np.minimum(np.abs(signed) + sd, most))
 
@@ -289,64 +334,3 @@ def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
     half = root @ vectors
     found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
     return np.asarray(found * (mean * p / float(np.trace(found))))
-
-
-def clip_of(
-    edges: Floats,
-    counts: Floats,
-    sd: Floats,
-    n: int,
-    cost: float,
-    weight: float,
-    least: float,
-    seen: float,
-) -> tuple[float, float]:
-    """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
-
-    X(c) = sum (t - c)+ is the integral of the counts above t, made nonincreasing (`decreasing`); those below
-    `seen` of their sds count as none.
-    """
-    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
-    fitted = decreasing(counts, sd)
-    above = np.where(fitted < seen * sd, 0.0, fitted)
-    above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
-    parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
-    beyond = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
-    loss = cost * clips**2 + (weight * beyond) ** 2
-    loss[clips < least * (1.0 - 1e-12)] = math.inf
-    best = int(loss.argmin())
-    return float(clips[best]), float(beyond[best])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hidden:
-    """What the clips of a Poisson model may hide.
-
-    Attributes
-    ----------
-    upper : ndarray, shape (p,)
-        The signed upper layer of the scores.
-    upper_sd, layer, ratio : float
-        Its noise, its size by the counts, and lambda.
-    curvature : float
-        What the Hessian's clip takes from the last step: its excess times the step's length.
-    """
-
-    upper: Floats
-    upper_sd: float
-    layer: float
-    ratio: float
-    curvature: float = 0.0
-
-    def bias(self, influence: Floats) -> Floats:
-        """Return the bias to allow for in ``influence @ score``.
-
-        As in least squares by a second look, but no less than `ONE_SIGN` of all that lies beyond the clip:
-        counts are skewed, and their largest scores are more of one sign than the layer below. Of what the
-        Hessian's clip may take, half.
-        """
-        size = np.linalg.norm(influence, axis=1)
-        seen = ALLOWED * _of_layer(influence @ self.upper, self.upper_sd * size, self.layer * size)
-        return np.asarray(
-            self.ratio * np.maximum(seen, ONE_SIGN * self.layer * size) + 0.5 * self.curvature * size
-        )

@@ -11,9 +11,9 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ArgumentError, ConvergenceError, MisfitWarning, NotAvailableError
+from privinf.glm.curved_clips import clip_of
 from privinf.glm.curved_sums import Shares
 from privinf.glm.drawn import drawn, restored, symmetric_noise
-from privinf.inference.tails import clip_of
 
 # Few rows at a small budget: the mean is right here.
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privinf.glm.least_squares import quantile_of
-from privinf.inference.tails import SEEN, SURE, best_clip, layered, squared, tail_of
+from privinf.inference.tails import AGAIN, SEEN, SURE, best_clip, layered, looked_for, squared, tail_of
 from privinf.mechanisms.statistics.summands import counts_above, root_matrix, root_sensitivity
 
 THRESHOLDS = 16.0 * 2.0 ** (-np.arange(24, 0, -1) / 4.0)
@@ -71,6 +71,69 @@ def test_a_far_count_that_stands_out_alone_is_noise_and_one_that_stands_on_other
         beyond += len(tail_of(thresholds, counts, sd, 100_000, 16.0, seen=seen).counts) > far
     assert alone <= false * releases
     assert beyond >= 0.95 * releases
+
+
+def test_counts_far_out_are_asked_for_again_and_noise_does_not_pass_twice():
+    """.002 to .005 are false (.016 to .025 by one look), a tail of 2.5 sds is seen as often as by one."""
+    cells, bulk, far, releases = 40, 13, 34, 1500
+    thresholds, rng = 2.0 ** (np.arange(cells) / 4.0), np.random.default_rng(4)
+    first = np.r_[np.linspace(1e4, 400.0, bulk), np.zeros(cells - bulk)]
+
+    def found(size):
+        true = first.copy()
+        true[: far + 1] += size * counts_above(true, root_sensitivity(cells))[1][far]
+
+        def ask(some, part):
+            scale, counts = (
+                root_sensitivity(len(some)) / np.sqrt(part),
+                true[np.searchsorted(thresholds, some)],
+            )
+            noise, sd = counts_above(scale * rng.standard_normal(len(some)), scale)
+            return counts + noise, sd
+
+        return len(looked_for(ask, thresholds, 100_000, 1.2 * thresholds[-1]).counts) > bulk + 6
+
+    assert np.mean([found(0.0) for _ in range(releases)]) <= 0.008
+    assert np.mean([found(2.5) for _ in range(releases)]) >= 0.89
+    assert np.mean([found(4.0) for _ in range(releases)]) >= 0.995
+
+
+@pytest.mark.parametrize(
+    "counts", [np.linspace(100.0, 10.0, 12), np.r_[np.linspace(100.0, 10.0, 6), 3.0, 2.0, np.zeros(4)]]
+)
+def test_counts_that_are_sure_or_near_are_asked_for_once(counts):
+    thresholds, asked = 2.0 ** (np.arange(12) / 2.0), []
+
+    def ask(some, part):
+        asked.append(part)
+        return counts.copy(), np.ones(12)
+
+    tail = looked_for(ask, thresholds, 1000, 50.0)
+    np.testing.assert_array_equal(tail.counts, tail_of(thresholds, counts, np.ones(12), 1000, 50.0).counts)
+    assert asked == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("second", "end"), [([6.0, 5.0, -1.0], 8), ([0.3, 0.3, 0.3], 5), ([6.0, 5.0, 4.0], 11)]
+)
+def test_a_second_look_moves_the_end_of_the_counts_and_averages_them(second, end):
+    thresholds, asked = 2.0 ** (np.arange(12) / 2.0), []
+    counts = np.r_[np.linspace(100.0, 10.0, 4), np.full(8, 2.0)]
+
+    def ask(some, part):
+        asked.append((some, part))
+        return (np.array(second), np.full(3, 0.5)) if len(asked) > 1 else (counts.copy(), np.ones(12))
+
+    tail = looked_for(ask, thresholds, 1000, 50.0)
+    np.testing.assert_array_equal(asked[1][0], thresholds[[6, 8, 11]])
+    assert asked[1][1] == AGAIN
+    assert tail.thresholds[-1] == thresholds[end]
+    mixed = counts.copy()
+    mixed[[6, 8, 11]] = (mixed[[6, 8, 11]] + 4.0 * np.array(second)) / 5.0
+    sd = np.ones(12)
+    sd[[6, 8, 11]] = 5.0**-0.5
+    alone = tail_of(thresholds[: end + 1], mixed[: end + 1], sd[: end + 1], 1000, 50.0)
+    np.testing.assert_array_equal(tail.counts, alone.counts)
 
 
 def test_nothing_seen_leaves_the_noise_as_a_bound():
