@@ -29,9 +29,8 @@ FINE = 8
 MISFIT, LEAST_MISFIT = 0.4, 0.015
 # A wider one, where its noise stays below this share of the sampling variance.
 WIDE_MISFIT, CHEAP = 0.2, 0.3
-LOWEST_QUANTILE = 0.3
-# Counts whose noise is this share of n choose no K.
-MOST_NOISE = 0.05 / 6.0
+# B is no less than this quantile of the scores; counts whose noise is this share of n choose no K.
+LOWEST_QUANTILE, MOST_NOISE = 0.3, 0.05 / 6.0
 # Weights and log exposures pass their middle by a factor of two at most.
 ROOM, LARGEST_LOG = 2.001, 60.0
 # Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the

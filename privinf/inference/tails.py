@@ -25,9 +25,9 @@ UNSEEN = 2.5
 SURE = 2.0
 # Counts this many times as far out as the last one of so many sds are asked for anew, at so many thresholds,
 # where they pass their noise, and then are seen where they pass it again.
-FAR, CERTAIN, SEVERAL, SEEN_FAR, SEEN_AGAIN = 2.5, 3.5, 3, 1.0, 1.5
+OFF, TOWERING, SEVERAL, SEEN_FAR, SEEN_AGAIN = 2.5, 3.5, 3, 1.0, 1.5
 # What is paid for that, over what counts cost.
-AGAIN = 0.43
+ONCE_MORE_COSTS = 0.43
 # Slopes of the power law beyond the last count that is seen.
 FLATTEST, STEEPEST = 1.5, 8.0
 FLATTEST_SQUARES = 1.1
@@ -39,7 +39,7 @@ BEYOND, ALLOWED = 0.6, 0.7
 # The lower layer ends at this share of the clip, and the ratio of excesses is at most so large.
 LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
 # Clips that are tried.
-GRID = 400
+TRIED_CLIPS = 400
 # From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
 HEAVY = 0.7
 HEAVY_TAIL = (
@@ -201,18 +201,20 @@ def looked_for(
     """
     counts, sd = ask(thresholds, 1.0)
     fitted = decreasing(counts, sd)
-    sure = np.flatnonzero(fitted > CERTAIN * sd)
-    far = np.flatnonzero(thresholds > FAR * thresholds[sure[-1] if len(sure) else 0])
+    sure = np.flatnonzero(fitted > TOWERING * sd)
+    far = np.flatnonzero(thresholds > OFF * thresholds[sure[-1] if len(sure) else 0])
     passed = far[fitted[far] > SEEN_FAR * sd[far]]
     if len(passed):
         chosen = np.unique(np.linspace(far[0], passed[-1], SEVERAL).round().astype(np.int64))
-        again, again_sd = ask(thresholds[chosen], AGAIN)
+        again, again_sd = ask(thresholds[chosen], ONCE_MORE_COSTS)
         found = np.flatnonzero(decreasing(again, again_sd) > SEEN_AGAIN * again_sd)
         stop = int(chosen[found[-1]]) + 1 if len(found) else int(far[0])
         weights = np.square(sd[chosen] / again_sd)
         counts[chosen] = (counts[chosen] + weights * again) / (1.0 + weights)
-        sd[chosen] /= np.sqrt(1.0 + weights)
-        thresholds, counts, sd = thresholds[:stop], counts[:stop], sd[:stop]
+        both = sd.copy()
+        both[chosen] /= np.sqrt(1.0 + weights)
+        tail = tail_of(thresholds[:stop], counts[:stop], both[:stop], rows, top)
+        return replace(tail, hidden=(SEEN + SURE) * float(sd[len(tail.thresholds) - 1]))
     return tail_of(thresholds, counts, sd, rows, top)
 
 
@@ -302,7 +304,7 @@ def layered(tail: Tail, dimension: int, mu: float) -> Clip:
 def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:
     """Return the clip of least loss between a hundredth of the first threshold and the top."""
     low = min(0.05 * tail.thresholds[0], tail.top)
-    tried = np.geomspace(low, tail.top, GRID)
+    tried = np.geomspace(low, tail.top, TRIED_CLIPS)
     return float(tried[int(np.argmin(loss(tried)))])
 
 

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from privinf.glm.least_squares import quantile_of
-from privinf.inference.tails import AGAIN, SEEN, SURE, best_clip, layered, looked_for, squared, tail_of
+from privinf.inference.tails import (
+    ONCE_MORE_COSTS,
+    SEEN,
+    SURE,
+    best_clip,
+    layered,
+    looked_for,
+    squared,
+    tail_of,
+)
 from privinf.mechanisms.statistics.summands import counts_above, root_matrix, root_sensitivity
 
 THRESHOLDS = 16.0 * 2.0 ** (-np.arange(24, 0, -1) / 4.0)
@@ -126,7 +135,7 @@ def test_a_second_look_moves_the_end_of_the_counts_and_averages_them(second, end
 
     tail = looked_for(ask, thresholds, 1000, 50.0)
     np.testing.assert_array_equal(asked[1][0], thresholds[[6, 8, 11]])
-    assert asked[1][1] == AGAIN
+    assert asked[1][1] == ONCE_MORE_COSTS
     assert tail.thresholds[-1] == thresholds[end]
     mixed = counts.copy()
     mixed[[6, 8, 11]] = (mixed[[6, 8, 11]] + 4.0 * np.array(second)) / 5.0
@@ -134,6 +143,7 @@ def test_a_second_look_moves_the_end_of_the_counts_and_averages_them(second, end
     sd[[6, 8, 11]] = 5.0**-0.5
     alone = tail_of(thresholds[: end + 1], mixed[: end + 1], sd[: end + 1], 1000, 50.0)
     np.testing.assert_array_equal(tail.counts, alone.counts)
+    assert tail.hidden == SEEN + SURE  # by the first look, whose counts decide whether there is a second
 
 
 def test_nothing_seen_leaves_the_noise_as_a_bound():
