@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from privinf.federation import NoisyGram
-from privinf.inference.tails import LAYER, Clip, layered, looked_for, shrunk
+from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
 from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.sums import ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit, positions
@@ -53,6 +53,9 @@ from privinf.typing import Floats, PlainValue
 COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
 # Thresholds: from so many times sqrt k on, each so many times the next lower one.
 LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
+# A count is seen from so many sds on: thresholds reach far beyond what scores usually are, and noise alone is
+# taken for a tail in one release of a thousand.
+SEEN = 2.5
 # Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no
 # more than this share of the smallest.
 SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.06
@@ -182,17 +185,11 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
         return Clip(LAYER * top, top, 0.0, 1.0, 0.0), rho
     top, lowest = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest)), LOWEST * math.sqrt(k)
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
-    thresholds, left = top * RATIO ** np.arange(-cells, 0, dtype=np.float64), rho
-
-    def ask(some: Floats, part: float) -> tuple[Floats, Floats]:
-        nonlocal left
-        price = part * COUNTS_SHARE * rho
-        left -= price
-        found = forms.ask("layers.counts", price, "counts of the scores", thresholds=some)
-        return counts_above(found.values, float(found.scale))
-
-    tail = looked_for(ask, thresholds, n, top)
-    return layered(tail, k, math.sqrt(2.0 * left)), left
+    thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
+    found = forms.ask("layers.counts", COUNTS_SHARE * rho, "counts of the scores", thresholds=thresholds)
+    counts, sd = counts_above(found.values, float(found.scale))
+    left = (1.0 - COUNTS_SHARE) * rho
+    return layered(tail_of(thresholds, counts, sd, n, top, seen=SEEN), k, math.sqrt(2.0 * left)), left
 
 
 def _slope_norm(forms: _Forms, rho: float) -> float:
