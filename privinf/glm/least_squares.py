@@ -2,9 +2,10 @@ r"""Least squares by a second look: second moments, then scores in the coordinat
 
 The first release is of second moments of z = (1, x) and y, and pays for the whole range of both. It gives a
 pilot b and coordinates v = M z in which the rows are about white; in these the following releases pay for the
-scale of the *residuals* e = y - z'b alone: tail counts of t = |v| |e| / s choose a clip C, two layers of
-clipped scores S1 = sum q min(t, tau), S2 = sum q min((t - tau)+, C - tau) (q = v sign(e)/|v|) and a Hessian H
-of them, the mean of psi v v' with psi = 1 below tau, w between tau and C, 0 beyond, give
+scale of the *residuals* e = y - z'b alone: tail counts of t = |v| |e| / s (once more where they stand far
+out) choose a clip C, two layers of clipped scores S1 = sum q min(t, tau), S2 = sum q min((t - tau)+, C - tau)
+(q = v sign(e)/|v|) and a Hessian H of them, the mean of psi v v' with psi = 1 below tau, w between tau and C,
+0 beyond, give
 
 .. math:: D = H^{-1} (S_1 + w S_2)/n, \qquad \hat\beta = b + s M' D .
 
