@@ -122,15 +122,15 @@ def improved(asked: Questions, pilot: Pilot) -> Pilot:
 def chosen_clip(asked: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, float]:
     """Return the clip of the scores, and the share of mu^2 that both layers get."""
     looks, p = asked.looks, asked.p
-    counting = asked.of_scores(pilot, coarse=False)
-    rest = 1.0 - asked.spent - hessian - MEAT
+    counting, tail = asked.of_scores(pilot, coarse=False), None
+    high = counting.top
     if looks.target == "robust":
-        high = min(ROBUST * math.sqrt(p), counting.top)
-        return Clip(LAYER * high, high, 0.0, 1.0, 0.0), rest
-    if looks.rule != "auto" or math.isinf(asked.mu):
-        return Clip(LAYER * counting.top, counting.top, 0.0, 1.0, 0.0), rest
-    tail = asked.tail(pilot, "score", TAIL, counting)
+        high = min(ROBUST * math.sqrt(p), high)
+    elif looks.rule == "auto" and not math.isinf(asked.mu):
+        tail = asked.tail(pilot, "score", TAIL, counting)
     rest = 1.0 - asked.spent - hessian - MEAT
+    if tail is None:
+        return Clip(LAYER * high, high, 0.0, 1.0, 0.0), rest
     return layered(tail, p, asked.mu * math.sqrt(rest)), rest
 
 
