@@ -8,15 +8,20 @@ or no bounds; rows at bounds, at clips, between, and far out. `attained` has the
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from attained import CASES, LOW, P, Y
 from mutation import Mutant
 from query_fuzzer import STATISTICS
 from scipy.spatial.distance import cdist
 
+import privinf as pi
 from privinf.errors import PrivinfError
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.passes import RowPasses
+from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.statistics.block import SiteBlock, made_up
+from privinf.mechanisms.statistics.summands import LEAST
 
 NUMBERS = (0.0, 1e-30, 1e-20, 1e-8, 0.5, 1.0, 1.0000001, 3.0, 100.0, 1e8, 1e20, 1e30)
 BITS = (0, 1, 2, 3, 8, 24, 28, 40, 46)
@@ -169,3 +174,47 @@ def test_mutants_are_found(name):
     mutant, only, count, told = MUTANTS[name]
     with mutant.applied():
         assert any(told in text for text in search(count, 1, only)[1])
+
+
+# ---- the floor of thresholds
+
+EDGE = LEAST * np.array([1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-53, 0.5, 2.0])
+TINY = np.concatenate([[0.0], EDGE, np.ldexp(1.0, [-1074, -1022, -900, -501, -500, -300, -180, -1])])
+LOW_THRESHOLDS = [[0.0], [0.0, 2.0**-1000, LEAST, 0.3], [2.0**-300, 0.3], [2.0**-250, 2.0**-199, 0.3]]
+
+
+def tiny_complaints():
+    """Return where counts above tiny thresholds differ in a database, or move by more than is charged."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    design = pi.Moments(pi.Schema({"y": (0.0, 1.0), "x": (-1.0, 1.0)}), "y ~ 0 + x").design
+    held = pd.DataFrame({"y": TINY, "x": 1.0})
+    connection = duckdb.connect()
+    connection.register("held", held)
+    pushed = as_rows(pi.open_rows(connection.sql("select * from held"), push_down=True))
+    asked = [
+        (SITE_OPS["whitened.counts"], args | {"thresholds": np.array(thresholds), "bits": 20})
+        for args in ({"quantity": "residual"}, {"quantity": "score", "unit": 1.0})
+        for thresholds in LOW_THRESHOLDS
+    ]
+    units = {"theta": np.zeros(1), "whitening": np.eye(1), "response_factor": 1.0}
+    asked = [(op, units | args) for op, args in asked]
+    (block,) = RowPasses(design, as_rows(held)).blocks()
+    inside = RowPasses(design, pushed).push(asked)
+    found = []
+    for (op, args), one in zip(asked, inside, strict=True):
+        rows = [op.total(part, args) for part in block.parts(1)]
+        if not np.array_equal(op.total(block, args), one.floats()):
+            found.append(f"{args['quantity']}: a database counts others above {args['thresholds']}")
+        if not cdist(rows, rows).max() <= op.reach(args, 1).l2 * (1.0 + 1e-12):
+            found.append(f"{args['quantity']}: l2 is passed")
+    return found
+
+
+def test_rows_above_tiny_thresholds_are_the_same_wherever_they_stand():
+    assert tiny_complaints() == []
+
+
+def test_thresholds_without_a_floor_are_seen():
+    floor = "np.maximum(self.thresholds, LEAST)"
+    with Mutant("mechanisms.statistics.summands", "Counts.__post_init__", floor, "self.thresholds").applied():
+        assert any("a database counts others" in text for text in tiny_complaints())
