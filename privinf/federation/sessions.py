@@ -85,6 +85,7 @@ class Journal:
         self._replies: dict[str, Reply] = {}
         self._designs: dict[str, int] = {}
         self._outdated: set[str] = set()
+        self.orders = 1  # how many orders of rows there were: batches are disjoint within one of them
         self._reserved: dict[Part, Reservation] = {}
         self._asked_by: dict[str, list[tuple[Part | None, LedgerEntry]]] = {}
         self._tallies: dict[str, Tally] = {}
@@ -272,6 +273,10 @@ class Journal:
 
     def watch(self) -> None:
         """Raise StorageError if the ledger's file is no longer what was written."""
+
+    def place(self, name: str) -> str:
+        """Return the name under which batches of a site's rows are filed: another one for other rows."""
+        return name if self.orders == 1 else f"{name}, rows {self.orders}"
 
     def recall(self, digest: str) -> Reply | None:
         """Return the reply to the question of this digest, None if there was none."""

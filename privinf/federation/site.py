@@ -269,9 +269,9 @@ class Site:
             raise NotAvailableError(f"it knows version {op.version} of {query.op!r}, not {query.version}")
         if SEEDS.intersection(query.args):
             refuse_unordered(self._designs, query.op)
-        masked = bool(query.masking)
-        reach = self._rehearsed(op, query, bounded=masked)
-        entries = self.policy.accept(query.charges, reach, op.scope(query.args, name), masked=masked)
+        reach = self._rehearsed(op, query, bounded=(masked := bool(query.masking)))
+        scope = op.scope(query.args, self._journal.place(name))
+        entries = self.policy.accept(query.charges, reach, scope, masked=masked)
         if not masked:
             return CheckedQuery(op, reach, entries)
         if len(entries) != 1:

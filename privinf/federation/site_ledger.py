@@ -250,6 +250,7 @@ class FileJournal(Journal):
         self.pin = pin
         if changed:
             self.rebases, self.latest_change = self.rebases + 1, tuple(changed)
+        self.orders += "rows" in changed
         if {"rows", "schema"}.intersection(changed):
             self._outdated |= self._charged
 

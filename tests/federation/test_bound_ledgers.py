@@ -15,8 +15,9 @@ from click.testing import CliRunner
 import privinf as pi
 from privinf.accounting import Budget, entries, journal
 from privinf.cli import main
-from privinf.errors import ArgumentError, StorageError
+from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.federation import InProcessFederation, Query, Site, SiteLedger, SitePolicy, TrustedServer
+from privinf.federation.sessions import Journal
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
 
@@ -198,6 +199,30 @@ def test_a_rebase_keeps_charges_and_answers_no_earlier_question_from_new_rows(ta
     again.ledger.close()
     with SiteLedger(tmp_path / "second.ledger") as ledger, pytest.raises(ArgumentError, match="rebase"):
         Site(table, SCHEMA, ledger=ledger, rebase="yes")
+
+
+def test_batches_of_other_orders_of_rows_are_not_disjoint(table, tmp_path, monkeypatch):
+    """A person may be in batch 0 of the rows of before, and in batch 1 of those of now: both are paid for."""
+
+    def asked(rows, batch):
+        path, anchor = tmp_path / "north.ledger", tmp_path / "anchors" / "a"
+        with SiteLedger(path, Budget(mu=1.0), anchor=anchor) as ledger:
+            site = Site(rows, SCHEMA.design("y ~ 0 + u"), policy=POLICY, ledger=ledger, rebase=True)
+            batches = {"clip": 1.0, "batches": 2, "batch": batch, "seed": 4}
+            least = {"family": "gaussian", "theta": [0.0], "radius": 1.0, "residual_clip": 1.0}
+            try:
+                TrustedServer(InProcessFederation({"north": site})).vector_sum(
+                    "glm.sketched_score", least | batches, mu=0.8, label="s"
+                )
+            except BudgetExceededError:
+                return "refused"
+            return round(ledger.total().mu, 6)
+
+    assert asked(table, 0) == 0.8
+    assert asked(table.iloc[::-1], 1) == "refused"
+    assert asked(table, 1) == "refused"  # put back, they count as others: the ledger does not know them
+    monkeypatch.setattr(Journal, "place", lambda journal, name: name)
+    assert asked(table.iloc[::-1], 1) == 0.8  # the mutant: that person has paid 1.13 of a limit of 1
 
 
 @pytest.fixture
