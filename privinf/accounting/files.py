@@ -110,11 +110,9 @@ class LedgerFile(Ledger):
 class FileAccount(Account):
     """The account behind the doors of a ledger file; it holds nothing that the file does not say."""
 
-    shared = True
-
     def __init__(self, path: Path, budget: Budget | None, name: str, anchor: Anchor) -> None:
         super().__init__(budget, name, str(uuid4()))
-        self.path, self.anchor = path, anchor
+        self.path, self.anchor, self.shared = path, anchor, True
         self._latest: Head | None = None
         self._found = os.path.lexists(path)
         if self._found:

@@ -233,11 +233,9 @@ def check_ledger(ledger: Ledger | None) -> Ledger:
 class Account:
     """The one state behind all doors of a ledger; every change and every reading holds the lock."""
 
-    shared = False  # whether other processes see what it spends
-
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
         self.budget, self.name, self.identity = budget, name, identity
-        self.read_only = False
+        self.read_only, self.shared = False, False  # shared: other processes see what it spends
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         self._fits: dict[str, int] = {}
