@@ -18,7 +18,7 @@ from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
 # Counts, made nonincreasing, below so many of their sds count as none; fewer where rows are few: there what
 # is overlooked costs more than what noise pretends.
-SEEN_SDS, SEEN_IN_FEW = 2.0, 1.6
+SEEN_SDS, SEEN_IN_FEW = 2.0, 1.2
 # Sizes r = n mu / p^1.5: none, one and two rounds below these.
 FULL_ROUNDS = 3
 LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
