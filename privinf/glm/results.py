@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, cast
@@ -13,8 +13,9 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
-from privinf.glm.advice import few_records, heavy_tail, identified, notes_of
-from privinf.glm.drawn import Drawn, curved_system, drawn, equation_of, recorded, restored
+from privinf.errors import WeakIdentificationWarning as Weak
+from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
+from privinf.glm.drawn import curved_system, drawn, equation_of, recorded, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
@@ -26,7 +27,6 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
-from privinf.results.export import Caution
 from privinf.results.prediction import Prediction, mean_response, predicted
 from privinf.results.rendering import ratios
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
@@ -94,6 +94,8 @@ class FederatedGLMResults(Results):
 
     def _warn_if_weak(self, asked: str) -> None:
         super()._warn_if_weak(asked)
+        if self.cov_type == "posterior":
+            warn(f"{asked}: {OF_A_PRIOR}", Weak)
         ratio = self._settings.get("tail_ratio", 0.0)
         for text in [heavy_tail(ratio)] * (ratio > HEAVY) + self._settings.get("scarce", []):
             warn(f"{asked}: {text}", HeavyTailWarning)
@@ -115,19 +117,12 @@ class FederatedGLMResults(Results):
             self.__dict__["_context"] = replace(self._context, system=cast("Any", system))
 
     @cached_property
-    def _left_open(self) -> Drawn | None:
-        """Draws of the coefficients and what they say; None where intervals are normal."""
+    def _drawn(self) -> Floats | None:
+        """Draws of the coefficients; None where intervals are normal."""
         if "curved" not in self._settings or self._estimate.cov is None:
             return None
-        return drawn(restored(self._settings["curved"]), self.nobs, self._constant)
-
-    @cached_property
-    def _drawn(self) -> Floats | None:
-        found = self._left_open
-        return None if found is None else found.draws @ np.array(self._settings["to_user"]).T
-
-    def _is_weak(self, cautions: Sequence[Caution]) -> bool:
-        return super()._is_weak(cautions) or (self._left_open is not None and self._left_open.weak)
+        found = drawn(restored(self._settings["curved"]), self.nobs, self._constant)
+        return np.asarray(found.draws @ np.array(self._settings["to_user"]).T)
 
     def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
         if self._drawn is None:
@@ -319,6 +314,7 @@ def second_look_results(
     strength, measures = identified(rows, look, estimate.bse), look.measures
     most = look.most_bias(transform)
     hidden = few_records(rows, look, most, estimate.bse)
+    hidden += far_start(rows, look, look.elsewhere(transform), estimate.bse)
     context = description.context(rows, *notes_of(rows, look, estimate, strength, most, hidden))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None

@@ -291,7 +291,7 @@ def curved_results(
         got.params, total, names, rows.total, noise_cov=noise, cov_type=found_type, terms=terms
     )  # fmt: skip
     estimate = estimate.transformed(back, names=names)
-    if not got.weak and (texts := misfits(found)):
+    if texts := misfits(found):
         context["settings"] |= {"misfits": list(texts)}
     if found.hidden is not None and not got.weak:
         values, vectors = found.hessian.floored()

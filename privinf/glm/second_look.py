@@ -54,6 +54,8 @@ class Pilot:
         The first Gram matrix.
     residuals : Tail or None
         Of the residuals at the first theta.
+    white : ndarray, shape (p, p)
+        Second moments of v by the release that M was made of: 1 along directions that it saw.
     """
 
     theta: Floats
@@ -65,6 +67,7 @@ class Pilot:
     edge: float = 0.0
     gram: Floats = field(default_factory=lambda: np.empty((0, 0)))
     residuals: Tail | None = None
+    white: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def strength(self) -> float:
@@ -170,6 +173,14 @@ class SecondLook:
         R = transform @ self.influence
         size = np.linalg.norm(R, axis=1)
         return self.clip.bias(R @ self.upper, self.upper_sd * size, size / self.n)
+
+    def elsewhere(self, transform: Floats) -> Floats:
+        """Return how much shorter ``transform @ params`` would step if all rows counted in H, shape (k,).
+
+        R (G - H) D to first order, G the moments of v. A clipped row is in S, not in H: right of a long tail,
+        but not where the pilot was off, so that the step takes the row back inside the clip.
+        """
+        return np.asarray(transform @ self.influence @ (self.pilot.white - self.hessian) @ self.step)
 
     def most_bias(self, transform: Floats) -> Floats:
         """Return X(C) |R_j| / n, the shift if all that counts see beyond C were along one R_j, shape (k,)."""

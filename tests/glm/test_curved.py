@@ -10,7 +10,13 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import privinf as pi
-from privinf.errors import ArgumentError, ConvergenceError, MisfitWarning, NotAvailableError
+from privinf.errors import (
+    ArgumentError,
+    ConvergenceError,
+    MisfitWarning,
+    NotAvailableError,
+    WeakIdentificationWarning,
+)
 from privinf.glm.curved_clips import clip_of
 from privinf.glm.curved_sums import Shares
 from privinf.glm.drawn import drawn, restored, symmetric_noise
@@ -120,6 +126,35 @@ def test_counts_that_a_few_records_decide_are_warned_of():
         fit.conf_int()
 
 
+def test_a_posterior_is_warned_of_since_its_prior_may_be_far_from_a_steep_slope():
+    """Weeks since the last gift, in bounds ten times too wide: no interval of it held, nothing was said."""
+    rng, n = np.random.default_rng(2), 2000
+    weeks, other = np.minimum(rng.exponential(40.0, n), 200.0), rng.uniform(-1, 1, n)
+    y = (rng.random(n) < expit(1.5 - 0.1 * weeks)).astype(float)
+    model = pi.Logit(y, pi.add_constant(np.column_stack([weeks, other])), bounds=[(0, 1200), (-1, 1)])
+    fit = model.fit(epsilon=0.5, delta=1e-6, rng=0)
+    assert fit.cov_type == "posterior"
+    with pytest.warns(WeakIdentificationWarning, match="of a posterior, with a prior of sd 5"):
+        low, high = fit.conf_int().iloc[1]
+    assert not low < -0.1 < high
+    assert fit.glance()["weak"].all()
+
+
+def test_rows_weighted_down_are_told_of_in_a_posterior_too():
+    """Columns nearly alike and a mean that is not logistic far out: .06 to .3 of the intervals held."""
+    rng, n = np.random.default_rng(6), 3000
+    x = np.minimum(rng.exponential(8.0, n), 100.0)
+    near = np.clip(x + 0.5 * rng.standard_normal(n), 0.0, 100.0)
+    X = pi.add_constant(np.column_stack([x, near, rng.uniform(-1.0, 1.0, n)]))
+    y = (rng.random(n) < expit(np.log1p(x) - 1.5)).astype(float)
+    model = pi.Logit(y, X, bounds=[(0, 100), (0, 100), (-1, 1)])
+    fit = model.fit(epsilon=0.5, delta=1e-6, rng=0)
+    assert fit.cov_type == "posterior"
+    assert {"WeakIdentification", "Misfit"} == {kind for kind, _ in fit.cautions}
+    assert "Rows far out are weighted down" in str(fit.summary())
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 def test_a_posterior_where_it_is_weak_and_it_says_so():
     inside = []
     for seed in range(25):
