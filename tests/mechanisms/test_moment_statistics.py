@@ -395,3 +395,9 @@ def test_too_many_digits_a_value_would_round():
     fits = np.full((8192, 1), FULL_SCALE)
     fits[0] -= 1.0
     assert int((fits.T @ fits).item()) == sum(int(k) ** 2 for k in fits[:, 0])
+
+
+def test_a_small_record_beside_a_long_public_one_keeps_its_sensitivity():
+    for q in (1.0, 1e4, 1e8, 1e12):
+        exact = 2.0 * math.sqrt(2.0) * q * math.sqrt(0.5)
+        assert second_moment_sensitivity(0.5, 0.5, q**2) == pytest.approx(exact, rel=1e-15)
