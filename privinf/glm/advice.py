@@ -24,7 +24,7 @@ CHEAPER = (
     "noise for the whole range"
 )
 # From so many standard errors on that a wrong mean of rows far out may move an estimate.
-FAR_OUT = 0.7
+FAR_OUT = 0.5
 MISFIT_FAR_OUT = (
     "rows far out are weighted down at this budget. That changes nothing if the model's mean is right; if it "
     "is not, a coefficient may be some {:.1f} standard errors from that of the unweighted regression. More "
