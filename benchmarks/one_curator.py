@@ -77,19 +77,18 @@ def cell(kind, d, epsilon, ratio, replications):
 @contextmanager
 def whole_gram():
     """Take the Gram matrix of all rows for the Hessian of the clipped scores, as a recipe before this one."""
-    honest = Questions.matrix
+    honest = Questions.together
 
-    def matrix(asked, op, share, label, args):
-        if op == "whitened.hessian":
-            told = {name: value for name, value in args.items() if name not in ("low", "high", "weight")}
-            return honest(asked, "whitened.gram", share, label, told)
-        return honest(asked, op, share, label, args)
+    def together(asked, wanted):
+        _, share, label, args = wanted[0]
+        told = {name: value for name, value in args.items() if name not in ("low", "high", "weight")}
+        return honest(asked, [("whitened.gram", share, label, told), *wanted[1:]])
 
-    Questions.matrix = matrix
+    Questions.together = together
     try:
         yield
     finally:
-        Questions.matrix = honest
+        Questions.together = honest
 
 
 def weak_directions(replications):

@@ -13,7 +13,7 @@ The signed layer S2 stands for what lies beyond C too: w = 1 + .6 lambda, lambda
 in the layer, from the counts. So symmetric tails cost almost nothing and one-sided ones are corrected. H is
 the derivative of the very scores that are summed: with the Gram matrix of all v in its place a direction that
 few rows make up, whose scores are long, keeps a part of the pilot's error (a column that is 1 in 1% of rows
-missed by 9 to 14% where H misses by 3 to 8%; `benchmarks/results/one_curator.md`). The noise of H multiplies
+missed by 11 to 16% where H misses by 6 to 7%; `benchmarks/results/one_curator.md`). The noise of H multiplies
 D alone, which is small:
 
 .. math:: V = R [meat/n + \sigma_S^2 I + (\sigma_H^2/2)(|D|^2 I + D D')] R', \qquad R = s M' H^{-1},

@@ -19,7 +19,8 @@ from scipy.special import expit
 from privinf.errors import NotAvailableError
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.sums import Roles
-from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile
+from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import Precision
 from privinf.schema import Design
 from privinf.typing import Floats
 
@@ -39,21 +40,18 @@ SPREAD = SPREAD / SPREAD.sum()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """Marginal effects with their covariance, and the column names that they are of."""
+    """Marginal effects, how well they are known, and the names of the columns that they are of."""
 
     values: Floats
-    covariance: Floats
+    known: Precision
     names: tuple[str, ...]
 
     def table(self, alpha: float) -> pd.DataFrame:
         """Return them as statsmodels' ``summary_frame`` has them."""
-        se = np.sqrt(np.diag(self.covariance))
-        z, half = self.values / se, upper_quantile(alpha / 2.0) * se
+        b, known, half = self.values, self.known, self.known.half_length(alpha)
         columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
-        ends = self.values - half, self.values + half
-        return pd.DataFrame(
-            np.column_stack([self.values, se, z, two_sided_pvalue(z), *ends]), list(self.names), columns
-        )
+        found = [b, known.se, z := b / known.se, known.pvalues(z), b - half, b + half]
+        return pd.DataFrame(np.column_stack(found), list(self.names), columns)
 
 
 def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
@@ -75,8 +73,8 @@ def at_means(family: str, estimate: Estimate, second: Floats, constant: int) -> 
         Mean of x x', user units, of the first release.
     constant : int
     """
-    mean, b = second[constant], estimate.params
-    c, slope, _ = (float(part[0]) for part in _curve(family, np.array([mean @ b])))
+    mean = second[constant]
+    c, slope, _ = (float(part[0]) for part in _curve(family, np.array([mean @ estimate.params])))
     return _effects(estimate, c, slope * mean, 0.0, constant)
 
 
@@ -130,13 +128,16 @@ def _curve(family: str, eta: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _effects(estimate: Estimate, c: float, moved: Floats, variance: float, constant: int) -> Effects:
-    """Return c b without the constant, with c's derivative in b and its own variance."""
+    """Return c b without the constant, with c's derivative in b, its own variance, and the bias of b."""
     b = estimate.params
     jacobian = c * np.eye(len(b)) + np.outer(b, moved)
     covariance = jacobian @ estimate.covariance @ jacobian.T + variance * np.outer(b, b)
     kept = np.arange(len(b)) != constant
     names = tuple(name for name, keep in zip(estimate.names, kept, strict=True) if keep)
-    return Effects((c * b)[kept], covariance[np.ix_(kept, kept)], names)
+    se = np.sqrt(np.diag(covariance))[kept]
+    # A bias goes with the length of a form's influence, as its standard error does.
+    bias = None if estimate.bias is None else float((estimate.bias / estimate.bse).max()) * se
+    return Effects((c * b)[kept], Precision(se, bias=bias), names)
 
 
 def recorded_moments(second: Floats, to_user: Floats) -> list[list[Any]]:
