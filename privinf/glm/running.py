@@ -62,7 +62,6 @@ ONE_MEAN = (
     "the model has no column beside the constant, and its one coefficient is a mean: pi.Moments(...) "
     "releases means(), and GLM(...).fit(optimizer=Newton()) fits the constant alone"
 )
-POSTERIOR = "posterior"
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 
 
@@ -272,6 +271,9 @@ def curved_results(
     if found.hessian.sd == 0.0:
         return _exact_results(rows, found, description, cov_type, told)
     got = drawn(found, rows.total, design.constant)
+    if got.weak:  # in standard errors of the posterior
+        share = np.diag(got.sampling) / np.var(got.draws, axis=0)
+        found = replace(found, far=found.far * math.sqrt(min(float(share.max()), 1.0)))
     context = description.context(rows, *curved_notes(rows, found, got))
     context["settings"] |= told
     if not got.settled and not got.weak:
@@ -283,13 +285,11 @@ def curved_results(
     total = np.atleast_2d(np.cov(got.draws.T))
     values, vectors = np.linalg.eigh(total - got.sampling)
     noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
-    found_type = POSTERIOR if got.weak else cov_type
     terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
     if noise is not None:
         terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(found, noise))
-    estimate = Estimate(
-        got.params, total, names, rows.total, noise_cov=noise, cov_type=found_type, terms=terms
-    )  # fmt: skip
+    kind = "posterior" if got.weak else cov_type
+    estimate = Estimate(got.params, total, names, rows.total, noise_cov=noise, cov_type=kind, terms=terms)
     estimate = estimate.transformed(back, names=names)
     if texts := misfits(found):
         context["settings"] |= {"misfits": list(texts)}
