@@ -258,6 +258,19 @@ def check_joined(relations: Iterable[str]) -> None:
         )
 
 
+def check_units(first: str, entries: Iterable[LedgerEntry]) -> None:
+    """Raise ArgumentError for lines about other units than a limit was first charged for.
+
+    A record is part of any unit, and what releases about records cost a unit of several rows is not known. A
+    limit of a site, charged for sites as wholes ("client") or for records, is one of records.
+    """
+    if others := [entry.unit for entry in entries if first not in ("record", "client", entry.unit)]:
+        raise ArgumentError(
+            f"the limit was first charged for one {first!r}, and a release about one {others[0]!r} does not "
+            "say what it costs that: give it a ledger of its own"
+        )
+
+
 def _check_text(value: Any, name: str) -> None:
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError(f"{name} must be a non-empty text")

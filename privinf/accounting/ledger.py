@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total
-from privinf.accounting.entries import LedgerEntry, check_joined
+from privinf.accounting.entries import LedgerEntry, check_joined, check_units
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
 from privinf.doors import doors
@@ -91,8 +91,8 @@ class Ledger:
 
         Returns the entries as recorded (with their full scope). Raises BudgetExceededError if the limit would
         be passed (nothing is recorded, no data need have been read) and ArgumentError if an entry is not one,
-        was recorded before, is zero-out where others are not (`check_joined`), or the ledger was loaded and
-        can only be read (`from_json`).
+        was recorded before, is zero-out where others are not (`check_joined`), is about other units than the
+        limit (`check_units`), or the ledger was loaded and can only be read (`from_json`).
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -266,6 +266,9 @@ class Account:
                 raise ArgumentError("an entry with this id is recorded already: one entry, one release")
             relations = self._relations | {entry.relation for entry in entries}
             check_joined(relations)
+            first = next(itertools.chain(self._entries.values(), entries), None)
+            if self.budget is not None and first is not None:
+                check_units(first.unit, entries)
             if self._tally is not None:
                 what = ", ".join(repr(entry.label) for entry in entries)
                 self._tally.charge([(entry.scope, entry.loss) for entry in entries], what, on)

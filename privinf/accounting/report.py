@@ -20,6 +20,8 @@ from privinf.validation import check_count, check_fraction, counted, shown, told
 if TYPE_CHECKING:
     import pandas as pd
 
+OF_RECORDS = "totals are of one record: a unit of several rows pays more in releases about records"
+
 
 @doors
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,9 @@ class PrivacyReport:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the claim rests on, each assumption once."""
-        return tuple(dict.fromkeys(text for entry in self.entries for text in entry.assumptions))
+        units = {entry.unit for entry in self.entries}
+        mixed = [OF_RECORDS] if "record" in units and len(units) > 1 else []
+        return tuple(dict.fromkeys([text for entry in self.entries for text in entry.assumptions] + mixed))
 
     @property
     def releases(self) -> pd.DataFrame:

@@ -224,11 +224,8 @@ class PeelingLines:
         secure = self.source.secure and not clear
         law = "none" if clear else f"discrete {law}" if secure and law != "gumbel" else law
         return LedgerEntry(
-            mechanism=mechanism,
-            label=self.label if times == 1 else f"{self.label} ({times} vectors)",
-            unit=self.unit,
-            relation="replace-one",
-            trust=self.trust,
+            mechanism=mechanism, label=self.label if times == 1 else f"{self.label} ({times} vectors)",
+            unit=self.unit, relation="replace-one", trust=self.trust,
             sensitivity=Sensitivity(norm=norm, value=reach, derivation=self.derivation),
             noise={
                 "law": law, "scale": scale, "grid": grid_step(scale) if secure else 0.0,

@@ -626,3 +626,41 @@ def test_a_limit_is_spent_in_one_process_of_a_fork(tmp_path, make_entry):
         return spent(Ledger.from_json(ledgers[0].to_json(), resume=True))
 
     assert in_a_fork(resumed) == b"BudgetExceededError"  # by the holder's word it goes on; the limit holds
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "loaded"])
+def test_a_limit_of_persons_is_not_charged_by_records(kind, make_entry, tmp_path):
+    """A person of four rows pays four times the mu of a release about records, or less: nobody knows."""
+
+    def entry(unit):
+        return make_entry(loss=GaussianLoss(0.5), unit=unit)
+
+    def ledger(name):
+        where = {"anchor": tmp_path / "at" / name}
+        return (
+            pi.LedgerFile(tmp_path / name, Budget(mu=1.0), **where)
+            if kind == "file"
+            else Ledger(Budget(mu=1.0))
+        )
+
+    persons, records = ledger("persons"), ledger("records")
+    persons.spend(entry("person"))
+    if kind == "loaded":
+        text = persons.to_json()
+        del persons
+        gc.collect()
+        persons = Ledger.from_json(text, resume=True)
+    for unit in ("record", "client"):
+        with pytest.raises(ArgumentError, match="first charged for one 'person'"):
+            persons.spend(entry(unit))
+    with pytest.raises(ArgumentError, match="first charged"):
+        ledger("both").spend(entry("person"), entry("record"))
+    persons.spend(entry("person"))
+    records.spend(entry("record"), entry("person"))  # a record is part of a person: its limit holds
+    assert persons.total().mu == records.total().mu == pytest.approx(math.sqrt(0.5))
+    free = Ledger()
+    report = PrivacyReport.of(free.spend(entry("person"), entry("record")), free)
+    assert any("totals are of one record" in text for text in report.assumptions)
+    assert "totals are of one record" in str(report)
+    alone = PrivacyReport.of(free.spend(entry("person")), free)
+    assert not any("totals are of one record" in text for text in alone.assumptions)

@@ -239,25 +239,17 @@ def plan_sum(
     secure = secure and site_scale > 0.0
     source = "lattice" if secure else ("simulation" if site_scale > 0.0 else "none")
     entry = LedgerEntry(
-        mechanism="gaussian",
-        label=label,
-        unit=reach.unit,
-        relation=relation,
-        trust="secure-sum",
+        mechanism="gaussian", label=label, unit=reach.unit, relation=relation, trust="secure-sum",
         sensitivity=Sensitivity(norm="l2", value=total, derivation=f"{op}: {reach.derivation}; rounding"),
         noise={
             "law": "none" if site_scale == 0.0 else "discrete gaussian",
             "scale": site_scale * math.sqrt(carriers),
-            "grid": grid,
-            "sites": sites,
-            "colluding": colluding,
+            "grid": grid, "sites": sites, "colluding": colluding,
             "threshold": sites,  # how many must answer: all; a word that digests of questions hold
         },
-        loss=loss,
-        source=source,
-        secure=secure,
+        loss=loss, source=source, secure=secure,
         assumptions=(assumed(reach, relation), HONEST, UNIFORM),
-    )
+    )  # fmt: skip
     return SumPlan(grid, site_scale, entry)
 
 

@@ -128,20 +128,12 @@ class RandomizedResponse:
         clear = math.isinf(self.epsilon)
         law = "none" if clear else "randomized response"
         return LedgerEntry(
-            mechanism="randomized response",
-            label=label,
-            unit=unit,
-            relation="replace-one",
-            trust=trust,
-            sensitivity=Sensitivity(
-                norm="discrete", value=1.0, derivation=f"any two of the {self.levels} public levels"
-            ),
-            noise={"law": law, "levels": self.levels, "keep": self.keep},
-            loss=PureLoss(self.epsilon),
-            source="none" if clear else source.name,
-            secure=not clear and source.secure,
+            mechanism="randomized response", label=label, unit=unit, relation="replace-one", trust=trust,
+            sensitivity=Sensitivity("discrete", 1.0, f"any two of the {self.levels} public levels"),
+            noise={"law": law, "levels": self.levels, "keep": self.keep}, loss=PureLoss(self.epsilon),
+            source="none" if clear else source.name, secure=not clear and source.secure,
             assumptions=assumptions,
-        )
+        )  # fmt: skip
 
 
 def lie_probability(levels: int, epsilon: float) -> float:
