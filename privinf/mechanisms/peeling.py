@@ -231,9 +231,7 @@ class PeelingLines:
                 "law": law, "scale": scale, "grid": grid_step(scale) if secure else 0.0,
                 "picks": self.k, "vectors": times,
             },
-            loss=_times(loss, times),
-            source="none" if clear else self.source.name,
-            secure=secure,
+            loss=_times(loss, times), source="none" if clear else self.source.name, secure=secure,
             assumptions=(PUBLIC_N,),
         )  # fmt: skip
 
