@@ -183,7 +183,7 @@ verify-peers: $(VENV)/.installed     ## other tools beside this one (the network
 	$(BIN)/python benchmarks/peers/measure.py $(VENV)/peers
 	$(BIN)/python benchmarks/peers/flower_masks.py
 
-gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cells: some 3 hours on two cores, or less
+gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cells: some 40 minutes on two cores
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
 	$(BIN)/python benchmarks/gauntlet.py --named $(FRESH)
 	$(BIN)/python benchmarks/gauntlet.py --report

@@ -1,6 +1,6 @@
 """The gauntlet: every estimator that claims an interval, on 60 named cells, coefficient by coefficient.
 
-    python benchmarks/gauntlet.py --processes 2 --replications 300      (about 3 hours on two cores)
+    python benchmarks/gauntlet.py --processes 2 --replications 300      (about 40 minutes on two cores)
     python benchmarks/gauntlet.py --report                              (-> benchmarks/results/gauntlet.md)
     python benchmarks/gauntlet.py --report --out gauntlet_curved.jsonl  (-> benchmarks/results/gauntlet_curved.md)
     python benchmarks/gauntlet.py --growth                              (-> benchmarks/results/gauntlet_growth.md)

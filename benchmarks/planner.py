@@ -1,6 +1,6 @@
 """Widths that `privinf.plan_study` predicts, beside those of fits to rows that it never saw.
 
-    python benchmarks/planner.py                 # some 25 minutes of one core -> benchmarks/results/planner.md
+    python benchmarks/planner.py                 # 10 to 40 minutes of one core -> benchmarks/results/planner.md
     python benchmarks/planner.py --fits 24       # prints, and writes no page
 
 Rows are drawn with replacement from two real tables (statsmodels' fair and randhie), and from two laws that are
