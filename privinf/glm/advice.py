@@ -281,13 +281,14 @@ def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
     return Identification(look.strength, least, look.strength < least, smallest, edge)
 
 
-def few_records(rows: GlmRows, look: SecondLook, most: Floats, bse: Floats) -> list[str]:
+def few_records(rows: GlmRows, look: SecondLook, most: Floats, sided: Floats, bse: Floats) -> list[str]:
     """Return what to say of indicators whose rarer value few records have, one text each.
 
     Large errors of such records are long scores, all to one side of the coefficient, and the layer below the
     clip, which stands for what lies beyond it, is mostly of other records. So a group whose errors may be
-    larger, and of one sign, is told where the counts may hide half of its records, or where all that they see
-    beyond the clip (`most`) would move the coefficient far. That its errors are not so, no release says.
+    larger, and of one sign, is told where the counts may hide half of its records, or where what they see
+    beyond the clip (`most` if all of it is the group's) would move the coefficient far, as much of it as the
+    layer shows to be to one side (`sided`). That its errors are not so, no release says.
     """
     constant, clip = rows.design.constant, look.clip
     if constant is None or clip.ratio == 0.0:
@@ -296,7 +297,7 @@ def few_records(rows: GlmRows, look: SecondLook, most: Floats, bse: Floats) -> l
     for j in np.flatnonzero(indicators(look.pilot, rows.limits[0], constant)):
         share = max(1.0 - abs(float(look.pilot.gram[constant, j])), 0.0) / 2.0
         moved, records = float(most[j] / bse[j]), look.n * share
-        if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved > FAR_MOVED):
+        if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved * sided[j] > FAR_MOVED):
             texts.append(FEW_RECORDS.format(rows.design.names[j], records, moved, clip.hidden))
     return texts
 

@@ -313,7 +313,7 @@ def second_look_results(
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
     strength, measures = identified(rows, look, estimate.bse), look.measures
     most = look.most_bias(transform)
-    hidden = few_records(rows, look, most, estimate.bse)
+    hidden = few_records(rows, look, most, look.one_sided(transform), estimate.bse)
     hidden += far_start(rows, look, look.elsewhere(transform), estimate.bse)
     context = description.context(rows, *notes_of(rows, look, estimate, strength, most, hidden))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}

@@ -186,6 +186,18 @@ class SecondLook:
         """Return X(C) |R_j| / n, the shift if all that counts see beyond C were along one R_j, shape (k,)."""
         return np.asarray(self.clip.beyond * np.linalg.norm(transform @ self.influence, axis=1) / self.n)
 
+    def one_sided(self, transform: Floats) -> Floats:
+        """Return the share of the N(C) records beyond C that may be along R_j and to one side, shape (k,).
+
+        Each holds C - tau of the upper layer: R_j S2 is that share of N(C) (C - tau) |R_j|, where the layer's
+        other records are even. Two sds of its noise are added.
+        """
+        R = transform @ self.influence
+        size = np.linalg.norm(R, axis=1)
+        all_of_them = self.clip.cut * (self.clip.high - self.clip.low) * size / self.n
+        shown = np.abs(R @ self.upper) + 2.0 * self.upper_sd * size
+        return np.asarray(np.minimum(shown, all_of_them) / np.maximum(all_of_them, 1e-300))
+
 
 @dataclass(frozen=True, eq=False)
 class LookedScores(LargeSample):

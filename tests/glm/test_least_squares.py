@@ -4,6 +4,7 @@ import math
 import pickle
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -368,3 +369,15 @@ def test_a_last_step_that_went_too_far_is_warned_of():
     assert sum(warned(seed) for seed in range(10)) >= 7
     y, X = draw(5000, 0)
     assert not model_of(y, X).fit(epsilon=1.0, delta=1e-6, rng=0).cautions
+
+
+def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
+    """40 records beyond C hold 5 each of the layer: where a form shows 50 of 200, a quarter may be."""
+    clip = Clip(2.5, 7.5, 0.1, 1.06, 900.0, cut=40.0, beyond=90.0)
+    look = SimpleNamespace(
+        influence=np.diag([2.0, 1.0, 1.0]), clip=clip, upper=np.array([50.0, -500.0, 0.0]) / 1000.0,
+        upper_sd=0.0, n=1000,
+    )  # fmt: skip
+    np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.25, 1.0, 0.0])
+    look.upper_sd = 20.0 / 1000.0
+    np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.45, 1.0, 0.2])

@@ -17,7 +17,7 @@ LIMITS = {
     # 215 at the house; one curator 20; high dimensions, papers, tests 12 each; scale 15; product 17;
     # federation 14
     "modules": Limit(317, 317),
-    "lines": Limit(78_400, 78_400),  # 44,734 at the house's commit, about 300 for each of these modules
+    "lines": Limit(78_415, 78_415),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
