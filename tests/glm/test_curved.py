@@ -265,6 +265,18 @@ def test_a_clip_balances_noise_and_what_it_cuts_off():
     assert clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 4.0, 2.5)[0] == pytest.approx(4.0)
 
 
+def test_a_count_of_a_clip_that_stands_out_alone_is_noise():
+    """3 sds far beyond the bulk: one count moved the clip there; those across the gap, if they agree, do."""
+    edges, sd = np.geomspace(0.5, 128.0, 33), np.full(33, 10.0)
+    bulk = np.r_[np.linspace(10_000.0, 1_000.0, 9), np.zeros(24)]
+    alone, tail = bulk.copy(), bulk.copy()
+    alone[28] = 30.0
+    tail[9:29] = 30.0
+    clips = [clip_of(edges, counts, sd, 10_000, 1.0, 1.0, 0.0, 2.0)[0] for counts in (bulk, alone, tail)]
+    assert clips[1] == clips[0] < 3.0
+    assert clips[2] > 20.0
+
+
 def test_noise_of_a_matrix_is_isotropic():
     drawn_noise = symmetric_noise(np.random.default_rng(0), 3, 2.0, 20_000)
     assert np.std(drawn_noise[:, 0, 0]) == pytest.approx(2.0, rel=0.03)

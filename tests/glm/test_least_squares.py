@@ -13,7 +13,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
-from privinf.glm.advice import CLEAR
+from privinf.glm.advice import CLEAR, few_records
 from privinf.glm.second_look import Measures, Pilot, SecondLook
 from privinf.inference.tails import Clip
 from privinf.schema.geometry import Reachable
@@ -381,3 +381,17 @@ def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
     np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.25, 1.0, 0.0])
     look.upper_sd = 20.0 / 1000.0
     np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.45, 1.0, 0.2])
+
+
+@pytest.mark.parametrize(("sided", "told"), [(0.3, 0), (0.9, 1)])
+def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, told):
+    """A value of 5% of 10,000 records: all that lies beyond the clip would move it by two standard errors."""
+    gram = np.array([[1.0, -0.9], [-0.9, 1.0]])
+    pilot = Pilot(np.zeros(2), np.eye(2), 1.0, edge=0.01, gram=gram)
+    look = SimpleNamespace(pilot=pilot, clip=Clip(2.5, 7.5, 0.1, 1.06, 900.0, hidden=20.0), n=10_000)
+    rows = SimpleNamespace(
+        design=SimpleNamespace(constant=0, names=("const", "d")), limits=(np.array([1.0, -1.0]), np.ones(2))
+    )
+    texts = few_records(rows, look, np.array([0.0, 2.0]), np.array([1.0, sided]), np.ones(2))
+    assert len(texts) == told
+    assert all("some 500 records have the rarer value of d" in text and "2.0" in text for text in texts)
