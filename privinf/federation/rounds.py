@@ -24,7 +24,8 @@ from privinf.validation import check_choice, shown, shown_name
 MissingSites = Literal["raise", "continue"]
 Args = Mapping[str, Any]
 
-PARTITION = "site"
+# Sites hold different rows within one session; a name may stand for other people in another one.
+PARTITION = "site in session {}"
 # Of a question's digest, in its ledger line: 128 bits.
 QUESTION_DIGITS = 32
 
@@ -156,31 +157,34 @@ class Rounds:
         plain = {**plain, "bits": exact_bits(sum(sizes))}
         return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), max(sizes)), asked
 
-    def _spend(self, entries: tuple[LedgerEntry, ...], asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
+    def _spend(
+        self, entries: tuple[LedgerEntry, ...], asked: Sequence[str], session: str
+    ) -> tuple[LedgerEntry, ...]:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
         if len(asked) == len(self._rows):
             return self.ledger.spend(*entries)
-        doors = self._doors(asked)
+        doors = self._doors(asked, session)
         for door in doors.values():
             door.check([entry.loss for entry in entries])
         for name, door in doors.items():
             told = [at_site(entry, name) for entry in entries]
             door.spend(*(entry for entry in told if door.find(entry) is None))
-        return tuple(line for entry in entries for line in self._at_sites(entry, asked))
+        return tuple(line for entry in entries for line in self._at_sites(entry, asked, session))
 
-    def _standing(self, entry: LedgerEntry, asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
+    def _standing(self, planned: PlannedSum) -> tuple[LedgerEntry, ...]:
         """Return the lines of a release that stand in the ledger, complete and all of them; else nothing."""
+        entry, asked = planned.entry, planned.asked
         whole = self.ledger.find(entry)
-        lines = self._at_sites(entry, asked) if whole is None else (whole,)
+        lines = self._at_sites(entry, asked, planned.query.session) if whole is None else (whole,)
         return lines if whole is not None or len(lines) == len(asked) else ()
 
-    def _at_sites(self, entry: LedgerEntry, asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
+    def _at_sites(self, entry: LedgerEntry, asked: Sequence[str], session: str) -> tuple[LedgerEntry, ...]:
         """Return which lines of some sites' release stand in the ledger."""
-        found = (door.find(at_site(entry, name)) for name, door in self._doors(asked).items())
+        found = (door.find(at_site(entry, name)) for name, door in self._doors(asked, session).items())
         return tuple(line for line in found if line is not None)
 
-    def _doors(self, asked: Sequence[str]) -> dict[str, Ledger]:
-        return {name: self.ledger.scope(name, disjoint=PARTITION) for name in asked}
+    def _doors(self, asked: Sequence[str], session: str) -> dict[str, Ledger]:
+        return {name: self.ledger.scope(name, disjoint=PARTITION.format(session)) for name in asked}
 
     def _round(self, query: Query, asked: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""

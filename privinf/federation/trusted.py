@@ -104,7 +104,8 @@ class TrustedServer(Rounds):
     -----
     **Privacy.** Trusted: it sees un-noised sums and forgets them. A release is charged before
     any site is asked; one whose round fails stays charged. Releases of some sites only are charged in the
-    parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing.
+    parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing. So it is within one
+    session: releases of different servers add up in a ledger, since a site's name may be others' there.
 
     Noise belongs to its question: it is a function of a secret key, the question, the sites that answered
     and their sum, so that a repeat gives the same bytes (`privinf.noise.NoiseKey` says under which
@@ -317,10 +318,10 @@ class TrustedServer(Rounds):
         """Charge a plan, unless its line stands, ask, and add the noise."""
         planned, entry, question, reach = ready.planned, ready.entry, ready.question, ready.reach
         query, scale = planned.query, planned.scale
-        lines = self._standing(entry, planned.asked)
+        lines = self._standing(planned)
         if lines and scale > 0.0 and self._memory is None:
             raise NotAvailableError("noise that cannot be keyed is drawn once: plan the release anew")
-        lines = lines or self._spend((entry,), planned.asked)
+        lines = lines or self._spend((entry,), planned.asked, query.session)
         total, answered = self._total(query, reach, self._there(planned))
         if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
             del total
@@ -421,7 +422,7 @@ class TrustedServer(Rounds):
             _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
         entries = tuple(self._marked(ranking.line(entry)) for entry in drawn.entries)
         query = self._query(known, args, tuple(map(of_the_sum, entries)), asked, noisy=noisy)
-        lines = self._spend(entries, asked)
+        lines = self._spend(entries, asked, self._session)
         total, answered = self._total(query, reach, asked)
         source = self._noise
         if noisy:

@@ -184,6 +184,16 @@ def test_disjoint_sites_are_charged_in_parallel():
     np.testing.assert_allclose(exact.values, truth("clipped_score", SCORE, rows_of(60, 1)))
 
 
+def test_sites_of_other_servers_may_be_the_same_people_by_other_names():
+    ledger = Ledger()
+    for names in (("north", "south"), ("women", "men"), ("south", "north")):
+        parts = {name: Site(rows_of(50, seed), design_of(), policy=OPEN) for seed, name in enumerate(names)}
+        server = server_of(InProcessFederation(parts), ledger=ledger)
+        for name in names:
+            server.vector_sum("clipped_score", SCORE, mu=0.5, label="own", sites=[name])
+    assert ledger.total().mu == pytest.approx(0.5 * math.sqrt(3.0))
+
+
 def test_multipliers_differ_between_sites_and_are_public():
     args = SCORE | {"transform": np.eye(2), "draws": 3, "law": "rademacher", "seed": 5}
     rows = rows_of(100, 0)

@@ -28,7 +28,7 @@ from privinf.accounting import (
 from privinf.accounting.composition import compose
 from privinf.accounting.scopes import total_of
 from privinf.errors import ArgumentError, PrivinfError
-from privinf.federation import SitePolicy
+from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import noisy_scalar
 from privinf.mechanisms.selection import NoisyTopK
@@ -302,7 +302,23 @@ def accepted(stated, reach):
     return True
 
 
+def of_other_partitions():
+    """The same rows cut into sites twice, each site asked alone: a row is paid for twice."""
+    design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
+    ledger, policy = Ledger(), SitePolicy(trusted_server=True)
+    for names in (("north", "south"), ("women", "men")):
+        rows = np.zeros(9), np.zeros((9, 1))
+        sites = InProcessFederation({name: Site(rows, design, policy=policy) for name in names})
+        server = TrustedServer(sites, ledger=ledger)
+        for name in names:
+            server.vector_sum(
+                "column_sums", {"columns": [0], "bound": 1.0}, mu=1.0, label="sums", sites=[name]
+            )
+    return [] if ledger.total().mu > 1.4 else ["one of two partitions is paid for"]
+
+
 CHECKS = {
+    "other partitions": of_other_partitions,
     "accounts": of_accounts,
     "policy": of_policy,
     "roundings": of_roundings,
@@ -367,6 +383,10 @@ MUTANTS = {
     "the logistic diameter without its slack": (
         Mutant("mechanisms.statistics.families", "_unit_diameter", " + between", ""),
         attained.diameter_complaints,
+    ),
+    "sites of another session beside these": (
+        Mutant("federation.rounds", "Rounds._doors", "PARTITION.format(session)", '"site"'),
+        of_other_partitions,
     ),
     # second moments
     "weights uncharged": (

@@ -86,7 +86,7 @@ def test_releases_carry_their_lines():
     assert sum((one.entries for one in released), ()) == server.ledger.entries
     assert all(one.secure for one in released)
     assert {entry.noise["key"] for entry in server.ledger.entries} == {server._memory.key.fingerprint}
-    assert some.entries[0].scope == ("site=north",)
+    assert some.entries[0].scope == (f"site in session {server._session}=north",)
     assert 0.1 <= float(quantile) <= 3.0
 
 
@@ -175,7 +175,8 @@ def test_releases_of_some_sites_are_looked_up_in_their_scopes():
     # a charge that broke off half-way is made up for, not repeated
     both = TrustedServer(three())
     planned = planned_by(both, sites=["south", "west"])
-    both.ledger.scope("south", disjoint="site").spend(at_site(planned.entry, "south"))
+    partition = f"site in session {planned.query.session}"
+    both.ledger.scope("south", disjoint=partition).spend(at_site(planned.entry, "south"))
     answers = {both.release(planned).values.tobytes() for _ in range(2)}
     assert (len(answers), len(both.ledger)) == (1, 2)
 

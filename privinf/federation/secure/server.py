@@ -281,7 +281,7 @@ class SecureServer(TrustedServer):
             query, asked = planned.query, list(planned.asked)
             args = without_digits(query.args)
             _, reach, _ = self._prepare(query.op, args, asked)
-            lines += self._standing(planned.entry, asked) or self._spend((planned.entry,), asked)
+            lines += self._standing(planned) or self._spend((planned.entry,), asked, query.session)
             found = masked_sum(self._federation, query, reach.size, self._rows)
             if found.steps is not None:
                 check_range(found.steps, self._farthest(planned, reach), asked)
