@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import itertools
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -30,6 +31,11 @@ _LATEX = {
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}",
     "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
+
+
+# What spreadsheets take for a formula, and numbers, which begin with a sign too.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
 class PrivateSummary(Summary):  # type: ignore[misc]
@@ -107,7 +113,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         )  # fmt: skip
 
     def as_text(self) -> str:
-        """Return the summary as plain text."""
+        """Return the summary as plain text: one space for what of a name a terminal would not print."""
         table = _table_lines(self._header, self._rows)
         width = max(MIN_WIDTH, len(table[0]))
         if len(table[0]) < width:
@@ -120,7 +126,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             lines += [*found, heavy] if found else []
         for note in self.numbered_notes:
             lines += textwrap.wrap(note, width, subsequent_indent="    ", break_long_words=False)
-        return "\n".join(lines)
+        return "\n".join("".join(one if one.isprintable() else " " for one in line) for line in lines)
 
     def as_html(self) -> str:
         """Return the summary as HTML tables."""
@@ -144,13 +150,16 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         return "\n".join([*parts, *(_latex(note) + r" \\" for note in self.numbered_notes)])
 
     def as_csv(self) -> str:
-        """Return the summary as comma-separated values, quoted where names hold commas."""
+        """Return the summary as comma-separated values, quoted where names hold commas.
+
+        A text that spreadsheets would take for a formula has an apostrophe before it: names come with schemas
+        of others.
+        """
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([self.title])
-        for section in self._sections():
-            writer.writerows(section)
-        writer.writerows([note] for note in self.numbered_notes)
+        rows = [(self.title,), *itertools.chain.from_iterable(self._sections())]
+        rows += [(note,) for note in self.numbered_notes]
+        writer.writerows(map(_inert, rows))
         return stream.getvalue()
 
     def _sections(self) -> list[list[Row]]:
@@ -161,6 +170,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         }
         table: list[Row] = [("", *self._header), *self._rows]
         return [part for part in (facts["top"], table, facts["tests"], facts["privacy"]) if part]
+
+
+def _inert(row: Row) -> Row:
+    """Return cells none of which a spreadsheet runs: numbers as they are."""
+    return tuple(f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell for cell in row)
 
 
 def _fact_lines(block: Facts, width: int) -> list[str]:
