@@ -34,7 +34,7 @@ _LATEX = {
 
 
 # What spreadsheets take for a formula, and numbers, which begin with a sign too.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
@@ -126,7 +126,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             lines += [*found, heavy] if found else []
         for note in self.numbered_notes:
             lines += textwrap.wrap(note, width, subsequent_indent="    ", break_long_words=False)
-        return "\n".join("".join(one if one.isprintable() else " " for one in line) for line in lines)
+        return "\n".join(map(_printable, lines))
 
     def as_html(self) -> str:
         """Return the summary as HTML tables."""
@@ -173,8 +173,13 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
 
 def _inert(row: Row) -> Row:
-    """Return cells none of which a spreadsheet runs: numbers as they are."""
-    return tuple(f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell for cell in row)
+    """Return cells of one line none of which a spreadsheet runs: numbers as they are."""
+    cells = map(_printable, row)
+    return tuple(f"'{one}" if _FORMULA.match(one) and not _NUMBER.fullmatch(one) else one for one in cells)
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _fact_lines(block: Facts, width: int) -> list[str]:

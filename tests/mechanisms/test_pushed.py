@@ -26,10 +26,11 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.columns import AskedSums, SampleQuestion
 from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.passes import RowPasses
-from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, query, smallest
+from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, first_double, query
 from privinf.mechanisms.pushdown.expressions import Expressions
 from privinf.mechanisms.pushdown.questions import Question
 from privinf.mechanisms.rows import as_rows
+from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
@@ -546,5 +547,27 @@ def test_queries_are_of_their_dialect(name):
 
 def test_products_too_small_for_a_double_are_known():
     for factor in (0.9, 0.3, 1e-5, 2.0**-30, 7e-200):
-        least = smallest(factor)
+        least = first_double(lambda number, factor=factor: number * factor > 0.0, 0.0)
         assert least * factor > 0.0 == np.nextafter(least, 0.0) * factor
+
+
+BEYOND = [
+    (21327.2, 22030.9, -0.0127, 100.0, 1e-3), (-3.27766, -3.27762, 0.0, 100.0, 1e-3),
+    (-0.0832, 3573.72, -1208.3, 1e-4, 1e-3), (-2.83, 7836.9, 3917.0, 0.01, 1.0),
+    (-1e25, 1e25, 0.0, 1e-3, 1.0),
+    (0.3, 0.7, 0.5, 0.2, 1e9), (-1.0, 1.0, 0.0, 1.0, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("drawn", BEYOND)
+def test_bounds_beyond_a_grid_are_those_of_numpy_at_once(database, drawn):
+    low, high, center, scale, norm = drawn
+    grid = ColumnGrid.of(*(np.array([one]) for one in (low, high, center, scale)), norm)
+    middle = 0.5 * low + 0.5 * high
+    x = np.array([low, high, middle, 0.0, -1.0, 1e9, -1e9, np.nextafter(low, -9e9), np.nextafter(high, 9e9)])
+    question = Question(of_table(database, pd.DataFrame({"x": x})), None, ["x"], "raise")
+    text, least, most = question.sample_steps("x", grid, (low, high))
+    found = database.sql(f"select cast({text} as bigint) from (select x as _v0 from frame)").fetchall()
+    expected = grid.put(np.clip(x, low, high)[:, None], np.empty((len(x), 1)), finite=True)[:, 0]
+    assert [one for (one,) in found] == expected.tolist()
+    assert (least, most) == (expected.min(), expected.max())

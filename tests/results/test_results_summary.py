@@ -155,22 +155,21 @@ def test_csv_survives_commas_in_names(report):
     assert len(row) == 8
 
 
-@pytest.mark.parametrize(
-    "name", ["=1+1", "+1+1", "-1+1", "@SUM(1)", " =1", "\t=1", "\r1", "\uff1d1", "-", "+x"]
-)
+@pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@SUM(1)", " =1", "\t=1", "\uff1d1", "-", "+x"])
 def test_no_name_is_a_formula_of_a_spreadsheet(report, name):
     summary = made(report, names=(name, "-x", "y-1")).summary()
     cells = [cell for row in csv.reader(io.StringIO(summary.as_csv(), newline="")) for cell in row]
-    assert {f"'{name}", "'-x", "y-1", "-0.5000"} <= set(cells)
+    assert {f"'{name}".replace("\t", " "), "'-x", "y-1", "-0.5000"} <= set(cells)
     with_signs = [cell for cell in cells if cell.lstrip()[:1] in tuple("=+-@\uff1d")]
     assert all(float(cell) < 0.0 or float(cell) > 0.0 for cell in with_signs if cell)
 
 
 def test_no_name_writes_a_line_or_a_colour_of_its_own(report):
-    names = ("x\nEpsilon: 0.1", "\x1b[2J", "\u202ey")
-    plain, odd = (made(report, names=of).summary().as_text() for of in (("a", "b", "c"), names))
-    assert len(odd.splitlines()) == len(plain.splitlines())
-    assert all(one.isprintable() for one in odd.replace("\n", ""))
+    names = ("x\nEpsilon: 0.1", "\x1b[2J", "\u202ey\r=1")
+    for render in ("as_text", "as_csv"):
+        plain, odd = (getattr(made(report, names=of).summary(), render)() for of in (("a", "b", "c"), names))
+        assert len(odd.splitlines()) == len(plain.splitlines())
+        assert all(one.isprintable() for one in odd.replace("\n", ""))
 
 
 def test_statsmodels_conveniences(results):

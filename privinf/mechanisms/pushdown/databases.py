@@ -7,6 +7,9 @@ SQL Server has none. Constants are texts that are cast, as digits alone can be d
 
 from __future__ import annotations
 
+import math
+import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,6 +22,7 @@ from privinf.schema.declared import Level
 from privinf.typing import Table
 
 LEAVE_OUT = "leave push_down=True out, and the table is read in blocks"
+LARGEST_DOUBLE = sys.float_info.max
 # Expressions of SQL with their names.
 Layer: TypeAlias = list[str]
 
@@ -93,12 +97,17 @@ class Dialect:
         """Return an integer, or a text of digits, as a double."""
         return f"CAST({value} AS {self.double})"
 
+    @property
+    def top(self) -> str:
+        """The largest double."""
+        return self.number(LARGEST_DOUBLE)
+
     def times(self, value: str, factor: float) -> str:
         """Return value x factor, 0 where that is too small for a double: there some databases fail."""
         product = f"{value} * {self.number(factor)}"
         if factor >= 1.0:
             return product
-        least = smallest(factor)
+        least = first_double(lambda number: number * factor > 0.0, 0.0)
         tiny = f"{value} < {self.number(least)} AND {value} > {self.number(-least)}"
         return case([(tiny, self.number(0.0))], product)
 
@@ -113,17 +122,27 @@ class Dialect:
         return f"CAST({value} AS {self.whole})"
 
 
-def smallest(factor: float) -> float:
-    """Return the smallest positive double whose product with a factor below 1 is not 0."""
-    least = 2.0**-1074
-    while least * factor == 0.0:
-        least *= 2.0
-    step = least
-    while step > 2.0**-1074:
-        step /= 2.0
-        if (least - step) * factor > 0.0:
-            least -= step
-    return least
+def first_double(holds: Callable[[float], bool], start: float) -> float:
+    """Return the first double from `start` on of which something holds, as of all after it; else the largest.
+
+    It is found by halving the doubles, which are ordered as their bits are.
+    """
+    below, last = _place(start) - 1, _place(LARGEST_DOUBLE)
+    while last - below > 1:
+        middle = (below + last) // 2
+        below, last = (below, middle) if holds(_double(middle)) else (middle, last)
+    return _double(last)
+
+
+def _place(number: float) -> int:
+    """Return which double a number is, counted from 0."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", abs(number)))
+    return int(math.copysign(1.0, number)) * bits
+
+
+def _double(place: int) -> float:
+    (number,) = struct.unpack("<d", struct.pack("<q", abs(place)))
+    return math.copysign(number, place)
 
 
 def case(branches: Sequence[tuple[str, str]], otherwise: str) -> str:

@@ -18,7 +18,15 @@ import pandas as pd
 
 from privinf.errors import SchemaError
 from privinf.mechanisms.files import require_columns
-from privinf.mechanisms.pushdown.databases import Layer, PushedSource, case, count, named, unfit
+from privinf.mechanisms.pushdown.databases import (
+    Layer,
+    PushedSource,
+    case,
+    count,
+    first_double,
+    named,
+    unfit,
+)
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.sums import EXACT_BITS
@@ -29,7 +37,6 @@ from privinf.schema.terms import Column
 from privinf.typing import Floats, Missing
 
 MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may tell apart
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 ALL_ROWS = "COUNT(*)"
 GAP, UNDECLARED = -2, -1  # in place of a level's place
 
@@ -73,7 +80,7 @@ class Question:
         `strict` has, by name, what is NULL in just the rows where a number is not finite: counting it costs
         less than a comparison.
         """
-        top, asked, strict = self.dialect.number(LARGEST_DOUBLE), list[str](), strict or {}
+        top, asked, strict = self.dialect.top, list[str](), strict or {}
         for name, value in zip(self._names, self.kept, strict=True):
             if name in self._factors:
                 asked += [count(f"{value} = {GAP}"), count(f"{value} = {UNDECLARED}"), count(f"{value} >= 0")]
@@ -103,7 +110,7 @@ class Question:
         return n
 
     def _refuse_number(self, name: str, value: str) -> None:
-        top = self.dialect.number(LARGEST_DOUBLE)
+        top = self.dialect.top
         gaps = [f"{value} IS NULL", self.dialect.nan.format(value)]
         infinite = [*((gap, "0") for gap in gaps), (f"{value} > {top}", "1"), (f"{value} < -{top}", "1")]
         asked = [f"SUM({case([(gap, '1') for gap in gaps], '0')})", f"SUM({case(infinite, '0')})"]
@@ -144,15 +151,13 @@ class Question:
         factor, shift = float(grid.factor[0]), float(grid.shift[0])
         points = np.array([[low], [high], [self._stand_in(name)]])
         least, most, gap = (int(step) for step in grid.put(points, np.empty((3, 1)), finite=True)[:, 0])
-        plain = factor >= 1.0 and math.floor(low * factor + shift) == least
-        if plain and math.floor(high * factor + shift) == most:
+        at_low, at_high = low * factor + shift, high * factor + shift
+        if factor >= 1.0 and least <= at_low < least + 1 and most <= at_high < most + 1:
             held = self._held_value(name, low, high)
             text = f"FLOOR({held} * {dialect.number(factor)} + {dialect.number(shift)})"
             return self._remembered(name, text), least, most
-        while math.floor(low * factor + shift) < least:
-            low = math.nextafter(low, math.inf)
-        while math.floor(high * factor + shift) > most:
-            high = math.nextafter(high, -math.inf)
+        low = first_double(lambda number: number * factor + shift >= least, low)
+        high = -first_double(lambda number: -number * factor + shift < most + 1, -high)
         whole = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
         results = whole, gap, dialect.number(least), dialect.number(most)
         return self._remembered(name, self._cases(value, low, high, *results)), least, most
@@ -172,7 +177,7 @@ class Question:
         self, value: str, low: float, high: float, inside: str, gap: float, below: str, above: str
     ) -> str:
         """Return what belongs to a value: NULL to one that is not finite, if a missing one is refused."""
-        number, top = self.dialect.number, self.dialect.number(LARGEST_DOUBLE)
+        number, top = self.dialect.number, self.dialect.top
         within = f"{value} >= {number(low)} AND {value} <= {number(high)}"
         if low == -high:
             within = f"ABS({value}) <= {number(high)}"
