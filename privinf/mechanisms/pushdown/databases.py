@@ -136,7 +136,7 @@ def first_double(holds: Callable[[float], bool], start: float) -> float:
 
 def _place(number: float) -> int:
     """Return which double a number is, counted from 0."""
-    (bits,) = struct.unpack("<q", struct.pack("<d", abs(number)))
+    bits: int = struct.unpack("<q", struct.pack("<d", abs(number)))[0]
     return int(math.copysign(1.0, number)) * bits
 
 
