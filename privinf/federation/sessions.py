@@ -84,7 +84,7 @@ class Journal:
         self._charged: set[str] = set()
         self._replies: dict[str, Reply] = {}
         self._designs: dict[str, int] = {}
-        self._outdated: set[str] = set()
+        self._outdated: set[str | Part] = set()
         self.orders = 1  # how many orders of rows there were: batches are disjoint within one of them
         self._reserved: dict[Part, Reservation] = {}
         self._asked_by: dict[str, list[tuple[Part | None, LedgerEntry]]] = {}
@@ -154,22 +154,22 @@ class Journal:
         Raises
         ------
         NotAvailableError
-            Another question was asked at this position of the session, or later in it; or the question was
-            charged for other rows than the site has now.
+            Another question was asked at this position of the session, or later in it; or the question, or
+            one of its session or its reservation, was charged for other rows than the site has now.
         BudgetExceededError
             The ledger's limit, or the analyst's, would be passed; nothing is remembered.
         """
-        if digest in self._outdated:
+        note = self._note(query, digest) | ({} if by is None else {"analyst": by.name})
+        note |= {"reservation": query.reservation} if query.reservation else {}
+        placed, on = tuple(entry.within(self._scope) for entry in entries), _part(note)
+        if not self._outdated.isdisjoint((digest, query.session, on)):
             raise NotAvailableError(
-                "this question was charged before the site's rows or schema were changed (privinf site "
-                "rebase), and its answer would be another one: begin a new session"
+                "this question, or others of its fit, were charged before the site's rows or schema were "
+                "changed (privinf site rebase): begin a new session, and a fit in a new folder"
             )
         if self._knows(query, digest):
             return
         self.expire()
-        note = self._note(query, digest) | ({} if by is None else {"analyst": by.name})
-        note |= {"reservation": query.reservation} if query.reservation else {}
-        placed, on = tuple(entry.within(self._scope) for entry in entries), _part(note)
         if (tally := self.tally(by)) is not None:
             what = ", ".join(repr(entry.label) for entry in placed)
             tally.charge([(entry.scope, entry.loss) for entry in placed], what, on, keep=False)
@@ -273,6 +273,14 @@ class Journal:
 
     def watch(self) -> None:
         """Raise StorageError if the ledger's file is no longer what was written."""
+
+    def outdate(self) -> None:
+        """Answer no more what was charged so far, nor other questions of the same sessions and reservations.
+
+        A fit that went on with other rows would take batches of these and of those for disjoint.
+        """
+        made = (on for found in self._asked_by.values() for on, _ in found if on is not None)
+        self._outdated |= {*self._charged, *self._last, *made}
 
     def place(self, name: str) -> str:
         """Return the name under which batches of a site's rows are filed: another one for other rows."""

@@ -252,7 +252,7 @@ class FileJournal(Journal):
             self.rebases, self.latest_change = self.rebases + 1, tuple(changed)
         self.orders += "rows" in changed
         if {"rows", "schema"}.intersection(changed):
-            self._outdated |= self._charged
+            self.outdate()
 
     def witness(self, heads: Mapping[str, SignedHead]) -> None:
         """Keep heads of other sites: on disk when this returns."""

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import privinf as pi
 from privinf.accounting import Budget, entries, journal
 from privinf.cli import main
-from privinf.errors import ArgumentError, BudgetExceededError, StorageError
+from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, StorageError
 from privinf.federation import InProcessFederation, Query, Site, SiteLedger, SitePolicy, TrustedServer
 from privinf.federation.sessions import Journal
 from privinf.mechanisms.opened import OpenedRows
@@ -223,6 +223,47 @@ def test_batches_of_other_orders_of_rows_are_not_disjoint(table, tmp_path, monke
     assert asked(table, 1) == "refused"  # put back, they count as others: the ledger does not know them
     monkeypatch.setattr(Journal, "place", lambda journal, name: name)
     assert asked(table.iloc[::-1], 1) == 0.8  # the mutant: that person has paid 1.13 of a limit of 1
+
+
+class Stopped(InProcessFederation):
+    """A federation whose analyst's process dies after some questions about rows."""
+
+    left = 99
+
+    def ask(self, query, sites=None):
+        self.left -= query.op.startswith("glm.")
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().ask(query, sites)
+
+
+def mixed_fit(table, tmp_path, folder):
+    """Return what comes of a fit by batches that was stopped, and goes on when the rows stand otherwise."""
+    optimizer = pi.DPSGD(epochs=1, batches=4, final_share=0.2)
+    words = {"schema": SCHEMA, "family": "gaussian", "residual_clip": 1.0, "ledger": pi.Ledger()}
+
+    def fit(rows, left):
+        path, anchor = tmp_path / f"{folder}.ledger", tmp_path / "anchors" / folder
+        with SiteLedger(path, Budget(mu=5.0), anchor=anchor) as ledger:
+            site = Site(rows, SCHEMA, policy=POLICY, ledger=ledger, rebase=True)
+            federation = Stopped({"north": site})
+            federation.left = left
+            model = pi.GLM.from_formula("y ~ u", federation, **words)
+            return model.fit(mu=1.0, optimizer=optimizer, checkpoint=tmp_path / folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(table, 2)
+    return fit(table.iloc[::-1], 99)
+
+
+def test_a_fit_does_not_go_on_with_rows_in_another_order(table, tmp_path, monkeypatch):
+    """Its report would take batches of the rows of before and of now for disjoint."""
+    with pytest.raises(NotAvailableError, match="others of its fit, were charged before the site's rows"):
+        mixed_fit(table, tmp_path, "held")
+    monkeypatch.setattr(Journal, "outdate", lambda journal: journal._outdated.update(journal._charged))
+    assert mixed_fit(table, tmp_path, "mutant").privacy.mu == pytest.approx(
+        1.0
+    )  # and some paid for two batches
 
 
 @pytest.fixture
