@@ -26,7 +26,8 @@ from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
 
 FORMAT = "privinf-checkpoint"
-KEY_FILE, LOCK_FILE, HEADS_FILE, RESERVATION = "noise.key", "lock", "heads.json", "reservation.npz"
+KEY_FILE, ROWS_FILE, LOCK_FILE, HEADS_FILE = "noise.key", "rows.key", "lock", "heads.json"
+RESERVATION = "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
 CHARGES_STAND = (
     "What was charged stands; the same call goes on from {} once it can be written, and pays nothing twice"
@@ -82,7 +83,7 @@ class FitFolder:
         Raises
         ------
         StorageError
-            Another run is at work in the folder, or it cannot be made.
+            Another run is at work in the folder, it is of other rows of the caller's, or it cannot be made.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,6 +94,7 @@ class FitFolder:
             ) from None
         except OSError as problem:
             raise StorageError(f"{self.path} cannot be used ({problem.strerror})") from None
+        server.bind(self.path / ROWS_FILE)
         self.seal = server.remember(self.path / KEY_FILE)
         if server.heads is not None and not server.heads.kept:
             server.heads.keep_in(self.path / HEADS_FILE)

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +85,12 @@ class NoiseMemory:
         if not self.fits(question, roster, total):
             raise NotAvailableError("the question was answered before by other sites, or with another sum")
         if question not in self._answers:
-            commitment = self.key.commitment(question, roster, total)
-            self._write({"question": question, "answer": commitment})
-            self._answers[question] = commitment
+            self.remember(question, self.key.commitment(question, roster, total))
+
+    def remember(self, question: str, answer: str) -> None:
+        """Remember what tells an answer from others."""
+        self._write({"question": question, "answer": answer})
+        self._answers[question] = answer
 
     def stream(self, query: Query, question: str, roster: Sequence[str], total: Floats) -> bytes:
         """Return the stream key of an answer, which is remembered first (NotAvailableError as above)."""
@@ -177,6 +180,25 @@ class NoiseFile(NoiseMemory):
             raise StorageError(
                 f"{self.path} cannot be written ({problem.strerror}): free some room"
             ) from None
+
+
+def bind_rows(path: Path, digest: Callable[[bytes], str]) -> None:
+    """Keep in a secret file which rows, in which order, a fit is of; `digest` makes theirs under a key.
+
+    Raises
+    ------
+    StorageError
+        The file is of other rows, is damaged, or cannot be written.
+    """
+    kept = NoiseFile(path, NoiseKey(), secure=True)
+    answer = digest(kept.key.seal())
+    if kept._answers.get("rows", answer) != answer:
+        raise StorageError(
+            f"{path.parent} is of a fit of other rows, or of these in another order, whose batches would be "
+            "others: go on with the rows of before, or begin a fit in a new folder"
+        )
+    if not len(kept):
+        kept.remember("rows", answer)
 
 
 def _read(path: Path) -> tuple[NoiseMemory | None, int]:

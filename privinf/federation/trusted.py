@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from privinf.errors import (
 )
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import Federation, Query
-from privinf.federation.noise_memory import NoiseFile, NoiseMemory
+from privinf.federation.noise_memory import NoiseFile, NoiseMemory, bind_rows
 from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, histogram_quantile, of_the_sum
 from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
@@ -185,6 +186,14 @@ class TrustedServer(Rounds):
             raise ArgumentError("name the file before the first release: others have another key")
         self._memory = NoiseFile(path, self._memory.key, secure=self.secure)
         return self._memory.key.seal()
+
+    def bind(self, path: Path) -> None:
+        """Keep in a secret file which rows, in which order, are asked, if they are the caller's own.
+
+        Raises StorageError if the file is of others: batches are disjoint within one order of rows.
+        """
+        if isinstance(self._federation, LocalSites):
+            bind_rows(path, self._federation.digest)
 
     @contextmanager
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:

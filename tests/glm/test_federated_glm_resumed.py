@@ -13,6 +13,7 @@ import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.federation import Query, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer
+from privinf.federation.local import LocalSites
 from privinf.federation.noise_memory import known_as
 from privinf.federation.secure.server import add_words
 
@@ -194,6 +195,47 @@ def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes
     assert any("noise.key" in one for one in told) == (trust == "server")
     for name in ("00000.npz", "00001-asked.npz", "00002.npz"):
         assert any(f"/{name} cannot be written" in one for one in told)
+
+
+def stopped_and_mixed(folder, trust, order):
+    """Stop a fit by batches of own rows, and go on with other rows; return the mu of all in its ledger."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 2))
+    y = (X[:, 0] > 0).astype(float)
+
+    def model(rows):
+        parts = {"a": (y[rows][:300], X[rows][:300]), "b": (y[rows][300:], X[rows][300:])}
+        if trust != "central":
+            return pi.GLM.from_arrays(parts, bounds=[(-1, 1)] * 2, family="binomial", trust=trust)
+        return pi.GLM(y[rows], X[rows], bounds=[(-1, 1)] * 2, family="binomial")
+
+    with pytest.MonkeyPatch.context() as patch:
+        answer = CheckpointedServer.vector_sum
+
+        def until(server, *args, **words):
+            if server._asked == 2:
+                raise Killed
+            return answer(server, *args, **words)
+
+        patch.setattr(CheckpointedServer, "vector_sum", until)
+        with pytest.raises(Killed):
+            model(np.arange(600)).fit(mu=1.0, optimizer=DP, checkpoint=folder)
+    other = model(order)
+    other.fit(mu=1.0, optimizer=DP, checkpoint=folder)
+    return other.ledger.total().mu
+
+
+@pytest.mark.parametrize("trust", ["central", "server", "secure-sum"])
+def test_a_fit_of_own_rows_goes_on_with_these_in_this_order_alone(trust, tmp_path, monkeypatch):
+    assert stopped_and_mixed(tmp_path / "same", trust, np.arange(600)) == pytest.approx(1.0)
+    for order in (np.arange(600)[::-1], np.roll(np.arange(600), 1), np.zeros(600, dtype=int)):
+        with pytest.raises(StorageError, match="of other rows, or of these in another order"):
+            stopped_and_mixed(tmp_path / str(order[:2]), trust, order)
+    assert (tmp_path / "same" / "rows.key").stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(
+        LocalSites, "digest", lambda sites, key: ""
+    )  # the mutant: what is reported is too little
+    assert stopped_and_mixed(tmp_path / "any", trust, np.arange(600)[::-1]) == pytest.approx(1.0)
 
 
 def test_a_disk_that_is_full_before_a_fit_charges_nothing(tmp_path):
