@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, loss_from_dict
 from privinf.accounting.journal import Head
@@ -85,7 +86,7 @@ class Journal:
         self._replies: dict[str, Reply] = {}
         self._designs: dict[str, int] = {}
         self._outdated: set[str | Part] = set()
-        self.orders = 1  # how many orders of rows there were: batches are disjoint within one of them
+        self._rows = uuid4().hex[:16]
         self._reserved: dict[Part, Reservation] = {}
         self._asked_by: dict[str, list[tuple[Part | None, LedgerEntry]]] = {}
         self._tallies: dict[str, Tally] = {}
@@ -283,8 +284,11 @@ class Journal:
         self._outdated |= {*self._charged, *self._last, *made}
 
     def place(self, name: str) -> str:
-        """Return the name under which batches of a site's rows are filed: another one for other rows."""
-        return name if self.orders == 1 else f"{name}, rows {self.orders}"
+        """Return the name under which batches of a site's rows are filed: another one for other rows.
+
+        Only a file says that a later site has the same rows, in the same order.
+        """
+        return f"{name}, rows {self._rows}"
 
     def recall(self, digest: str) -> Reply | None:
         """Return the reply to the question of this digest, None if there was none."""

@@ -161,6 +161,7 @@ class FileJournal(Journal):
         header = None if name is None else {"name": name, "budget": limit}
         self.pin: Pin | None = None
         self.rebases, self.latest_change = 0, tuple[str, ...]()
+        self.orders = 1  # how many orders of rows there were: batches are disjoint within one of them
         self._chain = Chain(path, FORMAT, anchor, header)
         try:
             self._open(budget, clock)
@@ -253,6 +254,10 @@ class FileJournal(Journal):
         self.orders += "rows" in changed
         if {"rows", "schema"}.intersection(changed):
             self.outdate()
+
+    def place(self, name: str) -> str:
+        """Return the name under which batches of a site's rows are filed: another one after a rebase."""
+        return name if self.orders == 1 else f"{name}, rows {self.orders}"
 
     def witness(self, heads: Mapping[str, SignedHead]) -> None:
         """Keep heads of other sites: on disk when this returns."""

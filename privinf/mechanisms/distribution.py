@@ -343,5 +343,4 @@ def _counted(name: str, column: pd.Series) -> dict[str, int]:
     values = column.to_numpy(dtype=object)
     if not all(isinstance(value, str) for value in values):
         raise SchemaError(f"column {name!r} must hold texts to have its levels found")
-    codes, labels = pd.factorize(values)
-    return dict(zip(map(str, labels), np.bincount(codes, minlength=len(labels)).tolist(), strict=True))
+    return Counter(map(str, values))  # pandas 2 takes texts for the same that differ after a NUL

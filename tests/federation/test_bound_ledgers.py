@@ -18,6 +18,7 @@ from privinf.cli import main
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, StorageError
 from privinf.federation import InProcessFederation, Query, Site, SiteLedger, SitePolicy, TrustedServer
 from privinf.federation.sessions import Journal
+from privinf.federation.site_ledger import FileJournal
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
 
@@ -221,8 +222,33 @@ def test_batches_of_other_orders_of_rows_are_not_disjoint(table, tmp_path, monke
     assert asked(table, 0) == 0.8
     assert asked(table.iloc[::-1], 1) == "refused"
     assert asked(table, 1) == "refused"  # put back, they count as others: the ledger does not know them
-    monkeypatch.setattr(Journal, "place", lambda journal, name: name)
+    monkeypatch.setattr(FileJournal, "place", lambda journal, name: name)
     assert asked(table.iloc[::-1], 1) == 0.8  # the mutant: that person has paid 1.13 of a limit of 1
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_batches_of_two_sites_on_one_plain_ledger_are_not_disjoint(kind, table, tmp_path, monkeypatch):
+    """Such a ledger does not know which rows, in which order, were asked before."""
+    batches = {"clip": 1.0, "batches": 2, "seed": 4}
+    least = {"family": "gaussian", "theta": [0.0], "radius": 1.0, "residual_clip": 1.0}
+
+    def asked_twice(folder):
+        place = tmp_path / folder
+        place.mkdir()
+        ledger = pi.Ledger(Budget(mu=1.0))
+        for batch, rows in enumerate((table, table.iloc[::-1])):
+            if kind == "file":
+                ledger = pi.LedgerFile(place / "l", Budget(mu=1.0), anchor=place / "anchors" / "a")
+            site = Site(rows, SCHEMA.design("y ~ 0 + u"), policy=POLICY, ledger=ledger)
+            TrustedServer(InProcessFederation({"north": site})).vector_sum(
+                "glm.sketched_score", least | batches | {"batch": batch}, mu=0.8, label="s"
+            )
+        return ledger.total().mu
+
+    with pytest.raises(BudgetExceededError):
+        asked_twice("held")
+    monkeypatch.setattr(Journal, "place", lambda journal, name: name)
+    assert asked_twice("mutant") == pytest.approx(0.8)  # and somebody has paid 1.13 of a limit of 1
 
 
 class Stopped(InProcessFederation):

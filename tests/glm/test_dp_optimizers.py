@@ -96,7 +96,7 @@ def test_batches_stand_in_parallel_in_the_sites_own_ledgers(trust):
         # the second fit's batches cut across those of the first
         assert site.ledger.total().mu ** 2 == pytest.approx(2.0 * mu2, rel=1e-9)
         scopes = [entry.scope for entry in site.ledger.entries if entry.label == "gradient"]
-        assert scopes.count((f"batch of 3 by seed 5 at {name}=2",)) == 2
+        assert scopes.count((f"batch of 3 by seed 5 at {site.journal.place(name)}=2",)) == 2
         assert len(set(scopes)) == 6
     assert fit.privacy.cumulative.mu**2 == pytest.approx(2.0 * mu2, rel=1e-9)
 
