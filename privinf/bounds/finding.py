@@ -42,7 +42,7 @@ LABEL = "find_bounds"
 # Of the rows, how many more than twice what was wanted may lie outside for certain.
 MOST_BEYOND = 0.05
 # What rare levels are pooled as.
-OTHER = "other"
+OTHER, ANOTHER = "other", "another"
 
 
 @door
@@ -242,8 +242,8 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
     seen = max(float(shown.counts[common][largest]) - 2.0 * shown.sd, 0.0) / shown.n
     moves = most / (most + seen) if most > 0.0 else 0.0
     if len(labels) == 1 or left > max(slack, rare * shown.n):
-        other, moves = OTHER, 0.0
-        labels += [] if OTHER in labels else [OTHER]
+        other, moves = OTHER if labels != [OTHER] else ANOTHER, 0.0
+        labels += [] if other in labels else [other]
     return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold, moves]
 
 

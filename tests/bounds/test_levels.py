@@ -86,6 +86,19 @@ def test_what_cannot_be_asked_of_levels(columns, options, error):
         pi.find_bounds(ROWS, columns, **options)
 
 
+@pytest.mark.parametrize("label", ["other", "another", "", " ", "a\0b"])
+def test_a_column_with_one_common_label_gets_a_second_level(label):
+    found = pi.find_bounds(pd.DataFrame({"g": [label] * 3000}), ["g"], epsilon=1.0, delta=1e-6, rng=0)
+    assert found["g"].levels == (label, "another" if label == "other" else "other")
+    assert found["g"].other == found["g"].levels[1]
+
+
+def test_labels_that_differ_after_a_nul_are_not_counted_together():
+    labels = [f"common\0of {row}" for row in range(3000)] + ["a", "b"] * 1500
+    found = pi.find_bounds(pd.DataFrame({"g": labels}), ["g"], epsilon=1.0, delta=1e-6, rng=0)
+    assert found["g"].levels == ("a", "b", "other")
+
+
 @pytest.mark.parametrize("values", [["a", None], ["a", 1]])
 def test_labels_are_texts_without_gaps(values):
     with pytest.raises(SchemaError):
