@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -339,10 +339,12 @@ def table_of_arrays(
 def table_of_parties(
     data: Table, schema: Schema, parties: PartyColumns, *, missing: Missing = "raise"
 ) -> PartyTable:
-    """Return a table and what each party holds of it; columns that no party holds are not released."""
+    """Return a table and what each party holds of it, with its unit; what no party holds is not released."""
     assigned = {name: [str(column) for column in columns] for name, columns in parties.items()}
     arrays.check_cover(assigned, None)
-    schemas = {name: Schema({c: schema[c] for c in columns}) for name, columns in assigned.items()}
+    whole = {name: {column: schema[column] for column in columns} for name, columns in assigned.items()}
+    whose: dict[str, Any] = {"unit": schema.unit, "max_rows": schema.max_rows}
+    schemas = {name: Schema(columns, **whose) for name, columns in whole.items()}
     rows = Rows(data, None, missing)
     refuse_unordered(rows, ALIGNED)
     return PartyTable(rows, schemas)

@@ -237,8 +237,11 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
         There is not one label a row.
     SchemaError
         The table has no such column.
+    AlignmentError
+        A unit has more rows than declared, all labels together.
     """
     rows = rows.opened([*needed(design), *([labels] if isinstance(labels, str) else [])], design.schema)
+    unit_codes(design.schema, rows)
     features: Any = rows.features
     if isinstance(labels, str):
         features = as_frame(features)

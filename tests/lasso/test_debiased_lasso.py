@@ -13,6 +13,7 @@ from support.variance import terms_add_up
 import privinf as pi
 from privinf import federation
 from privinf.errors import (
+    AlignmentError,
     ArgumentError,
     BudgetExceededError,
     NotAvailableError,
@@ -301,6 +302,13 @@ def test_bad_rows():
         pi.DebiasedLasso.from_arrays([(y, X), (y[:0], X[:0])], x_bound=4.0, y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match="other columns"):
         pi.DebiasedLasso.from_arrays([(y, X), (y, X[:, :-1])], x_bound=4.0, y_bounds=(-1, 1))
+
+
+def test_a_units_rows_are_counted_over_all_machines():
+    schema = pi.Schema({"y": (-1.0, 1.0), "x": (-1.0, 1.0)}, unit="person", max_rows=1)
+    rows = pd.DataFrame({"y": 0.0, "x": 0.5, "person": np.arange(40) // 2, "site": ["a", "b"] * 20})
+    with pytest.raises(AlignmentError, match="more rows than the declared max_rows=1"):
+        pi.DebiasedLasso.from_formula("y ~ x", rows, schema=schema, machines="site")
 
 
 def test_formula_federation_and_file_give_the_same(tmp_path):

@@ -189,6 +189,15 @@ def test_ridge_changes_the_point_and_not_the_intervals():
     np.testing.assert_allclose(ridged.conf_int(), fair.conf_int())
 
 
+@pytest.mark.parametrize("kind", [pi.RMGMOLS, pi.DGMOLS, pi.BGMOLS])
+def test_several_rows_a_person_are_refused_whichever_door_they_come_by(kind):
+    schema = pi.Schema({"age": (20.0, 80.0), "cost": (0.0, 25.0)}, unit="person", max_rows=2)
+    frame = pd.DataFrame({"age": [30.0] * 40, "cost": [9.0] * 40, "person": np.arange(40) // 2})
+    parties = {"clinic": ["age"], "payer": ["cost"]}
+    with pytest.raises(errors.SchemaError, match="one row a person"):
+        kind.from_formula("cost ~ age", frame, schema=schema, parties=parties).fit(epsilon=8.0, delta=1e-5)
+
+
 def test_factors_and_formula_door():
     rng = np.random.default_rng(4)
     n = 30_000
