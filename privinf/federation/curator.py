@@ -243,7 +243,7 @@ class Curator:
         line = Line(
             label=label, mechanism="gaussian", sensitivity=reach.sensitivity(self._relation),
             derivation=f"{op}: {reach.derivation}", dimension=reach.size, mu=mu, unit=reach.unit,
-            trust="central", relation=self._relation, assumptions=(assumed(reach, self._relation),),
+            trust="central", relation=self._relation, assumptions=assumed(reach, self._relation),
         )  # fmt: skip
         scale, entry = line.calibrated(self._noise)
         secure, exact = scale > 0.0 and self._noise.secure, scale > 0.0 and statistic.sums is not None

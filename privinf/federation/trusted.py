@@ -283,7 +283,7 @@ class TrustedServer(Rounds):
             unit=reach.unit,
             trust=self._trust,
             relation=self._relation,
-            assumptions=(assumed(reach, self._relation),),
+            assumptions=assumed(reach, self._relation, len(self._rows)),
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
@@ -429,7 +429,10 @@ class TrustedServer(Rounds):
         noisy = drawn.scale > 0.0
         if noisy and self._noise.secure:
             _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
-        entries = tuple(self._marked(ranking.line(entry)) for entry in drawn.entries)
+        known_of = assumed(reach, self._relation, len(self._rows))
+        entries = tuple(
+            self._marked(replace(ranking.line(entry), assumptions=known_of)) for entry in drawn.entries
+        )
         query = self._query(known, args, tuple(map(of_the_sum, entries)), asked, noisy=noisy)
         lines = self._spend(entries, asked, self._session)
         total, answered = self._total(query, reach, asked)

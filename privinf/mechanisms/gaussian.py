@@ -40,6 +40,7 @@ LARGEST = 2.0**1000
 # which is charged to every sensitivity.
 FLOAT_SLACK = 2.0**-40
 PUBLIC_N = "the number of records is public (replace-one)"
+PUBLIC_SITES = "which site or machine a record is at is public, as are their names and numbers of records"
 NOTHING_ADDED = "the number of records is public; a record is replaced by one that contributes nothing"
 PUBLIC_CLIENTS = "the sites and their numbers of records are public; one site is replaced as a whole"
 NO_CLIENT = "the sites and their numbers of records are public; one site contributes nothing instead"

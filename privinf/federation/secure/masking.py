@@ -248,7 +248,7 @@ def plan_sum(
             "threshold": sites,  # how many must answer: all; a word that digests of questions hold
         },
         loss=loss, source=source, secure=secure,
-        assumptions=(assumed(reach, relation), HONEST, UNIFORM),
+        assumptions=(*assumed(reach, relation, sites), HONEST, UNIFORM),
     )  # fmt: skip
     return SumPlan(grid, site_scale, entry)
 
