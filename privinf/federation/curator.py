@@ -14,8 +14,8 @@ from privinf.doors import doors
 from privinf.errors import NotAvailableError, SensitivityError
 from privinf.federation.local import LocalSites, in_process
 from privinf.federation.messages import Query, Reply
-from privinf.federation.noisy import NoisyGram, NoisySum
-from privinf.federation.rounds import Args, assumed
+from privinf.federation.noisy import NoisyGram, NoisySum, assumed
+from privinf.federation.rounds import Args
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import Line
@@ -243,7 +243,8 @@ class Curator:
         line = Line(
             label=label, mechanism="gaussian", sensitivity=reach.sensitivity(self._relation),
             derivation=f"{op}: {reach.derivation}", dimension=reach.size, mu=mu, unit=reach.unit,
-            trust="central", relation=self._relation, assumptions=assumed(reach, self._relation),
+            trust="central", relation=self._relation,
+            assumptions=assumed(reach, self._relation, seeded="seed" in args),
         )  # fmt: skip
         scale, entry = line.calibrated(self._noise)
         secure, exact = scale > 0.0 and self._noise.secure, scale > 0.0 and statistic.sums is not None

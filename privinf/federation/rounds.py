@@ -13,8 +13,8 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
+from privinf.federation.noisy import LATER_WORDS
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N, PUBLIC_SITES
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
@@ -275,14 +275,6 @@ def refusal_of(reply: Reply) -> PrivinfError:
     return (found if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
 
 
-def assumed(reach: Reach, relation: SumRelation, sites: int = 1) -> tuple[str, ...]:
-    """Return what the claim of a sum takes for granted, where there are so many sites."""
-    if reach.unit == "client":
-        return (PUBLIC_CLIENTS if relation == "replace-one" else NO_CLIENT,)
-    known = PUBLIC_N if relation == "replace-one" else NOTHING_ADDED
-    return (known, PUBLIC_SITES) if sites > 1 else (known,)
-
-
 def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
     """Return a release's line in one site's scope; the same release has the same line there."""
     return entry.filed(str(uuid5(NAMESPACE_URL, f"{entry.id} {name}")), entry.scope)
@@ -303,7 +295,7 @@ def question_of(query: Query, **more: PlainValue) -> str:
     for charge in query.charges:
         noise = _without(charge.get("noise", {}), "question", "key")
         trust = FORMER_TRUST.get(charge.get("trust", ""), charge.get("trust"))
-        told = [text for text in charge.get("assumptions", ()) if text != PUBLIC_SITES]  # not in lines of 0.1
+        told = [text for text in charge.get("assumptions", ()) if text not in LATER_WORDS]
         charges.append(_without(charge, "id", "time") | {"noise": noise, "trust": trust, "assumptions": told})
     args, masking = without_digits(query.args) | plain_args(more), _without(query.masking, "pinned")
     return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking, reservation="")

@@ -27,7 +27,7 @@ from privinf.errors import (
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory, bind_rows
-from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, histogram_quantile, of_the_sum
+from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, assumed, histogram_quantile, of_the_sum
 from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
@@ -35,7 +35,6 @@ from privinf.federation.rounds import (
     PlannedSum,
     Rounds,
     SumOptions,
-    assumed,
     check_question,
     named,
     naming,
@@ -283,7 +282,7 @@ class TrustedServer(Rounds):
             unit=reach.unit,
             trust=self._trust,
             relation=self._relation,
-            assumptions=assumed(reach, self._relation, len(self._rows)),
+            assumptions=assumed(reach, self._relation, sites=len(self._rows), seeded="seed" in args),
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
@@ -429,7 +428,7 @@ class TrustedServer(Rounds):
         noisy = drawn.scale > 0.0
         if noisy and self._noise.secure:
             _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
-        known_of = assumed(reach, self._relation, len(self._rows))
+        known_of = assumed(reach, self._relation, sites=len(self._rows))
         entries = tuple(
             self._marked(replace(ranking.line(entry), assumptions=known_of)) for entry in drawn.entries
         )

@@ -41,6 +41,7 @@ LARGEST = 2.0**1000
 FLOAT_SLACK = 2.0**-40
 PUBLIC_N = "the number of records is public (replace-one)"
 PUBLIC_SITES = "which site or machine a record is at is public, as are their names and numbers of records"
+PUBLIC_PLACES = "the order of the rows is public: what is protected had no part in it"
 NOTHING_ADDED = "the number of records is public; a record is replaced by one that contributes nothing"
 PUBLIC_CLIENTS = "the sites and their numbers of records are public; one site is replaced as a whole"
 NO_CLIENT = "the sites and their numbers of records are public; one site contributes nothing instead"
@@ -167,12 +168,12 @@ def unit_name(design: Design) -> str:
     return "record" if design.schema is None or design.schema.unit is None else design.schema.unit
 
 
-def assumed(design: Design, *, data_bounds: bool) -> tuple[str, ...]:
-    """Return what every ledger line of a release on `design` takes for granted."""
+def assumed(design: Design, *, data_bounds: bool, placed: bool = True) -> tuple[str, ...]:
+    """Return what every ledger line of a release on `design` takes for granted; `placed`: row by row."""
     clear = design.response_public
     grouped = design.schema is not None and design.schema.unit is not None
-    stated = ((True, PUBLIC_N), (clear, CLEAR_RESPONSE), (grouped, PUBLIC_ROWS), (data_bounds, DATA_BOUNDS))
-    return tuple(text for holds, text in stated if holds)
+    stated = [PUBLIC_N, *([PUBLIC_PLACES] if placed else ()), *([CLEAR_RESPONSE] if clear else ())]
+    return (*stated, *([PUBLIC_ROWS] if grouped else ()), *([DATA_BOUNDS] if data_bounds else ()))
 
 
 def max_rows(design: Design) -> int:

@@ -306,7 +306,7 @@ class Moments:
             reach=asked.reach.l2 if local else 0.0,
             unit=unit_name(self.design),
             trust=self.trust,
-            assumptions=assumed(self.design, data_bounds=self.data_bounds),
+            assumptions=assumed(self.design, data_bounds=self.data_bounds, placed=local),
         )
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import privinf as pi
@@ -16,7 +17,7 @@ from privinf.accounting import Budget, Ledger
 from privinf.errors import ArgumentError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import NoisyTopK, noisy_scalar, private_max
-from privinf.mechanisms.gaussian import REACH
+from privinf.mechanisms.gaussian import PUBLIC_PLACES, REACH
 from privinf.noise import LatticeNoise, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 
@@ -231,3 +232,33 @@ def test_a_ledger_that_is_none_is_refused(ledger):
     ):
         with pytest.raises(ArgumentError, match="ledger"):
             call()
+
+
+def lines_by_places():
+    """Return what releases row by row, or by places of rows, take for granted, and what sums do."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.uniform(-1, 1, 400), "y": rng.uniform(-1, 1, 400)})
+    schema, words = pi.Schema({"x": (-1, 1), "y": (-1, 1)}), {"epsilon": 2.0, "delta": 1e-5, "rng": 0}
+    parties, optimizer = {"a": ["x"], "b": ["y"]}, pi.DPSGD(epochs=1, batches=2)
+    model = pi.GLM.from_formula("y ~ x", rows, schema=schema, family="gaussian")
+    batched = model.fit(optimizer=optimizer, **words)
+    placed = [
+        pi.Modulation(schema, "y ~ x").release(rows, **words).entries,
+        pi.LocalExamples(schema, "y ~ x").release(rows, **words).entries,
+        pi.Moments(schema, "y ~ x", trust="local").release(rows, **words).entries,
+        pi.DGMOLS.from_formula("y ~ x", rows, schema=schema, parties=parties).fit(**words).privacy.entries,
+        [line for line in batched.privacy.entries if line.label == "gradient"],
+    ]
+    sums = [
+        pi.Moments(schema, "y ~ x").release(rows, **words).entries,
+        pi.OLS.from_formula("y ~ x", rows, schema=schema).fit(**words).privacy.entries,
+        pi.find_bounds(rows, **words).privacy.entries,
+    ]
+    return placed, sums
+
+
+def test_that_the_order_of_rows_is_public_is_said_where_it_counts():
+    """A table that is sorted by an income tells it by the places of its rows, whatever noise they have."""
+    placed, sums = lines_by_places()
+    assert all(lines and all(PUBLIC_PLACES in line.assumptions for line in lines) for lines in placed)
+    assert not any(PUBLIC_PLACES in line.assumptions for lines in sums for line in lines)

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry, Loss, Sensitivity
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.federation.rounds import assumed
+from privinf.federation.noisy import assumed
 from privinf.federation.secure.keys import IdentityKey, Roster, primitives
 from privinf.mechanisms.gaussian import FLOAT_SLACK
 from privinf.mechanisms.statistics.ops import Reach
@@ -203,6 +203,7 @@ def plan_sum(
     grid_bits: int = GRID_BITS,
     secure: bool = True,
     relation: SumRelation = "replace-one",
+    seeded: bool = False,
 ) -> SumPlan:
     """Return the noise that the sites less the colluding ones must add for a price of `mu`.
 
@@ -218,6 +219,8 @@ def plan_sum(
         The noise of one site spans 2^grid_bits to twice as many steps.
     secure : bool
         False for simulation noise.
+    seeded : bool
+        As for `assumed`.
 
     Raises
     ------
@@ -248,7 +251,7 @@ def plan_sum(
             "threshold": sites,  # how many must answer: all; a word that digests of questions hold
         },
         loss=loss, source=source, secure=secure,
-        assumptions=(*assumed(reach, relation, sites), HONEST, UNIFORM),
+        assumptions=(*assumed(reach, relation, sites=sites, seeded=seeded), HONEST, UNIFORM),
     )  # fmt: skip
     return SumPlan(grid, site_scale, entry)
 

@@ -248,7 +248,7 @@ class SecureServer(TrustedServer):
         plan = plan_sum(
             reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
             rows=self._most(reach, asked), grid_bits=self._grid_bits, secure=self.secure,
-            relation=self._relation,
+            relation=self._relation, seeded="seed" in args,
         )  # fmt: skip
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
         query = Query(

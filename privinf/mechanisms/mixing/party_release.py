@@ -15,7 +15,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.blocks import RowBlocks, open_table
 from privinf.mechanisms.files import Source
-from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
+from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, PUBLIC_PLACES, Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
 from privinf.release_kinds import GaussianRowsLaw
@@ -141,7 +141,8 @@ class PartyMechanism:
     def _line(self, mu: float, dimension: int) -> Line:
         """Return the ledger line; its mu is the party's own where the noise is that of a larger diameter."""
         own = self.design.diameter
-        stated = (PUBLIC_N, PUBLIC_ROSTER, OWN_COLUMNS, *((DATA_BOUNDS,) if self.data_bounds else ()))
+        stated = [PUBLIC_N, PUBLIC_PLACES, PUBLIC_ROSTER, OWN_COLUMNS]
+        stated += [DATA_BOUNDS] if self.data_bounds else []
         return Line(
             label=self.label,
             mechanism="gaussian",
@@ -152,7 +153,7 @@ class PartyMechanism:
             reach=self.design.norm,
             unit="person",
             trust="per-party",
-            assumptions=stated,
+            assumptions=tuple(stated),
             party=self.labels.party,
         )
 
