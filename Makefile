@@ -87,7 +87,7 @@ vignettes-quick: $(VENV)/.installed ## every vignette with few draws, pages in a
 	$(BIN)/python vignettes/quick.py
 
 verify-quick: $(VENV)/.installed    ## the audits and the coverage of the long Monte Carlo, in the sizes of the tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" tests/coverage $(wildcard tests/privacy/test_*audit*.py)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" tests/coverages $(wildcard tests/privacy/test_*audit*.py)
 
 verify-smallest: $(VENV)/.installed ## every script of the targets below but the vignettes, to its end, with a few draws
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"

@@ -19,6 +19,7 @@ from typing import IO, Any, Literal, TypeAlias, TypeVar
 import pandas as pd
 
 from privinf.errors import FileMissingError, NotAvailableError, SchemaError, StorageError
+from privinf.mechanisms.decoding import by_polars
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
 from privinf.sealed import unreadable
@@ -172,10 +173,9 @@ class ParquetSource(_FileSource):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow batches."""
         with _opened_parquet(self.path) as table:
-            batches = _parquet(
-                self.name,
-                lambda: table.iter_batches(batch_size=ROWS, columns=list(columns), use_threads=False),
-            )
+            chosen = {"batch_size": ROWS, "columns": list(columns), "use_threads": False}
+            begin = _parquet(self.name, lambda: by_polars(self.path, table, columns, ROWS))
+            batches = _parquet(self.name, begin or (lambda: table.iter_batches(**chosen)))
             while (batch := _parquet(self.name, lambda: next(batches, None))) is not None:
                 yield batch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import tempfile
 import weakref
@@ -24,8 +23,9 @@ from privinf.errors import (
     SchemaError,
     StorageError,
 )
+from privinf.mechanisms.decoding import ARROW_NUMBERS
 from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
-from privinf.mechanisms.sums import rooms
+from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.schema.reading import kind_of
 from privinf.typing import AnyPath, Floats, Table
@@ -33,8 +33,6 @@ from privinf.validation import READ_ROWS, check_flag, check_path, even_parts
 
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
-# Arrow's types that become doubles as they do in a data frame.
-ARROW_NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 ONCE_MORE = ", with privinf.open_rows(data, spool=True) where it needs more than one pass"
 # Seconds before a bar is shown.
 DELAY = 2.0
@@ -92,11 +90,7 @@ def _numbers(
         arrays = [column.to_numpy() for column in held]
         for part in even_parts(batch.num_rows, len(room)):
             block = room[: part.stop - part.start]
-            for place, array in zip(places, arrays, strict=True):
-                block[:, place] = array[part]
-            with np.errstate(all="ignore"):
-                finite = math.isfinite(block.sum())
-            if finite:
+            if filled(block, places, [array[part] for array in arrays]):
                 yield block
             else:
                 yield from frames_of(name, iter([batch.slice(part.start, len(block))]), columns)

@@ -24,13 +24,13 @@ below the noise up to n = 3 10^6 / mu, below a thousandth of the sampling error 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.statistics.loops import products
 from privinf.typing import Floats, Integers
 
 # Python's integers, of any size.
@@ -42,8 +42,7 @@ FULL_SCALE = 2.0**VALUE_BITS
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
 _MOST_ROWS = 1 << 40
 # Numbers of a block of factors: its copies stay in the cache.
-BLOCK_NUMBERS = 1 << 17
-TILE = 64
+BLOCK_NUMBERS = 1 << 18
 # What rounding leaves of an exact equality of norms; the float slack of ledger lines is larger.
 NORM_SLACK = 2.0**-44
 _WORD = 32
@@ -186,6 +185,8 @@ class ProductSums:
     def update(self, *groups: Floats) -> None:
         """Add rows: integers in doubles, of size at most 2^20, an array of shape (rows, size) a group.
 
+        Groups that stand side by side in one array, and are multiplied with themselves too, come as that one.
+
         Raises SensitivityError for more than 2^40 rows.
         """
         count = len(groups[0])
@@ -202,11 +203,14 @@ class ProductSums:
 
     def _multiply(self, groups: Sequence[Floats]) -> None:
         """Add the upper triangle of one block's products."""
+        if len(groups) < len(self._sizes):
+            self._pending += products(groups[0], groups[0])
+            return
         ends = list(accumulate(self._sizes, initial=0))
         for i, left in enumerate(groups):
             for j in range(i if self._squares else i + 1, len(groups)):
                 if self._sizes[i] and self._sizes[j]:
-                    self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += left.T @ groups[j]
+                    self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += products(left, groups[j])
 
     def _flush(self, more: int) -> None:
         """Put what waits in doubles away where that many more rows would be too many for them."""
@@ -242,59 +246,6 @@ def added_rows(rows: int, more: int) -> int:
     if rows + more > _MOST_ROWS:
         raise SensitivityError("exact sums take at most 2^40 rows")
     return rows + more
-
-
-def aligned(rows: int, columns: int) -> Floats:
-    """Return an empty array that begins on a line of the cache: numpy works twice as fast on it."""
-    raw = np.empty(rows * columns * 8 + 64, dtype=np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + rows * columns * 8].view(np.float64).reshape(rows, columns)
-
-
-def rooms(rows: int, columns: int) -> tuple[Floats, Floats]:
-    """Return such arrays that lie by rows, and column by column.
-
-    Columns are an odd number of lines apart, as a power of two would drive them out of the cache.
-    """
-    lines = -(-rows // 8) | 1
-    return aligned(rows, columns), aligned(columns, 8 * lines)[:, :rows].T
-
-
-def like(rooms: tuple[Floats, Floats], block: Floats) -> Floats:
-    """Return as many rows of the room in which numbers lie as they do in a block."""
-    return rooms[block.strides[0] < block.strides[1]][: len(block)]
-
-
-def on_grid(values: Floats, factor: Floats | float, shift: Floats | float, out: Floats) -> Floats:
-    """Return floor(values x factor + shift) held at +-2^20, in `out`; nan stays.
-
-    Each step is one IEEE operation a number, and grows with the value. The shift holds the 1/2 that makes
-    floor the nearest integer. Factor and shift are numbers, or of shape (k,) for values of shape (rows, k).
-    """
-    _by_column(np.multiply, values, factor, out)
-    _by_column(np.add, out, shift, out)
-    np.floor(out, out=out)
-    return out.clip(-FULL_SCALE, FULL_SCALE, out=out)
-
-
-def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats) -> None:
-    """Put operation(values, row) into `out`; numpy repeats one number fastest, then a long row."""
-    if isinstance(row, np.ndarray):
-        tile, same = _tile(row.tobytes())
-        if same:
-            row = tile[0]
-        elif values.flags.c_contiguous and out.flags.c_contiguous:
-            whole = len(values) - len(values) % TILE
-            operation(values[:whole].reshape(-1, len(tile)), tile, out=out[:whole].reshape(-1, len(tile)))
-            values, out = values[whole:], out[whole:]
-    operation(values, row, out=out)
-
-
-@lru_cache(maxsize=256)
-def _tile(row: bytes) -> tuple[Floats, bool]:
-    """Return a row many times over, and whether its numbers are the same."""
-    tile = np.tile(np.frombuffer(row), TILE)
-    return tile, bool(len(tile) and (tile == tile[0]).all())
 
 
 def scaled_down(steps: Floats, factor: Floats) -> Floats:

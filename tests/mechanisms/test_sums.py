@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms import sums
+from privinf.mechanisms.statistics.loops import on_grid
 from privinf.mechanisms.sums import (
     BLOCK_ROWS,
     FULL_SCALE,
@@ -18,7 +19,6 @@ from privinf.mechanisms.sums import (
     ProductSums,
     block_rows,
     held_norms,
-    on_grid,
     scaled_down,
 )
 
@@ -130,7 +130,7 @@ def test_totals_are_rounded_once(number, unit, power):
 def test_values_end_on_the_grid_and_keep_their_order(values):
     x = np.array(sorted(values))
     with np.errstate(all="ignore"):
-        steps = on_grid(x, FULL_SCALE, 0.5, np.empty_like(x))
+        steps = on_grid(x, FULL_SCALE, 0.5, FULL_SCALE, np.empty_like(x))
     assert (np.abs(steps) <= FULL_SCALE).all()
     assert (steps == np.floor(steps)).all()
     assert (np.diff(steps) >= 0).all()

@@ -451,7 +451,7 @@ def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
         assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
         monkeypatch.setattr(gridded, "held_norms", lambda steps, limit: steps)
         monkeypatch.setattr(
-            gridded, "on_grid", lambda x, factor, shift, out: np.floor(x * factor + shift, out=out)
+            gridded, "on_grid", lambda x, factor, shift, most, out: np.floor(x * factor + shift, out=out)
         )
     assert audit_scores(*central_scores(True, 2000, 3.0, factor), mu=3.0).exceeded
 

@@ -106,12 +106,9 @@ def leave_the_ends_open(monkeypatch, width):
     """Put columns on their grid without an end: two beside the constant, or the last one, in doubles too."""
     honest = gridded.on_grid
 
-    def on_grid(values, factor, shift, out):
-        return (
-            np.floor(values * factor + shift, out=out)
-            if len(out.T) == width
-            else honest(values, factor, shift, out)
-        )
+    def on_grid(values, factor, shift, most, out):
+        most = math.inf if len(out.T) == width else most
+        return honest(values, factor, shift, most, out)
 
     monkeypatch.setattr(gridded, "on_grid", on_grid)
     if width == 1:

@@ -16,8 +16,8 @@ class Limit:
 LIMITS = {
     # 215 at the house; one curator 20; high dimensions, papers, tests 12 each; scale 15; product 17;
     # federation 14
-    "modules": Limit(317, 317),
-    "lines": Limit(78_415, 78_415),  # 44,734 at the house's commit, about 300 for each of these modules
+    "modules": Limit(320, 320),
+    "lines": Limit(79_200, 79_200),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
@@ -37,8 +37,8 @@ LIMITS = {
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(27, 28),
     "modules that a central MomentOLS loads": Limit(90, 90),
-    "files that a central MomentOLS visits": Limit(48, 48),  # passes over rows, their grid, exact sums
-    "files that a DebiasedLasso visits": Limit(75, 75),
+    "files that a central MomentOLS visits": Limit(49, 49),  # passes over rows, loops, their grid, exact sums
+    "files that a DebiasedLasso visits": Limit(76, 76),
 }
 
 TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "stats"}

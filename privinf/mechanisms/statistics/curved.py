@@ -135,7 +135,7 @@ def _column(block: SiteBlock, position: int) -> Floats:
 def _joint(left: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
     """Return both terms of records' directions: a score of size `left`, and a matrix of the root `size`."""
     a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
-    return Product(left, 1.0, v, a), Square(v.vectors * size, 1.0, v.length * size, b)
+    return Product(left, 1.0, v, a), Square(v.vectors, 1.0, v.length * size, b, size)
 
 
 def _start(rows: RowReader) -> tuple[Product, Square]:
@@ -190,7 +190,7 @@ def _secant(rows: RowReader) -> tuple[Square]:
     apart = np.copysign(np.maximum(np.abs(move), least), move)
     slope = np.where(np.abs(move) < least, middle, ends / apart)
     size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
-    return (Square(at.v.vectors * size, math.sqrt(bound), at.length * size),)
+    return (Square(at.v.vectors, math.sqrt(bound), at.length * size, size=size),)
 
 
 # ---- how far one record moves it

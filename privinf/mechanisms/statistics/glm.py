@@ -58,8 +58,9 @@ from privinf.mechanisms.statistics.families import (
     steepest,
 )
 from privinf.mechanisms.statistics.layers import outer_reach
+from privinf.mechanisms.statistics.loops import lengths
 from privinf.mechanisms.statistics.ops import CLIENTS, Reach, SiteOp, named
-from privinf.mechanisms.statistics.summands import Along, Product, Square, lengths
+from privinf.mechanisms.statistics.summands import Along, Product, Square
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, clipped, made_finite, unit_sums
+from privinf.mechanisms.statistics.loops import like, on_grid, rooms
 from privinf.mechanisms.sums import (
     FULL_SCALE,
     NORM_SLACK,
@@ -32,9 +33,6 @@ from privinf.mechanisms.sums import (
     block_rows,
     held_norms,
     held_sums,
-    like,
-    on_grid,
-    rooms,
     scaled_down,
     shrunk,
 )
@@ -97,7 +95,7 @@ class ColumnGrid:
 
     def put(self, x: Floats, out: Floats, *, finite: bool) -> Floats:
         """Return the integers of values, shape (rows, k), in `out`, between the ends; nan counts as 0."""
-        on_grid(x, self.factor, self.shift, out)
+        on_grid(x, self.factor, self.shift, FULL_SCALE, out)
         if not finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if self.ends is not None:
@@ -116,11 +114,13 @@ class RowGrid:
         Any block of the rows: its bounds count, its rows are not read.
     args : mapping
         `center` and `scale`, `constant` and `norm` of a statistic.
+    beside : int
+        How many columns of something else have room on their left, where numbers lie column by column.
     """
 
-    __slots__ = ("_args", "_chosen", "_rooms", "grid")
+    __slots__ = ("_args", "_chosen", "_rooms", "grid", "room")
 
-    def __init__(self, block: SiteBlock, args: Args) -> None:
+    def __init__(self, block: SiteBlock, args: Args, beside: int = 0) -> None:
         width = block.features.shape[1]
         constant = args.get("constant")
         kept = np.arange(width) if constant is None else np.delete(np.arange(width), constant)
@@ -131,12 +131,14 @@ class RowGrid:
         ends = block.low[kept], block.high[kept]
         self.grid = ColumnGrid.of(*ends, center[kept], scale[kept], float(args["norm"]))
         self._args, self._chosen = args, _run(kept)
-        self._rooms = rooms(block_rows(len(kept)), len(kept))
+        rows = block_rows(len(kept))
+        self.room = rooms(rows, beside + len(kept))[1]
+        self._rooms = rooms(rows, len(kept))[0], self.room[:, beside:]
 
     @property
     def rows(self) -> int:
-        """Most rows of a block."""
-        return len(self._rooms[0])
+        """Most rows of a block, and of `room`, which lies column by column."""
+        return len(self.room)
 
     def steps(self, block: SiteBlock) -> Floats:
         """Return the integers of a block, shape (rows, k), valid until the next call; nan counts as 0."""
@@ -155,7 +157,7 @@ def _run(kept: Integers) -> Integers | slice:
 
 def plain_steps(values: Floats, unit: Floats, out: Floats) -> Floats:
     """Return the integers nearest to values / unit, at most 2^20 in size, in `out`; nan counts as 0."""
-    return made_finite(on_grid(values, 1.0 / unit, 0.5, out))
+    return made_finite(on_grid(values, 1.0 / unit, 0.5, FULL_SCALE, out))
 
 
 def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
@@ -217,15 +219,14 @@ class MomentSums:
         residual: bool,
     ) -> None:
         self.args, self._pairs, self._residual = args, pairs, residual
-        self._grid = RowGrid(block, args)
         self._most = float(args.get("weight_bound", 1.0))
         self.response = None if residual else self._response_grid(block, args)
+        self._grid = RowGrid(block, args, len(reach) + (not residual))
         self._units = [reach / FULL_SCALE, self._grid.grid.units]
-        beside = self._units[0]
-        if self.response is not None:
-            beside = np.concatenate([beside, self.response.units])
+        told = self._units[:1] if self.response is None else [self._units[0], self.response.units]
+        beside = np.concatenate(told)
         self._values = np.concatenate([beside, self._units[1]])
-        self._beside = rooms(self._grid.rows, len(beside))[1]
+        self._beside = self._grid.room[:, : len(beside)]
         self._sums = ProductSums([len(beside), len(self._units[1])])
 
     @property
@@ -238,9 +239,9 @@ class MomentSums:
         with np.errstate(all="ignore"):
             if self._residual and "unit_norm" in self.args:
                 self._add_units(block)
-                return
-            for part in block.parts(self._grid.rows):
-                self._add(part)
+            else:
+                for part in block.parts(self._grid.rows):
+                    self._add(part)
 
     def _add_units(self, block: SiteBlock) -> None:
         """Add the products of units' sums of scores, shrunk and divided by the cap on rows."""
@@ -250,15 +251,13 @@ class MomentSums:
             scores.append(np.hstack([q, x]) * self._residual_share(part, q, x)[:, None])
         sums = unit_sums(np.floor(np.concatenate(scores) + 0.5), block.units)
         values = self._values * self._most * float(self.args["residual_clip"])
-        sums = held_sums(sums, values, float(self.args["unit_norm"]), self._cap)
+        sums = held_sums(sums, values, float(self.args["unit_norm"]), int(self.args.get("max_rows", 1)))
         self._sums.update(*np.split(sums, [len(self._units[0])], axis=1))
 
-    @property
-    def _cap(self) -> int:
-        return int(self.args.get("max_rows", 1))
-
     def _add(self, block: SiteBlock) -> None:
-        self._sums.update(*self.factors(block, self._steps_beside(block), self._grid.steps(block)))
+        beside, x = self.factors(block, self._steps_beside(block), self._grid.steps(block))
+        together = x.strides[0] < x.strides[1]  # one product of matrices in place of three
+        self._sums.update(*([self._grid.room[: len(x)]] if together else [beside, x]))
 
     def factors(self, rows: SiteBlock, beside: Floats, x: Floats) -> tuple[Floats, Floats]:
         """Return the integers whose products are added up, in place of those of public and private columns.
@@ -282,8 +281,7 @@ class MomentSums:
         else:
             plain_steps(block.clear, units, public)
         if self.response is not None and "response" in self.args:
-            y = block.residual(self.args)[:, None]
-            plain_steps(y, 1.0 / self.response.factor, out[:, len(units) :])
+            plain_steps(block.residual(self.args)[:, None], 1.0 / self.response.factor, out[:, len(units) :])
         elif self.response is not None:
             self.response.put(block.response[:, None], out[:, len(units) :], finite=block.finite)
         return out
@@ -346,5 +344,5 @@ class MomentSums:
         if self._residual:
             weight = (weight * float(self.args["residual_clip"])) ** 2
             if "unit_norm" in self.args:
-                weight *= self._cap**2
+                weight *= int(self.args.get("max_rows", 1)) ** 2
         return np.asarray(units[rows] * units[columns] * weight)

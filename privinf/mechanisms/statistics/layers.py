@@ -82,7 +82,7 @@ def meat(v: Along, e: Floats, args: Args) -> Square:
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
     t = sizes(v.length, e, args)
     size = np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
-    return Square(v.vectors * (size / np.maximum(v.length, SMALLEST)), largest(args), size)
+    return Square(v.vectors, largest(args), size, size=size / np.maximum(v.length, SMALLEST))
 
 
 def meat_reach(args: Args, columns: int) -> Reach:

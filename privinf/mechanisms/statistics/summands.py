@@ -24,6 +24,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import SMALLEST, Args, made_finite, vector
+from privinf.mechanisms.statistics.loops import Workroom, above, lengths, nearest
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.mechanisms.statistics.regression import isometric_pairs
 from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
@@ -104,9 +105,9 @@ class Counts:
         """Return an accumulator."""
         return _CellSums(len(self.thresholds))
 
-    def integers(self) -> tuple[Integers]:
+    def integers(self, room: Workroom | None = None) -> tuple[Integers]:
         """Return the cells in which the records stand, shape (rows,); 0 is below all thresholds."""
-        return (np.searchsorted(self.thresholds, self.values, side="left"),)
+        return (above(self.values, self.thresholds),)
 
     def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""
@@ -146,15 +147,6 @@ def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
 # ---- products and squares
 
 
-def lengths(vectors: Floats) -> Floats:
-    """Return the norms of columns, squares being added up entry by entry."""
-    total: Floats = np.square(vectors[0])
-    square = np.empty_like(total)
-    for entries in vectors[1:]:
-        total += np.square(entries, out=square)
-    return np.sqrt(total, out=total)
-
-
 class Along:
     """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are asked for."""
 
@@ -167,10 +159,10 @@ class Along:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def steps(self) -> Floats:
+    def steps(self, room: Workroom | None = None) -> Floats:
         """Return the directions on their grid, shape (k, rows)."""
         if self._steps is None:
-            self._steps = _nearest(self.vectors, self.length)
+            self._steps = _nearest(self.vectors, self.length, out=_taken(self.vectors, room))
         return self._steps
 
 
@@ -193,12 +185,12 @@ class Product:
         """Return an accumulator."""
         return ProductSums((2, len(self.along)), squares=False)
 
-    def integers(self) -> tuple[Floats, Floats]:
+    def integers(self, room: Workroom | None = None) -> tuple[Floats, Floats]:
         """Return both words of the numbers, shape (2, rows), and the directions, shape (k, rows)."""
         left = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
         high = np.floor(left)
         words = np.stack([high, np.floor((left - high) * 2.0**MORE_BITS + 0.5)])
-        return words, self.along.steps()
+        return words, self.along.steps(room)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""
@@ -210,19 +202,22 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """Sum s s', times a public factor, in isometric entries: s are `vectors` shrunk to a norm of `top`.
+    """Sum s s', times a public factor, in isometric entries: s are the vectors shrunk to a norm of `top`.
 
-    Nobody else uses the vectors: integers take their place.
+    The vectors are `vectors`, times `size` where there is one, for each column one number. Where there is
+    none nobody else uses them: integers take their place.
     """
 
     vectors: Floats
     top: float
     length: Floats
     factor: float = 1.0
+    size: Floats | None = None
 
     def plain(self) -> Floats:
         """Return the sum, shape (k (k + 1) / 2,)."""
-        s = self.vectors * np.minimum(1.0, self.top / np.maximum(self.length, SMALLEST))
+        vectors = self.vectors if self.size is None else self.vectors * self.size
+        s = vectors * np.minimum(1.0, self.top / np.maximum(self.length, SMALLEST))
         rows, columns, isometric = isometric_pairs(len(s))
         return np.asarray((s @ s.T)[rows, columns] * isometric * self.factor)
 
@@ -230,9 +225,10 @@ class Square:
         """Return an accumulator."""
         return ProductSums((len(self.vectors),))
 
-    def integers(self) -> tuple[Floats]:
-        """Return the vectors, shape (k, rows), in their place."""
-        return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.vectors),)
+    def integers(self, room: Workroom | None = None) -> tuple[Floats]:
+        """Return the vectors, shape (k, rows)."""
+        out = self.vectors if self.size is None else _taken(self.vectors, room)
+        return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.size, out),)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""
@@ -245,8 +241,17 @@ def _room(vectors: Floats) -> float:
     return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
 
 
-def _nearest(vectors: Floats, length: Floats, most: float = math.inf, out: Floats | None = None) -> Floats:
+def _taken(vectors: Floats, room: Workroom | None) -> Floats | None:
+    """Return memory for as many numbers, if there is a room for them."""
+    return None if room is None else room.take(*vectors.shape)
+
+
+def _nearest(
+    vectors: Floats,
+    length: Floats,
+    most: float = math.inf,
+    size: Floats | None = None,
+    out: Floats | None = None,
+) -> Floats:
     """Return the integers nearest to vectors of these lengths as long as there is room, or times `most`."""
-    steps = np.multiply(vectors, np.minimum(most, _room(vectors) / np.maximum(length, SMALLEST)), out=out)
-    steps += 0.5
-    return np.floor(steps, out=steps)
+    return nearest(vectors, size, np.minimum(most, _room(vectors) / np.maximum(length, SMALLEST)), out)

@@ -27,16 +27,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits, made_finite, made_up
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
+from privinf.mechanisms.statistics.loops import Workroom, forms, like, on_grid, rooms
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.mechanisms.statistics.summands import Counts, Product, Square
-from privinf.mechanisms.sums import FULL_SCALE, block_rows, like, on_grid, rooms
+from privinf.mechanisms.sums import FULL_SCALE, block_rows
 from privinf.typing import Floats, Integers
 
 T = TypeVar("T")
@@ -55,11 +56,14 @@ class PlacedRows:
         None where nothing is on a grid.
     size : ndarray, shape (rows,), or None
         What the rows are multiplied by.
+    room : Workroom or None
+        Memory for their forms, which are valid until rows are read again.
     """
 
     steps: Floats
     units: Floats | None = None
     size: Floats | None = None
+    room: Workroom | None = None
 
     def forms(self, coefficients: Floats) -> Floats:
         """Return the linear forms A x of every row, A of shape (m, k); shape (m, rows)."""
@@ -67,11 +71,14 @@ class PlacedRows:
         if self.units is None:
             found = coefficients @ self.steps.T
             return made_finite(found)
-        weights = coefficients * self.units
-        exponents = np.frexp(np.abs(weights).sum(axis=1))[1] - PREDICTOR_BITS
-        unit = np.ldexp(1.0, np.maximum(exponents, -1000))[:, None]
-        found = np.rint(weights / unit) @ self.steps.T
-        found *= unit
+        whole, unit = _on_public_grid(
+            np.asarray(coefficients, dtype=np.float64).tobytes(), self.units.tobytes()
+        )
+        if isinstance(self.steps, np.ndarray):
+            found = forms(whole * unit, self.steps, self.room)  # exact too: units are powers of two
+        else:
+            found = whole @ self.steps.T
+            found *= unit
         return found if self.size is None else np.multiply(found, self.size, out=found)
 
     def columns(self) -> Floats:
@@ -82,16 +89,25 @@ class PlacedRows:
         return found if self.size is None else np.multiply(found, self.size, out=found)
 
 
+@lru_cache(maxsize=64)
+def _on_public_grid(coefficients: bytes, units: bytes) -> tuple[Floats, Floats]:
+    """Return coefficients of steps, (m, k), as integers of units, (m, 1), that are powers of two."""
+    weights = np.frombuffer(coefficients).reshape(-1, len(units) // 8) * np.frombuffer(units)
+    exponents = np.frexp(np.abs(weights).sum(axis=1))[1] - PREDICTOR_BITS
+    unit = np.ldexp(1.0, np.maximum(exponents, -1000))[:, None]
+    return np.rint(weights / unit), unit
+
+
 class RowReader:
     """Reads the columns of a block: on their grid for exact sums, else as they are.
 
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "_keys", "_made", "args", "block", "exact")
+    __slots__ = ("_grids", "_keys", "_made", "args", "block", "exact", "room")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
-        self.block, self.args, self.exact = block, args, exact
+        self.block, self.args, self.exact, self.room = block, args, exact, Workroom()
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
         self._made: dict[Any, Any] = {}
@@ -99,6 +115,7 @@ class RowReader:
     def take(self, block: SiteBlock, made: dict[Any, Any]) -> None:
         """Read another block; `made` is what readers of it share."""
         self.block, self._made = block, made
+        self.room.clear()
 
     def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return what is made of the rows and of arguments of these names, once for all readers of a block.
@@ -138,10 +155,10 @@ class RowReader:
         if not self.exact:
             return PlacedRows(x)
         unit = most / FULL_SCALE
-        return PlacedRows(on_grid(x, 1.0 / unit, 0.5, x), np.full(x.shape[1], unit), size)
+        return PlacedRows(on_grid(x, 1.0 / unit, 0.5, FULL_SCALE, x), np.full(x.shape[1], unit), size)
 
     def _on_grid(self, x: Floats, grid: ColumnGrid, held: Any, constant: int | None) -> PlacedRows:
-        out = on_grid(x, grid.factor, grid.shift, like(held, x))
+        out = on_grid(x, grid.factor, grid.shift, FULL_SCALE, like(held, x))
         if not self.block.finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if grid.ends is not None:
@@ -150,7 +167,7 @@ class RowReader:
                 np.clip(out[:, j], low[j], high[j], out=out[:, j])
         if constant is not None:
             out[:, constant] = FULL_SCALE
-        return PlacedRows(out, grid.units)
+        return PlacedRows(out, grid.units, room=self.room)
 
 
 def grid_of(
@@ -227,7 +244,7 @@ class TermSums:
         """Add few rows, of which other sums have made this."""
         self._reader.take(part, made)
         for sums, term in zip(self.parts, self.terms(self._reader), strict=True):
-            sums.update(*(group.T for group in term.integers()))
+            sums.update(*(group.T for group in term.integers(self._reader.room)))
 
     def merge(self, other: TermSums) -> None:
         """Add the rows of another accumulator of the same question."""

@@ -50,8 +50,9 @@ from privinf.mechanisms.statistics.layers import (
     sizes,
     slope,
 )
+from privinf.mechanisms.statistics.loops import lengths
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach, lengths
+from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, op_of_terms
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
@@ -159,7 +160,7 @@ def _slopes(rows: RowReader) -> tuple[Square]:
     psi = slope(sizes(v.length, e, rows.args), rows.args)
     psi[np.abs(e) >= float(rows.args.get("residual_clip", math.inf))] = 0.0
     root = np.sqrt(psi)
-    return (Square(v.vectors * root, float(rows.args["clip"]), v.length * root),)
+    return (Square(v.vectors, float(rows.args["clip"]), v.length * root, size=root),)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:

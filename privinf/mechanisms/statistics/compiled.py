@@ -1,0 +1,174 @@
+"""Loops over numbers of a block, compiled by numba: what `loops` asks for where blocks are large.
+
+They are plain Python that numba reads. Sums of exact integers alone may be reordered (`exact`), which is
+what lets several be made at once; all else is done operation by operation, as it stands here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from privinf.typing import Floats, Integers
+
+# Rows that are worked on at once: their columns stay in the first cache.
+CACHED_ROWS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Loops over arrays that hold columns, of which the first `rows` numbers count, side by side."""
+
+    finite: Any
+    on_grid: Any
+    nearest: Any
+    lengths: Any
+    above: Any
+    products: Any
+    forms: Any
+
+
+@lru_cache(maxsize=1)
+def compiled_loops() -> Compiled | None:
+    """Return the loops; None without numba."""
+    try:
+        import numba
+    except Exception:  # beside a numpy, or a module of a name it looks for, that numba does not know
+        return None
+    number, vector, matrix = numba.float64, numba.float64[::1], numba.float64[:, ::1]
+    read, reads = (numba.types.Array(number, ndim, "C", readonly=True) for ndim in (1, 2))
+    exact = {"reassoc", "contract", "nsz"}
+
+    def compiled(function: Any, kinds: Any, **settings: Any) -> Any:
+        try:
+            return numba.njit([kinds], cache=True, nogil=True, **settings)(function)
+        except RuntimeError:  # there is no folder to keep it in
+            return numba.njit([kinds], nogil=True, **settings)(function)
+
+    return Compiled(
+        compiled(_finite, numba.boolean(reads, numba.int64)),
+        compiled(_on_grid, numba.void(reads, numba.int64, read, read, number, matrix)),
+        compiled(_nearest, numba.void(reads, read, read, matrix)),
+        compiled(_lengths, numba.void(reads, vector)),
+        compiled(_above, numba.void(read, read, numba.int64[::1])),
+        compiled(_products, matrix(reads, reads, numba.int64, numba.boolean), fastmath=exact),
+        compiled(_forms, numba.void(reads, reads, numba.int64, matrix), fastmath=exact),
+    )
+
+
+def _finite(values: Floats, rows: int) -> bool:
+    found = True
+    for j in range(len(values)):
+        column = values[j, :rows]
+        for i in range(rows):
+            found &= abs(column[i]) < np.inf
+    return found
+
+
+def _on_grid(values: Floats, rows: int, factor: Floats, shift: Floats, most: float, out: Floats) -> None:
+    for j in range(len(values)):
+        column, steps, by, more = values[j, :rows], out[j, :rows], factor[j], shift[j]
+        for i in range(rows):
+            step = np.floor(column[i] * by + more)
+            step = -most if step < -most else step
+            steps[i] = most if step > most else step
+
+
+def _nearest(vectors: Floats, size: Floats, factors: Floats, out: Floats) -> None:
+    rows = factors.size
+    for j in range(len(vectors)):
+        entries, steps = vectors[j, :rows], out[j, :rows]
+        for i in range(rows):
+            steps[i] = np.floor(entries[i] * size[i] * factors[i] + 0.5)
+
+
+def _lengths(vectors: Floats, out: Floats) -> None:
+    for start in range(0, out.size, CACHED_ROWS):
+        part = out[start : start + CACHED_ROWS]
+        for j in range(len(vectors)):
+            entries = vectors[j, start : start + part.size]
+            for i in range(part.size):
+                square = entries[i] * entries[i]
+                part[i] = part[i] + square if j else square
+        for i in range(part.size):
+            part[i] = np.sqrt(part[i])
+
+
+def _above(values: Floats, thresholds: Floats, out: Integers) -> None:
+    for start in range(0, values.size, CACHED_ROWS):
+        part, counts = values[start : start + CACHED_ROWS], out[start : start + CACHED_ROWS]
+        counts[:] = 0
+        for threshold in thresholds:
+            for i in range(counts.size):
+                counts[i] += 0 if part[i] <= threshold else 1
+
+
+def _products(left: Floats, right: Floats, rows: int, same: bool) -> Floats:
+    p, q = len(left), len(right)
+    out = np.zeros((p + 3, q + 3))  # four by four at a time, the last ones again where they are fewer
+    for start in range(0, rows, CACHED_ROWS):
+        end = min(start + CACHED_ROWS, rows)
+        for j in range(0, p, 4):
+            a0, a1 = left[j, start:end], left[min(j + 1, p - 1), start:end]
+            a2, a3 = left[min(j + 2, p - 1), start:end], left[min(j + 3, p - 1), start:end]
+            for k in range(j if same else 0, q, 4):
+                b0, b1 = right[k, start:end], right[min(k + 1, q - 1), start:end]
+                b2, b3 = right[min(k + 2, q - 1), start:end], right[min(k + 3, q - 1), start:end]
+                s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
+                s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = 0.0
+                for i in range(a0.size):
+                    s00, s01 = s00 + a0[i] * b0[i], s01 + a0[i] * b1[i]
+                    s02, s03 = s02 + a0[i] * b2[i], s03 + a0[i] * b3[i]
+                    s10, s11 = s10 + a1[i] * b0[i], s11 + a1[i] * b1[i]
+                    s12, s13 = s12 + a1[i] * b2[i], s13 + a1[i] * b3[i]
+                    s20, s21 = s20 + a2[i] * b0[i], s21 + a2[i] * b1[i]
+                    s22, s23 = s22 + a2[i] * b2[i], s23 + a2[i] * b3[i]
+                    s30, s31 = s30 + a3[i] * b0[i], s31 + a3[i] * b1[i]
+                    s32, s33 = s32 + a3[i] * b2[i], s33 + a3[i] * b3[i]
+                tile = (
+                    (s00, s01, s02, s03),
+                    (s10, s11, s12, s13),
+                    (s20, s21, s22, s23),
+                    (s30, s31, s32, s33),
+                )
+                for one in range(4):
+                    for other in range(4):
+                        out[j + one, k + other] += tile[one][other]
+    return out[:p, :q].copy()
+
+
+def _forms(weights: Floats, values: Floats, rows: int, out: Floats) -> None:
+    m, k = weights.shape
+    padded = np.zeros((m + 2, k + 3))  # three by four at a time
+    padded[:m, :k] = weights
+    held = np.empty(3 * CACHED_ROWS)
+    for start in range(0, rows, CACHED_ROWS):
+        end = min(start + CACHED_ROWS, rows)
+        size = end - start
+        f, g, h = (
+            held[:size],
+            held[CACHED_ROWS : CACHED_ROWS + size],
+            held[2 * CACHED_ROWS : 2 * CACHED_ROWS + size],
+        )
+        for i in range(0, m, 3):
+            u, v, w = padded[i], padded[i + 1], padded[i + 2]
+            for at in range(size):
+                f[at] = g[at] = h[at] = 0.0
+            for j in range(0, k, 4):
+                x0, x1 = values[j, start:end], values[min(j + 1, k - 1), start:end]
+                x2, x3 = values[min(j + 2, k - 1), start:end], values[min(j + 3, k - 1), start:end]
+                u0, u1, u2, u3 = u[j], u[j + 1], u[j + 2], u[j + 3]
+                v0, v1, v2, v3 = v[j], v[j + 1], v[j + 2], v[j + 3]
+                w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
+                for at in range(size):
+                    a, b, c, d = x0[at], x1[at], x2[at], x3[at]
+                    f[at] += u0 * a + u1 * b + u2 * c + u3 * d
+                    g[at] += v0 * a + v1 * b + v2 * c + v3 * d
+                    h[at] += w0 * a + w1 * b + w2 * c + w3 * d
+            for one in range(min(3, m - i)):
+                entries, found = out[i + one, start:end], held[one * CACHED_ROWS : one * CACHED_ROWS + size]
+                for at in range(size):
+                    entries[at] = found[at]

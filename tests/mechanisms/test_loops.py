@@ -1,0 +1,306 @@
+"""Compiled loops give the bits of numpy's, whatever stands in a block and however it lies in memory."""
+
+import builtins
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.errors import StorageError
+from privinf.mechanisms import decoding
+from privinf.mechanisms.statistics import compiled as kernels
+from privinf.mechanisms.statistics import loops
+from privinf.mechanisms.statistics.compiled import compiled_loops
+from privinf.mechanisms.statistics.loops import (
+    Workroom,
+    above,
+    filled,
+    forms,
+    lengths,
+    nearest,
+    on_grid,
+    products,
+    rooms,
+)
+
+MOST = 2.0**20
+ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0, 5e-324, -1e308, 1e308, 0.5, -0.5, 2.0**52 + 1.0]
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    pytest.importorskip("numba", reason="loops are compiled by privinf[fast]")
+    monkeypatch.setattr(loops, "LARGE_BLOCK", 1)
+    monkeypatch.setattr(loops, "_worked", loops.WORTH_LOADING)
+
+
+def by_numpy(monkeypatch, work):
+    """Return what numpy's loops make of it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "compiled_loops", lambda: None)
+        return work()
+
+
+def both(monkeypatch, work):
+    """Return what compiled loops make of it, and numpy's."""
+    assert kernels.compiled_loops() is not None
+    return work(), by_numpy(monkeypatch, work)
+
+
+def block(layout, rows, columns, *, whole=False):
+    """Return numbers, odd ones among them, or integers, by rows or column by column."""
+    rng = np.random.default_rng(rows + columns)
+    x = rng.normal(scale=1e3, size=(rows, columns))
+    x = np.rint(x) if whole else x
+    if not whole:
+        x.flat[rng.integers(x.size, size=len(ODD))] = ODD
+    if layout == "room":
+        room = rooms(rows + 5, columns)[1][:rows]
+        room[:] = x
+        return room
+    if layout == "read-only":
+        x = np.asfortranarray(x)
+        x.setflags(write=False)
+        return x
+    return np.asarray(x, order=layout)
+
+
+LAYOUTS = pytest.mark.parametrize("layout", ["C", "F", "room", "read-only"])
+SHAPES = pytest.mark.parametrize(("rows", "columns"), [(7, 1), (513, 4), (1000, 21), (1030, 6)])
+
+
+@LAYOUTS
+@SHAPES
+def test_steps(compiled, monkeypatch, layout, rows, columns):
+    x, rng = block(layout, rows, columns), np.random.default_rng(0)
+    factor, shift = rng.uniform(0.1, 1e4, columns), rng.uniform(-3.0, 3.0, columns)
+
+    def work():
+        with np.errstate(all="ignore"):
+            return on_grid(x, factor, shift, MOST, rooms(rows, columns)[1]).copy()
+
+    np.testing.assert_array_equal(
+        *(one.view(np.int64) for one in map(np.ascontiguousarray, both(monkeypatch, work)))
+    )
+
+
+@SHAPES
+def test_lengths_and_directions(compiled, monkeypatch, rows, columns):
+    v, factors = block("C", columns, rows), np.random.default_rng(1).uniform(0.0, 1e3, (2, rows))
+
+    def work():
+        with np.errstate(all="ignore"):
+            return lengths(v), nearest(v, None, factors[0]), nearest(v, factors[0], factors[1])
+
+    for one, other in zip(*both(monkeypatch, work), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_vectors_are_rounded_in_their_place(compiled, monkeypatch):
+    v, factors = block("C", 4, 600, whole=True), np.full(600, 1.0 / 3.0)
+    expected = by_numpy(monkeypatch, lambda: nearest(v.copy(), None, factors))
+    assert nearest(v, None, factors, v) is v
+    np.testing.assert_array_equal(v, expected)
+
+
+def test_places_among_thresholds(compiled, monkeypatch):
+    thresholds = np.geomspace(1e-3, 1e3, 20)
+    values = np.concatenate([np.abs(block("C", 600, 1)[:, 0]), thresholds, ODD])
+    one, other = both(monkeypatch, lambda: above(values, thresholds))
+    assert one.tolist() == other.tolist()
+    assert one[-len(ODD)] == len(thresholds)  # nan
+
+
+@LAYOUTS
+@SHAPES
+def test_products_of_integers(compiled, monkeypatch, layout, rows, columns):
+    left, right = block(layout, rows, columns, whole=True), block(layout, rows, 2, whole=True)
+    one, other = both(monkeypatch, lambda: products(left, left))
+    assert (np.triu(one) == np.triu(other)).all()
+    np.testing.assert_array_equal(*both(monkeypatch, lambda: products(right, left)))
+
+
+def test_products_are_exact_up_to_the_last_integer(compiled):
+    full = rooms(8192, 3)[1]
+    full[:] = MOST
+    full[0, 1] = MOST - 1.0
+    assert products(full, full)[0].tolist() == [2.0**53, 2.0**53 - 2.0**20, 2.0**53]
+
+
+@LAYOUTS
+@SHAPES
+def test_forms(compiled, monkeypatch, layout, rows, columns):
+    x, weights = block(layout, rows, columns, whole=True), block("C", 5, columns, whole=True) * 2.0**-30
+    np.testing.assert_array_equal(*both(monkeypatch, lambda: forms(weights, x, Workroom())))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_block_that_is_filled_tells_whether_it_is_finite(compiled, monkeypatch, odd, fast):
+    if not fast:
+        monkeypatch.setattr(kernels, "compiled_loops", lambda: None)
+    room, large = rooms(600, 3)[1], np.full(600, 1e308 if fast else 1.0)
+    columns = [np.arange(600.0), np.arange(600, dtype=np.int8), large]
+    assert filled(room, [2, 0, 1], columns)
+    assert (room[:, [2, 0]] == np.stack(columns[:2], axis=1)).all()
+    columns[0][599] = odd
+    assert not filled(room, [2, 0, 1], columns)
+
+
+def test_arrays_of_one_block_do_not_share_memory():
+    room = Workroom()
+    first = [room.take(3, 4), room.take(3, 4), room.take(12)]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(first) for b in first[:i])
+    room.clear()
+    assert np.shares_memory(room.take(2, 4), first[0])
+    assert room.take(4, 4).shape == (4, 4)  # larger than what was there
+    assert room.take(12).shape == (12,)
+
+
+def test_without_numba_loops_are_numpys(monkeypatch):
+    load = builtins.__import__
+
+    def none(name, *args, **settings):
+        if name == "numba":
+            raise ImportError(name)
+        return load(name, *args, **settings)
+
+    compiled_loops.cache_clear()
+    monkeypatch.setattr(loops, "_worked", loops.WORTH_LOADING)
+    monkeypatch.setattr(builtins, "__import__", none)
+    assert (lengths(np.ones((9, 1 << 13))) == 3.0).all()
+    assert compiled_loops() is None
+    compiled_loops.cache_clear()
+
+
+def test_loops_are_compiled_where_they_cannot_be_kept(compiled, monkeypatch):
+    import numba
+
+    def unkept(kinds, **settings):
+        if settings.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    compiled_loops.cache_clear()
+    monkeypatch.setattr(numba, "njit", unkept)
+    assert (lengths(np.ones((4, 5))) == 2.0).all()
+    compiled_loops.cache_clear()
+
+
+def test_small_work_does_not_load_numba(monkeypatch):
+    monkeypatch.setattr(loops, "_worked", 0)
+    monkeypatch.setattr(kernels, "compiled_loops", lambda: pytest.fail("loaded"))
+    x = rooms(8192, 10)[1]
+    x[:] = 1.0
+    assert products(x, x)[0, 0] == 8192.0
+    assert loops._worked == x.size
+
+
+# ---- whole fits
+
+
+def table(n=40_000):
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.uniform(-1.0, 1.0, (n, 9)), columns=[f"x{j}" for j in range(9)])
+    frame["k"] = rng.integers(-3, 4, n)
+    return frame.assign(y=frame["x0"] + rng.normal(size=n))
+
+
+def fits(path):
+    """Return estimates and standard errors, with noise from a seed."""
+    schema = pi.Schema({"y": (-4, 4), "k": (-3, 3), **{f"x{j}": (-1, 1) for j in range(9)}})
+    names = " + ".join([*(f"x{j}" for j in range(9)), "k"])
+    found = [
+        model.from_formula(f"y ~ {names}", path, schema=schema).fit(epsilon=1.0, delta=1e-6, rng=3)
+        for model in (pi.MomentOLS, pi.OLS)
+    ]
+    return [[*one.params, *one.bse] for one in found]
+
+
+def test_fits_have_the_same_bits(compiled, monkeypatch, tmp_path):
+    table().to_parquet(path := tmp_path / "rows.parquet")
+    one, other = both(monkeypatch, lambda: fits(path))
+    assert one == other
+
+
+# ---- by polars
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Count the files that polars decodes, of any size."""
+    polars = pytest.importorskip("polars", reason="polars decodes")
+    monkeypatch.setattr(decoding, "LARGE_FILE", 1)
+    honest, files = polars.scan_parquet, []
+    monkeypatch.setattr(
+        polars, "scan_parquet", lambda path, **told: files.append(path) or honest(path, **told)
+    )
+    return files
+
+
+def test_polars_decodes_the_same_numbers(decoded, monkeypatch, tmp_path):
+    table().to_parquet(path := tmp_path / "rows [1]*.parquet")
+    one = fits(path)
+    assert len(decoded) > 1
+    monkeypatch.setattr(decoding, "LARGE_FILE", 1 << 62)
+    assert fits(path) == one
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_with_checksums_are_read_by_what_compares_them(decoded, tmp_path, version):
+    path, told = tmp_path / "rows.parquet", {"write_page_checksum": True, "data_page_version": version}
+    table().to_parquet(path, compression=None, **told)
+    one = fits(path)
+    assert not decoded
+    table().to_parquet(other := tmp_path / "other.parquet")
+    assert fits(other) == one
+    assert decoded
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(StorageError, match="damaged"):
+        fits(path)
+
+
+def test_a_damaged_file_is_told_of_without_its_numbers(decoded, tmp_path):
+    table().to_parquet(path := tmp_path / "rows.parquet")
+    raw = bytearray(path.read_bytes())
+    raw[4:-60000] = bytes(len(raw) - 60004)
+    path.write_bytes(raw)
+    with pytest.raises(StorageError, match="damaged") as told:
+        fits(path)
+    assert told.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "reason", ["few numbers", "texts", "a forked process", "an older polars"], ids=lambda one: one[-8:]
+)
+def test_what_polars_does_not_decode(decoded, monkeypatch, tmp_path, reason):
+    import polars
+
+    frame, schema = table(2000), pi.Schema({"y": (-4, 4), "x0": (-1, 1), "k": (-3, 3)})
+    if reason == "few numbers":
+        monkeypatch.setattr(decoding, "LARGE_FILE", 6001)
+    elif reason == "texts":
+        frame["k"] = frame["k"].astype(str)
+        schema = pi.Schema({"y": (-4, 4), "x0": (-1, 1), "k": list(map(str, range(-3, 4)))})
+    elif reason == "a forked process":
+        monkeypatch.setattr(os, "getpid", lambda: decoding._HERE + 1)
+    else:
+        monkeypatch.delattr(polars.LazyFrame, "collect_batches")
+    frame.to_parquet(path := tmp_path / "rows.parquet")
+    assert pi.MomentOLS.from_formula("y ~ x0 + k", path, schema=schema).fit(mu=1.0, rng=0).nobs == 2000
+    assert not decoded
+
+
+def test_gaps_and_whole_numbers_are_told_as_ever(decoded, tmp_path):
+    frame = table(2000).astype({"x1": np.float32})
+    frame.loc[7, "x0"] = np.nan
+    frame.to_parquet(path := tmp_path / "rows.parquet")
+    schema = pi.Schema({"y": (-4, 4), "x0": (-1, 1), "x1": (-1, 1), "k": (-3, 3)})
+    with pytest.raises(pi.errors.SchemaError, match="x0"):
+        pi.MomentOLS.from_formula("y ~ x0", path, schema=schema).fit(mu=1.0)
+    assert pi.MomentOLS.from_formula("y ~ x1 + k", path, schema=schema).fit(mu=1.0, rng=0).nobs == 2000
+    assert len(decoded) > 1
