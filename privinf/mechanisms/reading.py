@@ -260,7 +260,8 @@ def open_rows(
     spool : bool or path
         Write a stream or a query to a Parquet file when it is first read, so that it can be read again: in
         the system's folder for temporary files, or in this one. Only you may read the file (mode 0600),
-        which is removed with the handle. Frames and files are not copied.
+        which is removed with the handle, or when writing it is stopped; a process that is killed leaves it.
+        Frames and files are not copied.
     progress : bool, optional
         Whether a bar shows how many rows were read; by default on a terminal, after two seconds.
     push_down : bool
@@ -310,7 +311,7 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
 
     batches = source.batches(source.columns)
     handle, name = tempfile.mkstemp(".parquet", "privinf-", folder)  # mode 0600
-    reason = ""
+    reason, whole = "", False
     try:
         with os.fdopen(handle, "wb") as file:
             first = next(batches, None)
@@ -320,15 +321,17 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
                 writer.write_batch(first)
                 for batch in batches:
                     writer.write_batch(batch)
+        whole = True
         return Path(name)
     except PrivinfError:
-        _removed(Path(name))
         raise
     except OSError as problem:
         reason = os.strerror(problem.errno) if problem.errno else "it cannot be written"
     except Exception:  # of pyarrow: a type that Parquet does not have
         reason = "a column has a type that Parquet does not have"
-    _removed(Path(name))
+    finally:
+        if not whole:  # whoever stops it leaves no rows behind
+            _removed(Path(name))
     raise StorageError(
         f"the spool file in {folder}: {reason}; name another folder, spool=, or free some room"
     )

@@ -163,6 +163,22 @@ def test_sums_collect_nothing(kind, formula, frame, tmp_path, monkeypatch):
     assert fit.nobs == len(frame)
 
 
+def test_a_spool_file_that_is_stopped_leaves_no_rows_behind(frame, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.Table.from_pandas(frame)
+
+    def batches():
+        yield from table.to_batches()
+        assert list(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    stream = arrow.RecordBatchReader.from_batches(table.schema, batches())
+    held = pi.open_rows(stream, spool=tmp_path, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        list(held.read(list(frame.columns), "guessed"))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_stream_that_is_needed_twice_is_refused_or_spooled(frame, tmp_path, monkeypatch):
     mechanism = pi.Moments(SCHEMA, "y ~ x")
     robust = SPEND | {"cov_type": "HC0"}
