@@ -287,6 +287,7 @@ class Results(Withheld, PortableResults):
         return {
             "N": lambda result: f"{result.nobs:d}",
             f"epsilon (delta={delta:g})": lambda result: f"{result.privacy.epsilon(delta):.4g}",
+            **({"noise": lambda result: result.privacy.stamp} if self.privacy.stamp else {}),
             **({"Cautions": lambda result: caution_kinds(result.cautions)} if self.cautions else {}),
         }
 

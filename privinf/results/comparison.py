@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def privacy(self) -> pd.DataFrame:
-        """Cost of each fit: epsilon (infinite for one that is not private), delta, unit, relation, trust."""
+        """Cost of each fit: epsilon (infinite without privacy), delta, unit, relation, trust, secure."""
         rows = {name: _privacy(result) for name, result in self.results.items()}
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -74,6 +74,9 @@ class Comparison:
         }
         cautions = [caution_kinds(getattr(result, "cautions", ())) for result in self.results.values()]
         facts |= {"cautions": cautions} if any(cautions) else {}
+        reports = [getattr(result, "privacy", None) for result in self.results.values()]
+        noise = ["" if report is None else report.stamp for report in reports]
+        facts |= {"noise": noise} if any(noise) else {}
         footer = pd.DataFrame.from_dict(facts, orient="index", columns=list(self.results))
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
@@ -126,7 +129,8 @@ class TableEntry:
 
     @property
     def __maketables_default_stat_keys__(self) -> list[str]:
-        return ["N", "epsilon", "delta", *(["cautions"] if self.facts["cautions"] else [])]
+        cautions = ["cautions"] if self.facts["cautions"] else []
+        return ["N", "epsilon", "delta", *cautions, *([] if self.facts["secure"] else ["secure"])]
 
     def __maketables_stat__(self, key: str) -> Any:
         """Return a fact of the fit, by its name in `Results.glance` or the library's own; None without."""
@@ -195,7 +199,9 @@ def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
 def _privacy(result: Any) -> dict[str, Any]:
     report = getattr(result, "privacy", None)
     if report is None:
-        return {"epsilon": np.inf, "delta": 0.0, "unit": "", "relation": "", "trust": ""}
+        return {
+            "epsilon": np.inf, "delta": 0.0, "unit": "", "relation": "", "trust": "", "secure": False
+        }  # fmt: skip
     delta = report.default_delta
     return {
         "epsilon": report.epsilon(delta),
@@ -203,6 +209,7 @@ def _privacy(result: Any) -> dict[str, Any]:
         "unit": report.unit,
         "relation": report.relation,
         "trust": report.trust,
+        "secure": report.secure,
     }
 
 

@@ -431,6 +431,8 @@ def test_parties_with_parts_of_their_own(accounting, precision):
         epsilon=3.0, delta=1e-5, sparsity=4, shared_sparsity=3, heterogeneous=True, targets=[2, 9, 30, 36],
         accounting=accounting, precision=precision, rng=0,
     )  # fmt: skip
+    assert fit.privacy.stamp in fit.summary()
+    assert fit.privacy.stamp in repr(fit)
     joint = fit.privacy.epsilon(1e-5)
     assert fitting.ledger.entries
     if accounting == "joint":

@@ -9,6 +9,7 @@ from scipy.stats import norm
 from statsmodels.iolib.summary2 import summary_col
 from statsmodels.stats.multitest import multipletests
 
+import privinf as pi
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
@@ -211,6 +212,20 @@ def test_summary_col_beside_statsmodels(results, ols, weak):
     assert "epsilon (delta=1e-05)" in text
     assert f"{results.params['x1']:.4f}" in text
     assert "0.5000" in text  # R-squared
+
+
+def test_what_states_an_epsilon_says_that_seeded_noise_is_not_private(results, ols):
+    seeded = pi.OLS(np.zeros(400), np.ones((400, 1)) * [[0.5]], bounds=[(0, 1)], y_bounds=(-1, 1))
+    seeded = seeded.fit(epsilon=1.0, delta=1e-5, rng=0)
+    stamp = seeded.privacy.stamp
+    for text in (compare([seeded, results]), summary_col([seeded, results]), seeded.summary()):
+        assert stamp in str(text)
+    for text in (compare([results, ols]), summary_col([results, ols])):
+        assert "noise" not in str(text).replace("privacy noise", "")
+    told = compare({"seeded": seeded, "private": results, "ols": ols}).privacy["secure"]
+    assert told.tolist() == [False, True, False]
+    assert "secure" in seeded.to_maketables().__maketables_default_stat_keys__
+    assert "secure" not in results.to_maketables().__maketables_default_stat_keys__
 
 
 def test_compare(results, ols, weak):

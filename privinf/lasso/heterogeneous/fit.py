@@ -12,6 +12,7 @@ import pandas as pd
 
 from privinf.accounting import ConcentratedLoss, PrivacyReport, rho_to_epsilon
 from privinf.accounting.budget import ROUNDING
+from privinf.accounting.released import appended
 from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate, upper_quantile
@@ -333,7 +334,7 @@ class MachineResults(PortableParts):
         lines = [
             f"Debiased lasso, {len(self.labels)} parties with parts of their own",
             f"Joint epsilon {self.privacy.epsilon():.4g} at delta {self.privacy.default_delta:g}; "
-            f"of one interval alone {self.interval_epsilon:.4g}",
+            f"of one interval alone {self.interval_epsilon:.4g}{appended(self.privacy.stamp)}",
             f"Shared part: {shared}",
             f"Lengths of {1.0 - alpha:.0%} intervals, by party:",
             self.to_frame(alpha).to_string(float_format=lambda value: f"{value:.4g}"),
@@ -343,5 +344,5 @@ class MachineResults(PortableParts):
 
     def __repr__(self) -> str:
         joint = f"joint epsilon {self.privacy.epsilon():.4g} at delta {self.privacy.default_delta:g}"
-        alone = f"{self.interval_epsilon:.4g} for one interval"
+        alone = f"{self.interval_epsilon:.4g} for one interval{appended(self.privacy.stamp)}"
         return f"<MachineResults of {len(self.labels)} parties: {joint}, {alone}>"
