@@ -6,6 +6,7 @@ import io
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,8 @@ def write_groups(
 ) -> str:
     """Write each block as a row group; return the SHA-256 of all, and the kinds of the arrays in `kinds`.
 
+    A thread of its own hashes and writes a block while the next one is made.
+
     Parameters
     ----------
     stream : binary file
@@ -31,27 +34,31 @@ def write_groups(
         Filled: [width, type] of each array, or [type].
     """
     hashing = HashingWriter(stream)
-    parquet, writer = row_parquet(), None
+    parquet, writer, written = row_parquet(), None, None
     import pyarrow
 
-    for block in blocks:
-        if not kinds:
-            kinds |= {name: [*array.shape[1:], array.dtype.str] for name, array in block.items()}
-        columns = dict[str, Any]()
-        for name, array in block.items():
-            each = np.ascontiguousarray(array.T).reshape(-1, len(array))
-            columns |= dict(zip(_columns(name, kinds[name]), each, strict=True))
-        table = pyarrow.table(columns)
-        if writer is None:
-            # A dictionary for a column that is constant so far, such as an intercept: it takes no room then.
-            coded = [name for name, one in columns.items() if one.size and (one == one[0]).all()] or False
-            # No number is absent: none says so, and each is written with all others of its page.
-            schema = pyarrow.schema([field.with_nullable(False) for field in table.schema])
-            options = {"use_dictionary": coded, "write_statistics": False, "write_batch_size": READ_ROWS}
-            writer = parquet.ParquetWriter(hashing, schema, compression="none", **options)
-        writer.write_table(table.cast(schema))
-    if writer is not None:
-        writer.close()
+    with ThreadPoolExecutor(1) as beside:
+        for block in blocks:
+            if not kinds:
+                kinds |= {name: [*array.shape[1:], array.dtype.str] for name, array in block.items()}
+            columns = dict[str, Any]()
+            for name, array in block.items():
+                each = np.array(array.T, order="C").reshape(-1, len(array))  # the next block takes its memory
+                columns |= dict(zip(_columns(name, kinds[name]), each, strict=True))
+            table = pyarrow.table(columns)
+            if written is None:
+                # A dictionary for a column that is constant so far, as an intercept: it takes no room then.
+                coded = [name for name, one in columns.items() if one.size and (one == one[0]).all()] or False
+                # No number is absent: none says so, and each is written with all others of its page.
+                schema = pyarrow.schema([field.with_nullable(False) for field in table.schema])
+                options = {"use_dictionary": coded, "write_statistics": False, "write_batch_size": READ_ROWS}
+                writer = parquet.ParquetWriter(hashing, schema, compression="none", **options)
+            else:
+                written.result()
+            written = beside.submit(writer.write_table, table.cast(schema))
+        if written is not None:
+            written.result()
+            writer.close()
     return hashing.digest.hexdigest()
 
 
