@@ -166,7 +166,8 @@ def _totals(report: Printable) -> Facts:
 
 def _running(report: Printable) -> Facts:
     limit = "none" if report.budget is None else str(report.budget)
-    return [("releases", str(len(report.recorded))), *_totals(report.cumulative), ("limit", limit)]
+    noise = [("noise", report.cumulative.stamp)] if report.cumulative.stamp else []
+    return [("releases", str(len(report.recorded))), *_totals(report.cumulative), *noise, ("limit", limit)]
 
 
 def _cells(report: Printable) -> list[tuple[str, ...]]:

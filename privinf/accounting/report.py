@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from privinf.accounting.budget import DEFAULT_DELTA, Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
 from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
-from privinf.accounting.ledger import Ledger
+from privinf.accounting.ledger import Ledger, account_of
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
 from privinf.doors import doors
@@ -75,7 +75,8 @@ class PrivacyReport:
         entries : iterable of LedgerEntry
             As returned by ``ledger.spend``.
         ledger : Ledger, optional
-            The account they were charged to; its present state is kept for :attr:`cumulative`.
+            The account they were charged to, by whichever door; its present state is kept for
+            :attr:`cumulative`, which counts them too where they were charged elsewhere.
         delta : float, optional
             The delta asked for; by default that of the ledger's limit, else 1e-6.
 
@@ -93,7 +94,10 @@ class PrivacyReport:
         if delta is None:
             delta = DEFAULT_DELTA if budget is None or budget.delta is None else budget.delta
         fit = None if ledger is None else ledger.number_fit(own)
-        recorded = own if ledger is None else ledger.entries
+        there = () if ledger is None else account_of(ledger)[0].snapshot()
+        known = {entry.id for entry in there}
+        # A release that came from elsewhere was charged to another account: it is part of the total here too.
+        recorded = (*there, *(entry for entry in own if entry.id not in known))
         return cls(own, recorded, budget, check_fraction(delta, "delta"), fit)
 
     def epsilon(self, delta: float | None = None) -> float:
@@ -126,7 +130,13 @@ class PrivacyReport:
         if not earlier:
             return ""
         before = f"after {counted(earlier, 'other release')}" if self.fit is None else f"fit {self.fit}"
-        return f"{before}: epsilon {self.cumulative.epsilon():.4g} together"
+        return f"{before}: epsilon {self.cumulative.epsilon():.4g} together{self.beside}"
+
+    @property
+    def beside(self) -> str:
+        """What stands, after a comma, on a total that holds other releases which are not private."""
+        whole = stamp_of(self.recorded)
+        return f", {whole}" if whole and not self.stamp else ""
 
     @property
     def unit(self) -> str:

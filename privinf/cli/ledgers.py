@@ -17,10 +17,12 @@ from filelock import FileLock, Timeout
 from privinf.accounting import Budget, Ledger, PrivacyReport, compose
 from privinf.accounting.budget import DEFAULT_DELTA
 from privinf.accounting.chains import record_anchor
+from privinf.accounting.entries import stamp_of
 from privinf.accounting.files import LedgerFile
 from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded
 from privinf.accounting.ledger import FORMAT as CURATOR
 from privinf.accounting.ledger import read_account
+from privinf.accounting.released import appended
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, json_option, say
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import SiteLedger
@@ -97,7 +99,8 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(told, allow_nan=False))
         return
     limit = f" of {told['limit']}" if told["limit"] else ", no limit"
-    click.echo(f"{path}: epsilon {told['epsilon']:.4g} at delta {told['delta']:g} spent{limit}")
+    spent = f"epsilon {told['epsilon']:.4g} at delta {told['delta']:g} spent{limit}"
+    click.echo(f"{path}: {spent}{appended(told['stamp'])}")
     if told["left"]:
         click.echo(f"left: {told['left']}")
     click.echo(f"{told['releases']} release(s) about one {told['name']}")
@@ -125,6 +128,7 @@ def _told(ledger: Ledger) -> dict[str, Any]:
         "epsilon": _epsilon(list(ledger.entries), stated), "delta": stated or DEFAULT_DELTA,
         "limit": None if budget is None else str(budget), "left": None if left is None else str(left),
         "name": ledger.name, "releases": len(ledger), "by_label": by_label,
+        "stamp": stamp_of(ledger.entries),
     }  # fmt: skip
 
 

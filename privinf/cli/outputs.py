@@ -15,6 +15,7 @@ import click
 import pandas as pd
 
 from privinf.accounting import Ledger, PrivacyReport
+from privinf.accounting.released import appended
 from privinf.errors import ArgumentError, PrivinfError, PrivinfWarning, UnforeseenError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -64,7 +65,7 @@ def ledger_line(ledger: Ledger, path: Path) -> str:
     delta = spent.default_delta
     return (
         f"ledger {path}: {len(ledger)} release(s), epsilon {spent.epsilon():.4g} of "
-        f"{ledger.budget.epsilon(delta):.4g} at delta {delta:g}"
+        f"{ledger.budget.epsilon(delta):.4g} at delta {delta:g}{appended(spent.stamp)}"
     )
 
 

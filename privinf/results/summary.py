@@ -149,7 +149,7 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
         *parties,
         ("mu (Gaussian DP):", _or_reason(lambda: report.mu)),
         ("rho (zCDP):", _or_reason(lambda: report.rho)),
-        ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}"),
+        ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}{report.beside}"),
     ]
     meaning = [
         ("Unit of privacy:", report.unit),

@@ -228,6 +228,38 @@ def test_what_states_an_epsilon_says_that_seeded_noise_is_not_private(results, o
     assert "secure" not in results.to_maketables().__maketables_default_stat_keys__
 
 
+def test_a_ledger_that_holds_seeded_noise_too_says_so():
+    ledger, words = pi.Ledger(), {"epsilon": 1.0, "delta": 1e-5}
+    model = pi.OLS(np.zeros(400), np.full((400, 1), 0.5), bounds=[(0, 1)], y_bounds=(-1, 1), ledger=ledger)
+    fits = [model.fit(**words), model.fit(**words, rng=0), model.fit(**words)]
+    stamp = fits[1].privacy.stamp
+    assert [bool(fit.privacy.stamp) for fit in fits] == [False, True, False]
+    told = fits[2].summary().plain_facts["Epsilon, whole ledger"]
+    assert all(stamp in text for text in (told, str(fits[2].privacy), fits[2].privacy.place))
+    assert stamp not in str(fits[0].summary()) + str(fits[0].privacy) + fits[0].privacy.place
+
+
+def test_a_release_that_was_charged_elsewhere_counts_in_the_total():
+    rows = pd.DataFrame({"x": np.linspace(0, 1, 400), "y": 0.5})
+    schema = pi.Schema({"x": (0, 1), "y": (0, 1)})
+    release = pi.LocalExamples(schema, "y ~ x").release(rows, epsilon=8.0, delta=1e-5)
+    model = pi.IWPGLM.from_release(release, loss="squared")
+    fit = model.fit()
+    assert not model.ledger.entries
+    assert fit.privacy.cumulative.epsilon(1e-5) == fit.privacy.epsilon(1e-5) > 7.9
+    assert float(fit.summary().plain_facts["Epsilon, whole ledger"]) > 7.9
+
+
+def test_the_whole_ledger_is_the_account_behind_every_door():
+    ledger, words = pi.Ledger(), {"bounds": [(0, 1)], "y_bounds": (-1, 1)}
+    fits = [
+        pi.OLS(np.zeros(400), np.full((400, 1), 0.5), ledger=door, **words).fit(mu=0.3)
+        for door in (ledger, ledger.scope("second"), ledger.scope("a", disjoint="halves"))
+    ]
+    together = [fit.privacy.cumulative.mu for fit in fits]
+    np.testing.assert_allclose(together, 0.3 * np.sqrt([1.0, 2.0, 3.0]))
+
+
 def test_compare(results, ols, weak):
     found = compare({"private": results, "weak": weak, "ols": ols})
     assert found.params.shape == (6, 3)
