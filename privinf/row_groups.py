@@ -6,7 +6,7 @@ import io
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,7 +34,9 @@ def write_groups(
         Filled: [width, type] of each array, or [type].
     """
     hashing = HashingWriter(stream)
-    parquet, writer, written = row_parquet(), None, None
+    parquet = row_parquet()
+    writer: Any = None
+    written: Future[None] | None = None
     import pyarrow
 
     with ThreadPoolExecutor(1) as beside:

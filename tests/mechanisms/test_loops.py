@@ -33,6 +33,7 @@ ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0, 5e-324, -1e308, 1e308, 0.5, -0.5, 2.0
 def compiled(monkeypatch):
     pytest.importorskip("numba", reason="loops are compiled by privinf[fast]")
     monkeypatch.setattr(loops, "LARGE_BLOCK", 1)
+    monkeypatch.setattr(kernels, "_quicker", lambda loop: True)
     monkeypatch.setattr(loops, "_worked", loops.WORTH_LOADING)
 
 
@@ -134,6 +135,20 @@ def test_products_are_exact_up_to_the_last_integer(compiled):
 def test_forms(compiled, monkeypatch, layout, rows, columns):
     x, weights = block(layout, rows, columns, whole=True), block("C", 5, columns, whole=True) * 2.0**-30
     np.testing.assert_array_equal(*both(monkeypatch, lambda: forms(weights, x, Workroom())))
+
+
+def test_blas_makes_forms_where_it_is_quicker(compiled, monkeypatch):
+    x, weights = block("F", 9000, 8, whole=True), np.ones((5, 8))
+    both_ways = []
+    for quick in (True, False):
+        monkeypatch.setattr(kernels, "_quicker", lambda loop, quick=quick: quick)
+        both_ways.append(forms(weights, x))
+    np.testing.assert_array_equal(*both_ways)
+    monkeypatch.undo()
+    assert kernels._quicker(lambda *given: None)
+    kernels._quicker.cache_clear()
+    assert not kernels._quicker(lambda *given: sum(range(1_000_000)))
+    kernels._quicker.cache_clear()
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Numbers of a block from which on its loops are compiled ones; those that numpy works on before numba is
 # loaded, which takes as long.
-LARGE_BLOCK, WORTH_LOADING = 1 << 16, 1 << 26
+LARGE_BLOCK, WORTH_LOADING = 1 << 16, 1 << 25
 TILE = 64
 
 
@@ -186,7 +186,7 @@ def forms(weights: Floats, values: Floats, room: Workroom | None = None) -> Floa
     shape = len(weights), len(values)
     out = np.empty(shape) if room is None else room.take(*shape)
     fast = _loops(values) if len(weights) > 1 else None
-    if fast is not None and (given := _side_by_side(values.T)) is not None:
+    if fast is not None and fast.quick_forms and (given := _side_by_side(values.T)) is not None:
         fast.forms(weights, given, len(values), out)
         return out
     return np.matmul(weights, values.T, out=out)
