@@ -57,8 +57,7 @@ class DebiasedLasso(Rowless):
     X : array_like or DataFrame, shape (n, p)
         Read where it is: do not change it before the fit (which checks again that it is finite). A column of
         ones named ``const`` (`privinf.add_constant`) is fitted without being selected or debiased. Without
-        one, columns in play and the response are centred at released means, which is what a constant does
-        (``targets="all"`` and heterogeneous fits: at the middle of their bounds).
+        one, columns in play and the response are centred at released means, which is what a constant does.
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped.
     bounds : sequence of (low, high), or mapping, optional
@@ -147,8 +146,9 @@ class DebiasedLasso(Rowless):
         ledger: Ledger | None = None,
     ) -> None:
         chosen = trust_of_sums(trust, alone=machines is None)
-        held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
-        self._bind(held.split(machines), chosen, y_bounds, x_scale, family, ledger)
+        limits = lasso_limits(x_bound, bounds, y_bounds, family)
+        held = rows_of_site(y, X, limits, missing=missing, machines=machines)
+        self._bind(held, chosen, y_bounds, x_scale, family, ledger)
 
     @classmethod
     def from_arrays(
@@ -194,7 +194,8 @@ class DebiasedLasso(Rowless):
         Parameters
         ----------
         formula : str
-            Its constant is fitted without being selected or debiased.
+            Its constant is fitted without being selected or debiased; without one (``- 1``) columns are
+            centred, as for the class: there is no regression through the origin.
         data : DataFrame, any other table, or Federation
             A federation's sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
@@ -289,9 +290,12 @@ class DebiasedLasso(Rowless):
             products are shrunk as a vector instead.
         refit : bool, optional
             For the paper's variant: whether least squares on the support end it. The default is such a fit.
-        center : {"declared", "released"}
+        center : {"declared", "released"}, optional
             Where columns start: in the middle of their bounds, or at means of all, released for a share of
             the budget (``means``, .04), to find columns whose mean is far from it, such as rare levels.
+            "released" is the default of ``targets="all"`` and of heterogeneous fits, which centre columns
+            nowhere else: with "declared" theirs is the regression through the middle of all bounds, another
+            one where means lie elsewhere, and a note says so.
         target : {"mean", "robust"}, optional
             "mean" (the default for named and selected targets): scores are clipped where noisy counts of
             their tail say, in two layers, so that coefficients are those of the mean whatever the errors

@@ -18,7 +18,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.rows import Rows, check_same_labels
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, labelled
 from privinf.typing import (
     Bounds,
@@ -72,10 +72,11 @@ def array_rows(
 
     Raises
     ------
-    ArgumentError, SchemaError
-        Shapes do not fit, or a label is no text; no message holds a value.
+    ArgumentError, SchemaError, AlignmentError
+        Shapes or labels of rows do not fit, or a column's is no text; no message holds a value.
     """
     finite = numeric and missing == "raise"
+    check_same_labels(X, y)
     table: Any = X.to_frame() if isinstance(X, pd.Series) else labelled(X)
     if isinstance(table, pd.DataFrame):
         names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))

@@ -51,6 +51,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, Missing, "missing")
+        check_same_labels(self.features, self.response)
         if not isinstance(self.features, IN_MEMORY):
             from privinf.mechanisms.tables import source_of
 
@@ -147,6 +148,19 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     if isinstance(rows, tuple) and len(rows) == 2:
         return Rows(rows[1], rows[0], missing)
     return Rows(rows, None, missing)
+
+
+def check_same_labels(*columns: object) -> None:
+    """Raise AlignmentError where pandas columns of one table label their rows differently: whose is which?
+
+    Other lengths are another error's. **Privacy.** No label is shown.
+    """
+    known = [one.index for one in columns if isinstance(one, (pd.Series, pd.DataFrame))]
+    if any(len(one) == len(known[0]) and not one.equals(known[0]) for one in known[1:]):
+        raise AlignmentError(
+            "the columns label their rows differently (pandas indices that are not equal): sort both the same "
+            "way, or pass .to_numpy() where the order of the rows is right"
+        )
 
 
 def refuse_unordered(rows: Placed, what: str) -> None:

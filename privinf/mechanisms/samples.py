@@ -25,7 +25,7 @@ from privinf.mechanisms.gaussian import (
     warn_of_large_delta,
 )
 from privinf.mechanisms.peeling import solve_peeling_scale
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.rows import Rows, check_same_labels
 from privinf.mechanisms.statistics.samples import (
     SAMPLE_STATISTICS,
     EntrySums,
@@ -94,7 +94,11 @@ class SampleSums(Released):
 
 
 def sample_rows(columns: Mapping[str, ColumnLike], missing: Missing = "raise") -> Rows:
-    """Return arrays of one length, by name, as rows; ArgumentError or SchemaError where they are not that."""
+    """Return arrays of one length, by name, as rows.
+
+    Raises ArgumentError, SchemaError or AlignmentError where they are not that.
+    """
+    check_same_labels(*columns.values())
     if wrong := [name for name, given in columns.items() if np.ndim(given) != 1]:
         raise ArgumentError(f"{wrong[0]} must have one dimension")
     kept = {name: given.array if isinstance(given, pd.Series) else given for name, given in columns.items()}

@@ -11,7 +11,7 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import Ledger, PrivacyReport
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.model import WORDS, SpendingWords
 
 N = 400
@@ -124,6 +124,31 @@ def test_each_word_is_taken_or_refused_with_the_reason(model, word):
     with contextlib.suppress(NotAvailableError):  # so few rows: the noise hides what the lasso looks for
         fit(**given, **MODELS[model][1])
     assert len(ledger)
+
+
+@EVERY
+def test_columns_that_label_their_rows_differently_are_refused(model):
+    """One has been sorted or filtered: by place, every row would get another's response."""
+    y, X = rows()
+    for other in (y.sort_values(), y.set_axis(range(1, N + 1))):
+        with pytest.raises(AlignmentError, match="label their rows differently"):
+            model(other, X, **BOUNDS, **MODELS[model][0])
+    model(y.sort_index().to_numpy(), X, **BOUNDS, **MODELS[model][0])
+    if hasattr(model, "from_arrays"):
+        words = {"bounds": BOUNDS["bounds"], "y_bounds": BOUNDS["y_bounds"], **MODELS[model][0]}
+        with pytest.raises(AlignmentError, match="site 'one': the columns label"):
+            model.from_arrays({"one": (y.sort_values(), X), "two": (y, X)}, **words)
+
+
+def test_columns_beside_pairs_are_refused_too():
+    y, X = rows()
+    site = pd.Series(np.arange(N) % 2).sort_values()
+    with pytest.raises(AlignmentError, match="label their rows"):
+        pi.DebiasedLasso(y, X, **BOUNDS, machines=site)
+    with pytest.raises(AlignmentError, match="label their rows"):
+        pi.Modulation(pi.Schema.design(SCHEMA, FORMULA)).release((y.sort_values(), X), epsilon=4.0, delta=1e-5)
+    with pytest.raises(AlignmentError, match="label their rows"):
+        pi.stats.pearsonr(y.sort_values(), X.a, bounds=((-4, 6), (-1, 1)), mu=0.5)
 
 
 @EVERY
