@@ -37,7 +37,9 @@ import numpy as np
 RESULTS = Path(__file__).parent / "results"
 NAMES = ("y", *(f"x{number}" for number in range(19)))
 SIZES = (1_000_000, 10_000_000, 50_000_000)
-WARM = 1_000_000  # rows of the file that every side runs on first: libraries, and what they compile, are loaded
+WARM = (
+    1_000_000  # rows of the file that every side runs on first: libraries, and what they compile, are loaded
+)
 ROOM = 20 << 30  # bytes that must be free for the largest file
 CHUNK = 1 << 17
 SIDES = ("ours", "ours, lazy", "OLS", "sums", "batches")

@@ -16,7 +16,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms import arrays
 from privinf.mechanisms.opened import split
-from privinf.mechanisms.rows import ALIGNED, Rows, check_same_labels, refuse_unordered
+from privinf.mechanisms.rows import ALIGNED, Rows, refuse_unordered
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.design import resolve_design
@@ -147,7 +147,7 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
 
     Raises
     ------
-    ArgumentError, SchemaError, SensitivityError, AlignmentError
+    ArgumentError, SchemaError, SensitivityError
         Shapes, labels or bounds do not fit; no message holds a value of a row.
     """
     held = arrays.array_rows(y, X, missing=missing)
@@ -169,18 +169,10 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
     return ModelRows(design, {ONE_SITE: held.rows}, data_bounds=from_data)
 
 
-def rows_of_site(
-    y: ColumnLike,
-    X: ColumnsLike,
-    limits: Limits,
-    *,
-    missing: Missing = "raise",
-    machines: ColumnLike | None = None,
-) -> ModelRows:
-    """Return one pair (y, X) as rows of one site, or one a label of `machines`; errors as in `rows_of_arrays`."""
-    check_same_labels(X, machines)
+def rows_of_site(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
+    """Return one pair (y, X) as rows of one site; errors as in `rows_of_arrays`."""
     held = arrays.site_rows(y, X, missing=missing)
-    return ModelRows(_site_design(held.names, limits, held.label), {ONE_SITE: held.rows}).split(machines)
+    return ModelRows(_site_design(held.names, limits, held.label), {ONE_SITE: held.rows})
 
 
 def rows_of_pairs(parties: SitePairs, limits: Limits, *, missing: Missing = "raise") -> ModelRows:

@@ -27,6 +27,7 @@ whitened coordinates.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,35 @@ precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the e
 # The projection keeps eigenvalues above this, so that the correlation stays invertible.
 SMALLEST = 1e-8
 ETA = 0.01
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """A clipped score: u = T'x_A shrunk to `norm`, times the residual of a sparse fit clipped at `residual`.
+
+    Attributes
+    ----------
+    columns : sequence of int
+        A.
+    transform : ndarray, shape (size of A, m)
+        T.
+    norm, residual : float
+        C and R; infinite where nothing is noised.
+    support, beta
+        The sparse fit.
+    """
+
+    columns: Sequence[int]
+    transform: Floats
+    norm: float
+    residual: float
+    support: Sequence[int]
+    beta: Floats
+
+    @property
+    def clipped(self) -> bool:
+        """Whether anything is clipped."""
+        return math.isfinite(self.norm) or math.isfinite(self.residual)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,11 +16,11 @@ import numpy as np
 
 from privinf.inference.tails import Clip
 from privinf.lasso.columns import DebiasingBudget, target_columns
-from privinf.lasso.coordinates import Debiased, ScoreRelease, debiased_coordinates, joint_covariance
+from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, debiased_coordinates, joint_covariance
 from privinf.lasso.marks import NeighbourMarks
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
-from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Flags, Floats, ScoreTarget
 
@@ -142,21 +142,21 @@ def debias(
             sums, fit, targets, found.union, found.standard, found.correlation, score=budget.score,
             slopes=budget.slopes,
         )  # fmt: skip
-        release = _with_noise(scores.release, product)
+        release = with_noise(scores.release, product)
         coordinates = debiased_coordinates(start[list(targets)], release, found.noise)
         return DebiasedFit(
             coordinates, scores.correlation, found.union, found.standard, (math.inf, math.inf),
             scores.bias if scores.clip.ratio > 0.0 else None, scores.clip, found.marks, outside,
         )  # fmt: skip
     released, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
-    release = _with_noise(released, product)
+    release = with_noise(released, product)
     coordinates = debiased_coordinates(start[list(targets)], release, found.noise)
     return DebiasedFit(
         coordinates, found.correlation, found.union, found.standard, radii, marks=found.marks, outside=outside
     )
 
 
-def _with_noise(release: ScoreRelease, sd: Floats) -> ScoreRelease:
+def with_noise(release: ScoreRelease, sd: Floats) -> ScoreRelease:
     """Return a release whose scores have more noise, of these sds."""
     return replace(release, score_sd=np.hypot(release.score_sd, sd))
 

@@ -11,16 +11,17 @@ from tqdm import tqdm
 
 from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.coordinates import (
+    Score,
     ScoreRelease,
     debiased_coordinates,
     score_correlation,
     steadied,
     steadied_sd,
 )
-from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit
+from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, with_noise
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import clip_radii, residual_moments
-from privinf.lasso.sums import SMALLEST_SIZE, Score, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.typing import Floats, Integers
 
@@ -29,6 +30,8 @@ STANDS_OUT = 3.0
 SMALLEST_REST = 0.1
 LEAST_RESIDUAL = 0.6
 STAGES = 6
+# Of the price of means, for that of the residuals.
+RESIDUAL_SHARE = 0.2
 
 
 def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> DebiasedFit:
@@ -39,7 +42,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     sums : SparseSums
     fit : SparseFit
     budget : DebiasingBudget
-        `neighbours` pays for the products with the picked columns, `gram` for their Gram matrix.
+        `neighbours` pays for the products with the picked columns, `gram` for their Gram matrix, `center` for
+        the means of columns and residuals; without it columns stay where they are.
 
     Raises
     ------
@@ -55,6 +59,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     rest = np.setdiff1d(np.arange(p), picked)
     with tqdm(total=STAGES, desc="debiasing all columns", disable=None) as bar:
         _size(sums, rest, budget.sizes)
+        if budget.center > 0.0:
+            sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
         bar.update()
         norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(picked))
         noisy, gram_sd = sums.gram(fit.picked, norm, budget.gram, "Gram matrix of the precision columns")
@@ -66,7 +72,17 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
         radii = clip_radii(p, sums.n, budget.score)
         bound = max(radii.residual, LEAST_RESIDUAL)
         score = Score(range(p), columns, radii.norm, bound * fit.scale, fit.picked, fit.picked_beta)
+        centre_sd = 0.0
+        if budget.center > 0.0:
+            centre_sd = sums.center_residual(
+                fit.picked, fit.picked_beta, RESIDUAL_ROOM * fit.scale, RESIDUAL_SHARE * budget.center,
+                "mean of the residuals",
+            )  # fmt: skip
         released = _release(sums, score, np.sqrt(left), (picked, rest), budget, bar.update)
+    # What is left of the means of columns and of residuals adds their product, shrunk as a score is.
+    centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
+    shrunk = np.abs(released.slope) / np.sqrt(left)
+    released = with_noise(released, centre_sd * np.sqrt(centers**2 @ columns**2) * shrunk)
     start = np.zeros(p)
     start[picked] = fit.picked_beta
     correlation = np.eye(p)

@@ -61,7 +61,7 @@ OPTIONS: Mapping[FitKind, set[str]] = {
         "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
         "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
     },
-    "heterogeneous": {"shared_sparsity", "accounting", "precision", "target"},
+    "heterogeneous": {"shared_sparsity", "accounting", "precision", "center", "target"},
     "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
     "secure": {
         "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
@@ -128,8 +128,8 @@ def _fitted(
 ) -> tuple[SparseFit, list[int], DebiasedFit, MissedColumnTest | None]:
     """Return the sparse fit, its targets, them debiased, and what it first had missed."""
     always = () if rows.constant is None else (rows.constant,)
-    if "means" in plan.extras:
-        sums.center((1.0 - RESPONSE_SHARE) * plan.price("means"), always)
+    if plan.means_price > 0.0:
+        sums.center((1.0 - RESPONSE_SHARE) * plan.means_price, always)
     if (price := plan.response_price) > 0.0:
         center_response(sums, price)
     sums.centred = not plan.every and not always
@@ -146,7 +146,7 @@ def _fitted(
     further = 0.0 if suspects is None else suspects.further
     prices = replace(prices, score=prices.score + fit.unspent - further)
     if plan.every:
-        debiased = debias_all(sums, fit, prices)
+        debiased = debias_all(sums, fit, replace(prices, center=plan.means_price))
     else:
         debiased = debias(sums, fit, chosen, prices, neighbours=count, excluded=always, target=aim)
     missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan, vectors)
@@ -157,15 +157,13 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     """Return the fit in which every site has a part of its own."""
     if rows.constant is not None:
         raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
-    if isinstance(options.targets, str) and not options.every:
-        raise ArgumentError("heterogeneous fits need targets='all' or a list of columns")
-    if isinstance(options.sparsity, str):
-        raise ArgumentError("heterogeneous fits need sparsity= as a number")
+    if (isinstance(options.targets, str) and not options.every) or isinstance(options.sparsity, str):
+        raise ArgumentError("heterogeneous fits need targets='all' or a list, and sparsity= as a number")
     targets = range(len(rows.names)) if options.every else options.targets
-    plan = plan_of(rows, replace(options, targets=targets, shares=None))
+    plan = plan_of(rows, replace(options, targets=targets, shares=None, center=options.center or "released"))
     chosen = () if plan.targets is None else plan.targets
     own = check_site_plan(
-        plan.rho, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
+        plan.rho, means=plan.means_price, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
         neighbours=plan.site_neighbours, shares=options.shares, targets=len(chosen), p=len(rows.names),
         rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
     )  # fmt: skip
@@ -214,15 +212,16 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
     else:
         epsilon = check_number(options.epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
         rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
+    released = options.every and "means" in (options.shares or ("means",))
+    center: Center = options.center or ("released" if released else "declared")
     most = options.max_sparsity
     if most is None and options.sparsity == "auto" and not gaussian:
         most = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
         most = min(most, MOST_LOGISTIC) if rows.family == "binomial" else most
     return check_plan(
-        rho=rho, delta=delta, sparsity=options.sparsity,
-        max_sparsity=most, targets=options.targets,
+        rho=rho, delta=delta, sparsity=options.sparsity, max_sparsity=most, targets=options.targets,
         precision_sparsity=options.precision_sparsity, iterations=options.iterations, clip=options.clip,
-        center=options.center, shares=options.shares, names=rows.names, constant=rows.constant,
+        center=center, shares=options.shares, names=rows.names, constant=rows.constant,
     )  # fmt: skip
 
 
@@ -245,7 +244,7 @@ class LassoWords(SpendingWords, total=False):
     iterations: int | None
     clip: float | None
     refit: bool | None
-    center: Center
+    center: Center | None
     target: ScoreTarget | None
     bootstrap_draws: int | None
     bootstrap_multipliers: Multipliers
@@ -278,7 +277,7 @@ class LassoOptions:
     iterations: int | None = None
     clip: float | None = None
     refit: bool | None = None
-    center: Center = "declared"
+    center: Center | None = None
     target: ScoreTarget | None = None
     bootstrap_draws: int | None = None
     bootstrap_multipliers: Multipliers = "rademacher"

@@ -49,6 +49,7 @@ import numpy as np
 
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.columns import NEAR_CLIP, found_correlation
+from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.marks import FOUND, MissedColumnTest, Suspects, critical_value, test_of
 from privinf.lasso.picks import PickRelease, VectorServer, pick_clip, sharpest
@@ -57,7 +58,7 @@ from privinf.lasso.precision import clearance, column_noise_variance, floored, p
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import (
     CHEAP_GRAM_SHARE,
     GRAM_ROOM,

@@ -33,6 +33,7 @@ from privinf.lasso.plan import Targets
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoFamily, lasso_limits, lasso_rows
 from privinf.schema import Schema
+from privinf.schema.arrays import check_same_labels
 from privinf.typing import (
     ArrayLike,
     Bounds,
@@ -102,9 +103,8 @@ class DebiasedLasso(Rowless):
     On secure sums all of that is the same but for the picks of columns. Peeling looks at un-noised sums; its
     place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk to
     a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are picked
-    (`privinf.lasso.picks`). Scores, slopes and variances were Gaussian sums before. What it costs is sight:
-    the noise of the picks grows as sqrt(p), `LassoResults.picks_from` says what they could find, and where a
-    column that matters may have been missed the results warn.
+    (`privinf.lasso.picks`). What it costs is sight: the noise of the picks grows as sqrt(p),
+    `LassoResults.picks_from` says what they could find; where one that matters may be missed, results warn.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
     of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
@@ -146,9 +146,9 @@ class DebiasedLasso(Rowless):
         ledger: Ledger | None = None,
     ) -> None:
         chosen = trust_of_sums(trust, alone=machines is None)
-        limits = lasso_limits(x_bound, bounds, y_bounds, family)
-        held = rows_of_site(y, X, limits, missing=missing, machines=machines)
-        self._bind(held, chosen, y_bounds, x_scale, family, ledger)
+        check_same_labels(X, machines)
+        held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
+        self._bind(held.split(machines), chosen, y_bounds, x_scale, family, ledger)
 
     @classmethod
     def from_arrays(
@@ -194,12 +194,11 @@ class DebiasedLasso(Rowless):
         Parameters
         ----------
         formula : str
-            Its constant is fitted without being selected or debiased; without one (``- 1``) columns are
-            centred, as for the class: there is no regression through the origin.
+            Its constant is fitted without being selected or debiased; without one columns are centred.
         data : DataFrame, any other table, or Federation
             A federation's sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
-            Bounds of columns and response; here the response is cut at its bounds by the sites.
+            Bounds of columns and response; the sites cut the response at its.
         machines : str, optional
             Column of a data frame that names the site of every row.
         missing : {"raise", "impute-public"}
@@ -245,10 +244,9 @@ class DebiasedLasso(Rowless):
         epsilon, delta : float
             The joint budget of everything released; ``epsilon=inf`` is the non-private debiased estimate,
             least squares where the columns are few. `delta` is 1/(2n) by default.
-        rho : float
-            Instead of epsilon: the budget in zCDP. Not for the paper's variant.
-        mu : float
-            Instead, on secure sums (all noise is Gaussian): the budget in Gaussian DP.
+        rho, mu : float
+            Instead of epsilon: the budget in zCDP (not for the paper's variant), or, on secure sums (all
+            noise is Gaussian), in Gaussian DP.
         sparsity : int or "auto"
             Columns kept. "auto" (the default): columns are picked in blocks of five and fitted cheaply, until
             fewer than three of a block stand out of their errors, or at `max_sparsity`. Those are kept that
@@ -292,10 +290,9 @@ class DebiasedLasso(Rowless):
             For the paper's variant: whether least squares on the support end it. The default is such a fit.
         center : {"declared", "released"}, optional
             Where columns start: in the middle of their bounds, or at means of all, released for a share of
-            the budget (``means``, .04), to find columns whose mean is far from it, such as rare levels.
-            "released" is the default of ``targets="all"`` and of heterogeneous fits, which centre columns
-            nowhere else: with "declared" theirs is the regression through the middle of all bounds, another
-            one where means lie elsewhere, and a note says so.
+            the budget (``means``, .04), to find columns whose mean is far off, such as rare levels. Fits of
+            all columns and heterogeneous ones are centred nowhere else: "released" is their default, and
+            "declared" the regression through the middle of all bounds, as a note says.
         target : {"mean", "robust"}, optional
             "mean" (the default for named and selected targets): scores are clipped where noisy counts of
             their tail say, in two layers, so that coefficients are those of the mean whatever the errors

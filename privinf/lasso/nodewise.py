@@ -34,9 +34,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import THRESHOLD, standing_out
 from privinf.lasso.radii import norm_moments, residual_moments
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, UNSETTLED, SparseFit, step
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats

@@ -176,9 +176,13 @@ class LassoPlan:
 
     @property
     def response_price(self) -> float:
-        """Price of the mean of the response; where every column is a target, only what was asked for."""
-        means = RESPONSE_SHARE * self.price("means") if "means" in self.extras else 0.0
-        return means if self.every else means + self.shares.response(self.rho)
+        """Price of the mean of the response."""
+        return RESPONSE_SHARE * self.means_price + (0.0 if self.every else self.shares.response(self.rho))
+
+    @property
+    def means_price(self) -> float:
+        """Price of the means of columns and response before the fit; "all" pays it once more after it."""
+        return self.price("means") / (2.0 if self.every else 1.0) if "means" in self.extras else 0.0
 
     def told(self, kept: Sequence[int], constant: int | None) -> str:
         """Return the sparsity as a summary tells it; a constant among the kept columns does not count."""
@@ -328,9 +332,7 @@ def target_positions(targets: Targets, names: Sequence[str], constant: int | Non
     try:
         listed = list(targets)
     except TypeError:
-        raise ArgumentError(
-            "targets must be 'selected', 'all' or a list of columns, by name or position"
-        ) from None
+        raise ArgumentError("targets must be 'selected', 'all' or a list of columns") from None
     positions = tuple(_position(target, names) for target in listed)
     if not positions or len(set(positions)) < len(positions):
         raise ArgumentError("targets must name at least one column, each once")

@@ -18,6 +18,11 @@ from privinf.validation import check_array, check_choice, check_positive
 
 LassoFamily = Literal["gaussian", "binomial"]
 
+CONSTANT_TWICE = (
+    "the formula has no constant but all levels of a factor, which add up to one: columns are centred, as a "
+    "constant would do, and these would be collinear. Write the formula with its constant, which leaves a "
+    "level out"
+)
 # Columns are taken to have a third of their half-width as standard deviation until more is released.
 TYPICAL = 3.0
 # The response's declared bounds say how large it typically gets; only far outside of them is it cut.
@@ -160,6 +165,8 @@ def lasso_rows(
     held, design = held.placed(trust), held.design
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+    if design.constant is None and design.constant_direction is not None:
+        raise SchemaError(CONSTANT_TWICE)
     if check_choice(family, LassoFamily, "family") == "binomial":
         check_binary(design)
     y_low, y_high = (design.y_low, design.y_high) if y_bounds is None else y_bounds

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, Unpack
 import numpy as np
 
 from privinf.federation.rounds import SumOptions
+from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import standing_out
 from privinf.lasso.radii import ResidualSizes, scale_of_squares
 from privinf.lasso.rows import SparseUnits
@@ -75,6 +76,8 @@ class SparseSums:
         What was released of sizes of residuals, in order: the response's first.
     center_sd : dict of int to float
         Sds of the noise of released centres, in units of the columns.
+    mean_sd : ndarray, shape (p,), or float
+        Of the means of all columns, in the user's units; 0 where none were released.
 
     Notes
     -----
@@ -89,6 +92,12 @@ class SparseSums:
     centred: bool = False
     sizes: list[ResidualSizes] = field(default_factory=list)
     center_sd: dict[int, float] = field(default_factory=dict)
+    mean_sd: Floats | float = 0.0
+
+    @property
+    def through_middle(self) -> bool:
+        """Whether columns stay at the middle of their bounds."""
+        return not self.centred and isinstance(self.mean_sd, float)
 
     def args(self, support: Sequence[int], beta: Floats, **more: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
@@ -126,6 +135,14 @@ class SparseSums:
             label="means of columns", rho=rho, sites=self.sites,
         )  # fmt: skip
         units.move(moved, np.clip(noisy.mean, -units.reach[moved], units.reach[moved]))
+        self.mean_sd = noisy.mean_sd * units.scale
+
+    def center_again(self, rho: float) -> None:
+        """Release the means of all columns in units of their sizes, where rows are shorter; centre there."""
+        every = np.arange(len(self.units.scale))
+        noisy = self._shrunk_means(every, rho, "means of columns, again")
+        self.units.move(every, noisy.mean)
+        self.mean_sd = noisy.mean_sd * self.units.scale
 
     def center_residual(
         self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
@@ -173,17 +190,20 @@ class SparseSums:
 
     def _center_sized(self, columns: Integers, rho: float) -> None:
         """Release the means of columns in units of their root mean squares, and centre and scale anew."""
-        reach = float(np.linalg.norm(self.units.reach[columns]))
-        norm = reach if math.isinf(rho) else min(reach, MEAN_ROOM * math.sqrt(len(columns)))
-        noisy = self.server.vector_sum(
-            "shrunk_sums", self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
-            label="means of columns in play", rho=rho, sites=self.sites,
-        )  # fmt: skip
+        noisy = self._shrunk_means(columns, rho, "means of columns in play")
         shift = np.clip(standing_out(noisy.mean, noisy.mean_sd), -1.0, 1.0)
         self.units.move(columns, shift)
         left = np.sqrt(np.maximum(1.0 - shift**2, SMALLEST_SIZE**2))
         self.units.rescale(columns, left)
         self.center_sd |= dict(zip(columns.tolist(), (noisy.mean_sd / left).tolist(), strict=True))
+
+    def _shrunk_means(self, columns: Integers, rho: float, label: str) -> Any:
+        reach = float(np.linalg.norm(self.units.reach[columns]))
+        norm = reach if math.isinf(rho) else min(reach, MEAN_ROOM * math.sqrt(len(columns)))
+        return self.server.vector_sum(
+            "shrunk_sums", self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
+            label=label, rho=rho, sites=self.sites,
+        )  # fmt: skip
 
     def pick(
         self,
@@ -319,32 +339,3 @@ class SparseSums:
             score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
             clip=min(score.norm, UNCLIPPED), residual_clip=min(score.residual, UNCLIPPED),
         )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Score:
-    """A clipped score: u = T'x_A shrunk to `norm`, times the residual of a sparse fit clipped at `residual`.
-
-    Attributes
-    ----------
-    columns : sequence of int
-        A.
-    transform : ndarray, shape (size of A, m)
-        T.
-    norm, residual : float
-        C and R; infinite where nothing is noised.
-    support, beta
-        The sparse fit.
-    """
-
-    columns: Sequence[int]
-    transform: Floats
-    norm: float
-    residual: float
-    support: Sequence[int]
-    beta: Floats
-
-    @property
-    def clipped(self) -> bool:
-        """Whether anything is clipped."""
-        return math.isfinite(self.norm) or math.isfinite(self.residual)

@@ -37,15 +37,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.radii import step_efficiency, step_radii, step_slope
-from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
 
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
 PRODUCT_CLIP = 1.5
-BLOCKS = 3
-OPEN_BLOCK, LIVELY = 5, 3
+BLOCKS, OPEN_BLOCK, LIVELY = 3, 5, 3
 # The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
@@ -170,7 +170,7 @@ def sparse_fit(
         Only columns are kept whose coefficient is more than this many standard errors from zero, and columns
         are picked in blocks until fewer than `LIVELY` of a block are; 0: the number is as stated.
     always, excluded : sequence of int
-        Columns that are in every fit (a constant), and columns that may not be picked: public choices.
+        Columns in every fit (a constant), and those that may not be picked: public choices.
     targets : sequence of int
         Columns that are in the last fit, picked or not, if they are no more than are picked.
 

@@ -18,8 +18,8 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.mechanisms.rows import Rows, check_same_labels
-from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, labelled
+from privinf.mechanisms.rows import Rows
+from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, check_same_labels, labelled
 from privinf.typing import (
     Bounds,
     ColumnLike,

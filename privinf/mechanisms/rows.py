@@ -16,14 +16,14 @@ import pandas as pd
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.schema import Design, Factor, Numeric, Schema
+from privinf.schema.arrays import check_same_labels
 from privinf.schema.reading import NO_DECLARED_LEVEL
 from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
-MESSAGES = "a release of messages, one a row,"
-ALIGNED = "a release that is joined with those of others"
+MESSAGES, ALIGNED = "a release of messages, one a row,", "a release that is joined with those of others"
 
 
 @doors
@@ -51,7 +51,8 @@ class Rows:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, Missing, "missing")
-        check_same_labels(self.features, self.response)
+        if self.response is not None:
+            check_same_labels(self.features, self.response)
         if not isinstance(self.features, IN_MEMORY):
             from privinf.mechanisms.tables import source_of
 
@@ -73,10 +74,7 @@ class Rows:
             raise read_once(self.features.name, by_places)
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
-        """Return the rows in memory: of a table that is not, those of `columns` that it has, or all.
-
-        A stream, which can be read once, is kept.
-        """
+        """Return the rows in memory: of another table those of `columns`, or all; a stream is kept."""
         if isinstance(self.features, IN_MEMORY):
             return self
         from privinf.mechanisms.reading import collected
@@ -145,22 +143,8 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     """Return `rows` as `Rows`: a frame (formula designs), a pair (y, X), or `Rows` itself."""
     if isinstance(rows, Rows):
         return rows
-    if isinstance(rows, tuple) and len(rows) == 2:
-        return Rows(rows[1], rows[0], missing)
-    return Rows(rows, None, missing)
-
-
-def check_same_labels(*columns: object) -> None:
-    """Raise AlignmentError where pandas columns of one table label their rows differently: whose is which?
-
-    Other lengths are another error's. **Privacy.** No label is shown.
-    """
-    known = [one.index for one in columns if isinstance(one, (pd.Series, pd.DataFrame))]
-    if any(len(one) == len(known[0]) and not one.equals(known[0]) for one in known[1:]):
-        raise AlignmentError(
-            "the columns label their rows differently (pandas indices that are not equal): sort both the same "
-            "way, or pass .to_numpy() where the order of the rows is right"
-        )
+    features, response = rows[::-1] if isinstance(rows, tuple) and len(rows) == 2 else (rows, None)
+    return Rows(features, response, missing)
 
 
 def refuse_unordered(rows: Placed, what: str) -> None:

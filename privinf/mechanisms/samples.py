@@ -25,7 +25,7 @@ from privinf.mechanisms.gaussian import (
     warn_of_large_delta,
 )
 from privinf.mechanisms.peeling import solve_peeling_scale
-from privinf.mechanisms.rows import Rows, check_same_labels
+from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.samples import (
     SAMPLE_STATISTICS,
     EntrySums,
@@ -34,6 +34,7 @@ from privinf.mechanisms.statistics.samples import (
 )
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.schema import Schema
+from privinf.schema.arrays import check_same_labels
 from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWords
 from privinf.validation import check_choice, check_fraction, check_positive, check_words
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privinf.doors import door
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
 from privinf.typing import Bounds, ColumnKind, ColumnsLike, Pair, Table
@@ -116,6 +116,21 @@ def labelled(X: ColumnsLike | Table) -> Any:
             "schema=...), or read it into a frame first"
         )
     return X
+
+
+def check_same_labels(*columns: object) -> None:
+    """Raise AlignmentError where pandas columns of one table label their rows differently.
+
+    Other lengths are another error's. **Privacy.** No label is shown.
+    """
+    import pandas as pd
+
+    known = [one.index for one in columns if isinstance(one, (pd.Series, pd.DataFrame))]
+    if any(len(one) == len(known[0]) and not one.equals(known[0]) for one in known[1:]):
+        raise AlignmentError(
+            "the columns label their rows differently (pandas indices that are not equal): sort both the "
+            "same way, or pass .to_numpy() where the order of the rows is right"
+        )
 
 
 def kinds_of(table: Table) -> dict[str, ColumnKind]:

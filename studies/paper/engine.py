@@ -24,9 +24,9 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.lasso.coordinates import Debiased
+from privinf.lasso.coordinates import Debiased, Score
 from privinf.lasso.precision import floored
-from privinf.lasso.sums import UNCLIPPED, Score, Sites, SparseServer, SparseSums
+from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer, SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM
 from privinf.typing import Flags, Floats
 

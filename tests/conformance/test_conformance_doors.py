@@ -146,7 +146,9 @@ def test_columns_beside_pairs_are_refused_too():
     with pytest.raises(AlignmentError, match="label their rows"):
         pi.DebiasedLasso(y, X, **BOUNDS, machines=site)
     with pytest.raises(AlignmentError, match="label their rows"):
-        pi.Modulation(pi.Schema.design(SCHEMA, FORMULA)).release((y.sort_values(), X), epsilon=4.0, delta=1e-5)
+        pi.Modulation(pi.Schema.design(SCHEMA, FORMULA)).release(
+            (y.sort_values(), X), epsilon=4.0, delta=1e-5
+        )
     with pytest.raises(AlignmentError, match="label their rows"):
         pi.stats.pearsonr(y.sort_values(), X.a, bounds=((-4, 6), (-1, 1)), mu=0.5)
 

@@ -182,6 +182,55 @@ def test_every_column_is_a_target():
     assert np.mean(widths) < 2.0 * 3.92 * 0.5 * np.sqrt(5 / 3 / N)
 
 
+def skewed_rows(seed, n=10_000, p=12):
+    """Two of the columns matter; all lie far from the middle of their bounds, as counts and costs do."""
+    rng = np.random.default_rng(seed)
+    X = rng.exponential(1.0, (n, p)).clip(0, 8)
+    return 20.0 + X[:, 0] - X[:, 3] + 0.5 * rng.standard_normal(n), X
+
+
+@pytest.mark.parametrize("sites", [None, 2])
+def test_intervals_are_those_of_a_regression_with_a_constant(sites):
+    """Centred in the middle of their bounds, columns stood for the constant: no interval held its zero."""
+    asked = {"targets": "all", "epsilon": 4.0}
+    if sites is not None:
+        asked = {
+            "targets": [0, 1, 5],
+            "epsilon": 16.0,
+            "heterogeneous": True,
+            "shared_sparsity": 3,
+            "sparsity": 4,
+        }
+    held = {False: 0, True: 0}
+    for rep in range(6):
+        y, X = skewed_rows(rep)
+        machines = None if sites is None else np.arange(len(y)) % sites
+        model = pi.DebiasedLasso(y, X, bounds=[(0, 8)] * 12, y_bounds=(0, 50), machines=machines)
+        for declared in held:
+            more = {"center": "declared"} if declared else {}
+            fit = model.fit(**asked, **more, delta=1e-6, rng=rep)
+            fit = fit if sites is None else fit.machine(0)
+            truth = pd.Series(0.0, fit.params.index)
+            truth["x1"] = 1.0
+            if "x4" in truth:
+                truth["x4"] = -1.0
+            hits = np.abs(fit.params - truth) < 2.6 * fit.bse
+            held[declared] += int(hits.all())
+            assert ("regression through that point" in " ".join(str(fit.summary()).split())) is declared
+    assert held[False] >= 5
+    assert held[True] == 0
+
+
+def test_all_levels_of_a_factor_are_refused_where_columns_are_centred():
+    """They add up to one: the slopes were hidden, after the budget was spent."""
+    y, X = skewed_rows(0, n=500)
+    frame = pd.DataFrame({"y": y, "a": X[:, 0], "g": np.tile(list("uvwx"), 125)})
+    schema = pi.Schema({"y": (0, 50), "a": (0, 8), "g": list("uvwx")})
+    with pytest.raises(SchemaError, match="all levels of a factor"):
+        pi.DebiasedLasso.from_formula("y ~ 0 + a + C(g)", frame, schema=schema)
+    pi.DebiasedLasso.from_formula("y ~ a + C(g)", frame, schema=schema)
+
+
 def test_every_column_without_noise_is_close_to_least_squares():
     y, X, _ = draw(5, n=3_000, p=30)
     fit = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9)).fit(

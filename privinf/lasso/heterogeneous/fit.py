@@ -28,13 +28,14 @@ from privinf.lasso.heterogeneous.parts import (
     site_shares,
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
-from privinf.lasso.plan import Accounting
-from privinf.lasso.results import ASTRAY_NOTE, LassoResults, fit_settings, sparse_settings
+from privinf.lasso.plan import RESPONSE_SHARE, Accounting, check_shares
+from privinf.lasso.results import ASTRAY_NOTE, THROUGH_MIDDLE, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import center_response
 from privinf.results.export import PortableParts
 from privinf.typing import Precision
-from privinf.validation import check_choice, check_count, check_positive
+from privinf.validation import check_choice, check_count
 
 # Chance that a site of the same design as the others is said to differ, all sites together.
 FALSE_ALARM = 0.05
@@ -59,6 +60,8 @@ class SitePlan:
     interval : float
         What one interval costs.
     accounting, precision : str
+    means : float
+        Of `joint`, for the means of columns and response.
     """
 
     budget: SiteBudget
@@ -69,6 +72,7 @@ class SitePlan:
     interval: float
     accounting: Accounting
     precision: Precision
+    means: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +86,7 @@ class PlannedFits:
 def check_site_plan(
     rho: float,
     *,
+    means: float = 0.0,
     sparsity: int,
     shared_sparsity: int | None,
     neighbours: int,
@@ -98,6 +103,8 @@ def check_site_plan(
     ----------
     rho : float
         Of one interval, or of everything.
+    means : float
+        Of `rho`, for the means of columns and response.
     sparsity, shared_sparsity, neighbours : int
     shares : mapping, optional
         Of `rho`: all fields of `SiteBudget`. By default from the size of the request.
@@ -116,7 +123,7 @@ def check_site_plan(
     shared = check_count(shared_sparsity, "shared_sparsity")
     if shared >= sparsity:
         raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
-    own = sparsity - shared
+    own, whole, rho = sparsity - shared, rho, rho if math.isinf(rho) else rho - means
     extra = extra_picks(own)
     if sparsity + sum(extra) > p:
         raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
@@ -133,7 +140,7 @@ def check_site_plan(
             own_precision=own_precision,
         )
     else:
-        given = _checked_shares(shares)
+        given = check_shares(shares, [one.name for one in fields(SiteBudget)])
     many = factors(
         targets, p, interval_columns(shared, own, extra, neighbours), joint=joint, own_precision=own_precision
     )
@@ -142,19 +149,9 @@ def check_site_plan(
     return SitePlan(
         SiteBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
         shared, own, neighbours,
-        rho if joint else total * rho, sum(price.values()) * rho, accounting, precision,
+        whole if joint else total * rho + means, sum(price.values()) * rho + means, accounting, precision,
+        means,
     )  # fmt: skip
-
-
-def _checked_shares(shares: Mapping[str, float]) -> Mapping[str, float]:
-    names = [one.name for one in fields(SiteBudget)]
-    if not isinstance(shares, Mapping) or set(shares) != set(names):
-        raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
-    for name, share in shares.items():
-        check_positive(share, f"shares[{name!r}]")
-    if abs(sum(shares.values()) - 1.0) > 1e-9:
-        raise ArgumentError(f"shares sum to {sum(shares.values()):.6g}: they must sum to one")
-    return shares
 
 
 def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
@@ -173,9 +170,13 @@ def fit_sites(
     server: TrustedServer, units: SparseUnits, plan: SitePlan, targets: Sequence[int]
 ) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
+    every = SparseSums(server, units, server.nobs)
+    if plan.means > 0.0:
+        every.center((1.0 - RESPONSE_SHARE) * plan.means)
+        center_response(every, RESPONSE_SHARE * plan.means)
     sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
     fits = site_fits(
-        SparseSums(server, units, server.nobs), sites, targets, plan.budget,
+        every, sites, targets, plan.budget,
         shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
         extra=extra_picks(plan.own),
         joint=plan.accounting == "joint", own_precision=plan.precision == "machine",
@@ -252,6 +253,7 @@ def _site_results(
 
 def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -> tuple[str, ...]:
     notes = [ASTRAY_NOTE] if planned.fits.own[site].astray else []
+    notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if hidden:
         notes.append(
             f"No interval for {', '.join(hidden)}: the noise hides the slope of the score, as it does for "

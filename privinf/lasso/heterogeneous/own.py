@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import correlations, floored
 from privinf.lasso.radii import norm_moments, relative_variance, residual_moments, scale_of_squares
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ASTRAY, CLEAR, GRAM_ROOM, UNSETTLED, block_sizes
 from privinf.typing import Floats
 

@@ -44,6 +44,11 @@ SELECTED_NOTE = (
     "overestimated. Columns whose signal stands far out, and targets named in advance, are not concerned."
 )
 
+THROUGH_MIDDLE = (
+    "There is no constant: columns and response were centred at the middle of their bounds, and coefficients "
+    "are those of the regression through that point; where means lie elsewhere they are not those of a "
+    "regression with a constant. center='released' centres at means."
+)
 ASTRAY_NOTE = (
     "Not to be trusted: the steps of the sparse fit went astray in the noise (its residuals are larger than "
     "the response, or its last step was still long). Keep fewer columns, spend more, or move budget to the "
@@ -264,6 +269,7 @@ def lasso_results(
     settings["target"] = target
     options = {"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target}
     notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
+    notes += (THROUGH_MIDDLE,) * (rows.constant is None and sums.through_middle)
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
     if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
         settings["two_valued"] = True
