@@ -41,11 +41,13 @@ def by_polars(
     Returns
     -------
     callable () -> iterator of pyarrow.RecordBatch, or None
-        None where pyarrow is to decode: few numbers, other types, checksums, no polars, a forked process.
+        None where pyarrow is to decode: few numbers, other types, names that polars takes for patterns,
+        checksums, no polars, a forked process.
     """
     kinds = [str(table.schema_arrow.field(name).type) for name in columns]
     many = table.metadata.num_rows * len(kinds) >= LARGE_FILE
-    if not many or not ARROW_NUMBERS.issuperset(kinds) or os.getpid() != _HERE:
+    patterns = any(name == "*" or name.startswith("^") for name in columns)  # polars expands them
+    if not many or patterns or not ARROW_NUMBERS.issuperset(kinds) or os.getpid() != _HERE:
         return None
     try:
         import polars

@@ -319,3 +319,16 @@ def test_gaps_and_whole_numbers_are_told_as_ever(decoded, tmp_path):
         pi.MomentOLS.from_formula("y ~ x0", path, schema=schema).fit(mu=1.0)
     assert pi.MomentOLS.from_formula("y ~ x1 + k", path, schema=schema).fit(mu=1.0, rng=0).nobs == 2000
     assert len(decoded) > 1
+
+
+def test_names_that_are_patterns_to_polars_are_names(decoded, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"secret": 0.9, "^s.*$": rng.uniform(-1, 1, 500), "*": rng.uniform(-1, 1, 500)})
+    frame.to_parquet(path := tmp_path / "rows.parquet")
+    for name in ("^s.*$", "*"):
+        found = [
+            pi.stats.mean(name, data=data, schema=pi.Schema({name: (-1, 1)}), mu=1.0, rng=0).rows
+            for data in (frame, path)
+        ]
+        assert found[0] == found[1]
+    assert not decoded
