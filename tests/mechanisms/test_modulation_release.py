@@ -133,6 +133,19 @@ def test_noise_scale_follows_from_sensitivity_and_mu():
     assert unit.entries[0].relation == "metric"
 
 
+def test_directions_that_are_a_little_too_long_are_refused():
+    """By the Lipschitz bound a message moves by as much more, which no line has paid for."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (30, 3)), rng.uniform(-1, 1, 30)
+    design = pi.Design.from_arrays(["a", "b", "c"], bounds=[(-1, 1)] * 3, y_bounds=(-1, 1))
+    session = pi.Modulation(design).open((y, X), rounds=2, mu=1.0)
+    V = orthonormal_directions(rng, 1, 3)
+    session.send(V)
+    for wrong in (V * (1.0 + 1e-6), V * (1.0 + 1e-11), V * 2.0):
+        with pytest.raises(pi.errors.ArgumentError, match="orthonormal"):
+            session.send(wrong)
+
+
 def test_directions_are_orthonormal_and_avoid_the_coefficients():
     beta = np.array([1.0, -2.0, 0.5, 0.0])
     V = orthonormal_directions(np.random.default_rng(0), 3, 4, orthogonal_to=beta)
