@@ -12,7 +12,6 @@ from privinf.errors import StorageError
 from privinf.mechanisms import decoding
 from privinf.mechanisms.statistics import compiled as kernels
 from privinf.mechanisms.statistics import loops
-from privinf.mechanisms.statistics.compiled import compiled_loops
 from privinf.mechanisms.statistics.loops import (
     Workroom,
     above,
@@ -85,6 +84,16 @@ def test_steps(compiled, monkeypatch, layout, rows, columns):
     np.testing.assert_array_equal(
         *(one.view(np.int64) for one in map(np.ascontiguousarray, both(monkeypatch, work)))
     )
+
+
+@pytest.mark.parametrize(
+    "factor", [3.0, np.full(4, 3.0), np.broadcast_to(3.0, 4), np.arange(4, dtype=np.float32)]
+)
+@pytest.mark.parametrize("shift", [0.5, np.linspace(0.0, 1.0, 8)[::2]])
+def test_steps_of_one_unit_or_several(compiled, monkeypatch, factor, shift):
+    x = block("room", 700, 4, whole=True)
+    one, other = both(monkeypatch, lambda: on_grid(x, factor, shift, MOST, rooms(700, 4)[1]).copy())
+    np.testing.assert_array_equal(one, other)
 
 
 @SHAPES
@@ -174,7 +183,7 @@ def test_arrays_of_one_block_do_not_share_memory():
     assert room.take(12).shape == (12,)
 
 
-def test_without_numba_loops_are_numpys(monkeypatch):
+def test_without_numba_loops_are_numpys(anew, monkeypatch):
     load = builtins.__import__
 
     def none(name, *args, **settings):
@@ -182,26 +191,47 @@ def test_without_numba_loops_are_numpys(monkeypatch):
             raise ImportError(name)
         return load(name, *args, **settings)
 
-    compiled_loops.cache_clear()
     monkeypatch.setattr(loops, "_worked", loops.WORTH_LOADING)
     monkeypatch.setattr(builtins, "__import__", none)
     assert (lengths(np.ones((9, 1 << 13))) == 3.0).all()
-    assert compiled_loops() is None
-    compiled_loops.cache_clear()
+    assert kernels.compiled_loops() is None
 
 
-def test_loops_are_compiled_where_they_cannot_be_kept(compiled, monkeypatch):
+@pytest.fixture
+def anew():
+    """Loops are compiled when they are asked for, and again for other tests."""
+    kernels.compiled_loops.cache_clear()
+    yield
+    kernels.compiled_loops.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "kept", [OSError(28, "No space left on device"), RuntimeError("no locator available")]
+)
+def test_loops_are_compiled_where_they_cannot_be_kept(compiled, anew, monkeypatch, kept):
     import numba
 
-    def unkept(kinds, **settings):
-        if settings.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
+    def unkept(kinds, *, cache, **settings):
+        if cache:
+            raise kept
         return lambda function: function
 
-    compiled_loops.cache_clear()
     monkeypatch.setattr(numba, "njit", unkept)
     assert (lengths(np.ones((4, 5))) == 2.0).all()
-    compiled_loops.cache_clear()
+    assert kernels.compiled_loops() is not None
+
+
+def test_loops_that_numba_does_not_compile_are_numpys(compiled, anew, monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
+    assert (lengths(np.ones((4, 5))) == 2.0).all()
+    assert kernels.compiled_loops() is None
+    kernels.compiled_loops.cache_clear()
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", False)
+    monkeypatch.setattr(numba, "njit", None)
+    assert (lengths(np.ones((4, 5))) == 2.0).all()
+    assert kernels.compiled_loops() is None
 
 
 def test_small_work_does_not_load_numba(monkeypatch):

@@ -39,20 +39,26 @@ class Compiled:
 
 @lru_cache(maxsize=1)
 def compiled_loops() -> Compiled | None:
-    """Return the loops; None without numba."""
-    try:
-        import numba
-    except Exception:  # beside a numpy, or a module of a name it looks for, that numba does not know
+    """Return the loops; None without a numba that compiles them."""
+    for keeps in (True, False):  # beside this file, or where numba is told to, if that can be written
+        try:
+            return _made(keeps)
+        except Exception:  # numba beside a numpy that it does not know, no such folder, a disk that is full
+            continue
+    return None
+
+
+def _made(keeps: bool) -> Compiled | None:
+    import numba
+
+    if getattr(numba.config, "DISABLE_JIT", False):
         return None
     number, vector, matrix = numba.float64, numba.float64[::1], numba.float64[:, ::1]
     read, reads = (numba.types.Array(number, ndim, "C", readonly=True) for ndim in (1, 2))
-    exact = {"reassoc", "contract", "nsz"}
 
-    def compiled(function: Any, kinds: Any, **settings: Any) -> Any:
-        try:
-            return numba.njit([kinds], cache=True, nogil=True, **settings)(function)
-        except RuntimeError:  # there is no folder to keep it in
-            return numba.njit([kinds], nogil=True, **settings)(function)
+    def compiled(function: Any, kinds: Any, *, exact: bool = False) -> Any:
+        allowed = {"reassoc", "contract", "nsz"} if exact else False
+        return numba.njit([kinds], cache=keeps, nogil=True, fastmath=allowed)(function)
 
     return Compiled(
         compiled(_finite, numba.boolean(reads, numba.int64)),
@@ -60,8 +66,8 @@ def compiled_loops() -> Compiled | None:
         compiled(_nearest, numba.void(reads, read, read, matrix)),
         compiled(_lengths, numba.void(reads, vector)),
         compiled(_above, numba.void(read, read, numba.int64[::1])),
-        compiled(_products, matrix(reads, reads, numba.int64, numba.boolean), fastmath=exact),
-        compiled(_forms, numba.void(reads, reads, numba.int64, matrix), fastmath=exact),
+        compiled(_products, matrix(reads, reads, numba.int64, numba.boolean), exact=True),
+        compiled(_forms, numba.void(reads, reads, numba.int64, matrix), exact=True),
     )
 
 

@@ -113,10 +113,11 @@ def on_grid(
     Each step is one IEEE operation a number, and grows with the value. The shift holds the 1/2 that makes
     floor the nearest integer. Factor and shift are numbers, or of shape (k,) for values of shape (rows, k).
     """
-    if (fast := _loops(out)) is not None and isinstance(factor, np.ndarray):
+    if (fast := _loops(out)) is not None:
         given, taken = _side_by_side(values.T), _side_by_side(out.T)
         if given is not None and taken is not None:
-            fast.on_grid(given, len(out), factor, shift, most, taken)
+            rows = (np.full(len(taken), row, dtype=np.float64) for row in (factor, shift))
+            fast.on_grid(given, len(out), *rows, most, taken)
             return out
     _by_column(np.multiply, values, factor, out)
     _by_column(np.add, out, shift, out)
@@ -164,7 +165,8 @@ def nearest(vectors: Floats, size: Floats | None, factors: Floats, out: Floats |
     if fast is not None and (given := _side_by_side(vectors)) is not None:
         out = np.empty(vectors.shape) if out is None else out
         if (taken := _side_by_side(out)) is not None:
-            fast.nearest(given, np.ones_like(factors) if size is None else size, factors, taken)
+            size = np.ones(out.shape[1]) if size is None else size
+            fast.nearest(given, *map(np.ascontiguousarray, (size, factors)), taken)
             return out
     steps = np.multiply(vectors, factors if size is None else size, out=out)
     if size is not None:
@@ -187,16 +189,16 @@ def forms(weights: Floats, values: Floats, room: Workroom | None = None) -> Floa
     out = np.empty(shape) if room is None else room.take(*shape)
     fast = _loops(values) if len(weights) > 1 else None
     if fast is not None and fast.quick_forms and (given := _side_by_side(values.T)) is not None:
-        fast.forms(weights, given, len(values), out)
+        fast.forms(np.ascontiguousarray(weights), given, len(values), out)
         return out
     return np.matmul(weights, values.T, out=out)
 
 
 def above(values: Floats, thresholds: Floats) -> Integers:
     """Return how many of increasing thresholds each value is above, shape (rows,); nan is above all."""
-    if (fast := _loops(values, 8 * len(thresholds))) is not None and values.flags.c_contiguous:
+    if (fast := _loops(values, 8 * len(thresholds))) is not None:
         found = np.empty(len(values), dtype=np.int64)
-        fast.above(values, thresholds, found)
+        fast.above(*(np.ascontiguousarray(one, dtype=np.float64) for one in (values, thresholds)), found)
         return found
     return np.searchsorted(thresholds, values, side="left")
 
