@@ -250,23 +250,31 @@ def table(n=40_000):
     rng = np.random.default_rng(5)
     frame = pd.DataFrame(rng.uniform(-1.0, 1.0, (n, 9)), columns=[f"x{j}" for j in range(9)])
     frame["k"] = rng.integers(-3, 4, n)
+    frame["b"], frame["c"] = rng.uniform(size=n) < 0.3, rng.poisson(1.0, n)
     return frame.assign(y=frame["x0"] + rng.normal(size=n))
 
 
-def fits(path):
+BOUNDS = {"y": (-4, 4), "k": (-3, 3), "b": [False, True], "c": (0, 9), **{f"x{j}": (-1, 1) for j in range(9)}}
+
+
+def fits(path, *models):
     """Return estimates and standard errors, with noise from a seed."""
-    schema = pi.Schema({"y": (-4, 4), "k": (-3, 3), **{f"x{j}": (-1, 1) for j in range(9)}})
-    names = " + ".join([*(f"x{j}" for j in range(9)), "k"])
-    found = [
-        model.from_formula(f"y ~ {names}", path, schema=schema).fit(epsilon=1.0, delta=1e-6, rng=3)
-        for model in (pi.MomentOLS, pi.OLS)
-    ]
+    found, columns = [], " + ".join([*(f"x{j}" for j in range(9)), "k"])
+    for model, response, options in models or [(pi.MomentOLS, "y", {}), (pi.OLS, "y", {})]:
+        told = model.from_formula(f"{response} ~ {columns}", path, schema=pi.Schema(BOUNDS))
+        found.append(told.fit(epsilon=1.0, delta=1e-6, rng=3, **options))
     return [[*one.params, *one.bse] for one in found]
 
 
 def test_fits_have_the_same_bits(compiled, monkeypatch, tmp_path):
     table().to_parquet(path := tmp_path / "rows.parquet")
-    one, other = both(monkeypatch, lambda: fits(path))
+    models = [
+        (pi.MomentOLS, "y", {"cov_type": "HC0"}),
+        (pi.OLS, "y", {}),
+        (pi.Logit, "b", {}),
+        (pi.Poisson, "c", {}),
+    ]
+    one, other = both(monkeypatch, lambda: fits(path, *models))
     assert one == other
 
 
