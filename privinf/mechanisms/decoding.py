@@ -59,7 +59,7 @@ def by_polars(
     def batches() -> Iterator[Any]:
         chosen = polars.scan_parquet(path, glob=False, hive_partitioning=False).select(columns)
         for part in chosen.collect_batches(chunk_size=rows, maintain_order=True):
-            yield from part.to_arrow().to_batches()
+            yield from part.rechunk().to_arrow().to_batches()  # one, whatever the row groups
 
     return batches
 

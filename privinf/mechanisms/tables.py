@@ -215,7 +215,7 @@ def _polars_lazy(data: Any) -> Source:
         else:
             parts = [chosen.collect()]
         for part in parts:
-            yield from part.to_arrow().to_batches()
+            yield from part.rechunk().to_arrow().to_batches()
 
     names = _read("the LazyFrame", lambda: list(data.collect_schema().names()))
     return ArrowSource("the LazyFrame", names, batches, ordered=False)

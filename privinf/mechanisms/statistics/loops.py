@@ -90,14 +90,16 @@ def filled(out: Floats, places: Sequence[int], columns: Sequence[np.ndarray[Any,
 
 
 def _side_by_side(columns: Floats) -> Floats | None:
-    """Return an array whose rows begin with numbers (k, rows) that lie side by side; None where they do not.
+    """Return an array whose rows begin with numbers (k, rows) that lie side by side; None where none does.
 
     What follows them in its rows is no one's to read or write.
     """
-    if columns.dtype == np.float64 and columns.flags.c_contiguous:
+    if columns.ndim != 2 or columns.dtype != np.float64:
+        return None
+    if columns.flags.c_contiguous:
         return columns
     apart = columns.strides[0] // 8 if len(columns) > 1 else columns.shape[1]
-    if columns.strides[1] != 8 or apart < columns.shape[1] or columns.dtype != np.float64:
+    if columns.strides[1] != 8 or columns.strides[0] % 8 or apart < columns.shape[1]:
         return None
     return as_strided(columns, (len(columns), apart), (8 * apart, 8), writeable=columns.flags.writeable)
 
