@@ -103,7 +103,7 @@ def show_command(path: Path, as_json: bool) -> None:
     click.echo(f"{path}: {spent}{appended(told['stamp'])}")
     if told["left"]:
         click.echo(f"left: {told['left']}")
-    click.echo(f"{told['releases']} release(s) about one {told['name']}")
+    click.echo(f"{told['releases']} release(s) about one {' or one '.join(told['units']) or told['name']}")
     for label, one in told["by_label"].items():
         plain = "".join(sign if sign.isprintable() else " " for sign in label)  # who asked chose it
         click.echo(f"  {plain}: {one['releases']}, epsilon {one['epsilon']:.4g}")
@@ -128,7 +128,7 @@ def _told(ledger: Ledger) -> dict[str, Any]:
         "epsilon": _epsilon(list(ledger.entries), stated), "delta": stated or DEFAULT_DELTA,
         "limit": None if budget is None else str(budget), "left": None if left is None else str(left),
         "name": ledger.name, "releases": len(ledger), "by_label": by_label,
-        "stamp": stamp_of(ledger.entries),
+        "stamp": stamp_of(ledger.entries), "units": list(dict.fromkeys(one.unit for one in ledger.entries)),
     }  # fmt: skip
 
 

@@ -40,7 +40,8 @@ def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
     assert (told["releases"], told["delta"], told["by_label"]["sums"]["releases"]) == (1, 1e-6, 1)
     assert 0 < told["epsilon"] < 4
     assert told["stamp"] == ""
-    assert "left: " in run("show", "a.ledger")
+    assert "left: " in (shown := run("show", "a.ledger"))
+    assert "1 release(s) about one record" in shown
     (tmp_path / "a.ledger").rename("b.ledger")
     assert "it is gone" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
     with pytest.raises(StorageError, match="privinf ledger anchor"):
