@@ -14,7 +14,7 @@ import numpy as np
 from privinf.accounting import LedgerEntry, PureLoss, Sensitivity
 from privinf.doors import doors
 from privinf.errors import SchemaError
-from privinf.mechanisms.gaussian import PUBLIC_N
+from privinf.mechanisms.gaussian import PUBLIC_N, PUBLIC_PLACES
 from privinf.noise import NoiseSource
 from privinf.noise.source import Draw
 from privinf.typing import ArrayLike, Floats, Integers, TrustModel
@@ -122,7 +122,7 @@ class RandomizedResponse:
         label: str = "label",
         unit: str = "record",
         trust: TrustModel = "local",
-        assumptions: tuple[str, ...] = (PUBLIC_N,),
+        assumptions: tuple[str, ...] = (PUBLIC_N, PUBLIC_PLACES),
     ) -> LedgerEntry:
         """Return the ledger line of one answer a unit."""
         clear = math.isinf(self.epsilon)
