@@ -35,7 +35,7 @@ class InProcessFederation:
     Raises
     ------
     ArgumentError
-        There is no site, or a name is not a text.
+        There is no site, one has two names, or a name is not a text.
     AlignmentError
         Sites have different columns or bounds; the message names one.
 
@@ -67,6 +67,8 @@ class InProcessFederation:
                 raise ArgumentError("a site's name is a non-empty text without '='")
             if not isinstance(site, Site):
                 raise ArgumentError(f"site {name!r} must be a Site, got {type(site).__name__}")
+        if len(set(map(id, sites.values()))) < len(sites):
+            raise ArgumentError("one Site has two names: its rows would count twice, at the price of once")
         self._sites = dict(sites)
         self._failing = tuple(
             {name: frozenset(calls) for name, calls in (given or {}).items()}

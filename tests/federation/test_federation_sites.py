@@ -43,6 +43,13 @@ def site_of(policy=OPEN, ledger=None, n=50):
     return Site(rows_of(n, 0), design_of(), policy=policy, ledger=ledger)
 
 
+def test_one_site_has_one_name():
+    """By two names each of its records would be in a sum twice, and move it by twice what was charged."""
+    site = federation_of()._sites["north"]
+    with pytest.raises(ArgumentError, match="two names"):
+        InProcessFederation({"north": site, "south": site})
+
+
 def test_un_noised_sums_need_a_trusted_server_in_the_policy():
     for policy in (None, SitePolicy(), SitePolicy(simulation=True)):
         site = Site(rows_of(50, 0), design_of(), policy=policy)
