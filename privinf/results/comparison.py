@@ -74,13 +74,20 @@ class Comparison:
         }
         cautions = [caution_kinds(getattr(result, "cautions", ())) for result in self.results.values()]
         facts |= {"cautions": cautions} if any(cautions) else {}
-        reports = [getattr(result, "privacy", None) for result in self.results.values()]
-        noise = ["" if report is None else report.stamp for report in reports]
+        reports = {name: getattr(result, "privacy", None) for name, result in self.results.items()}
+        noise = ["" if report is None else report.stamp for report in reports.values()]
         facts |= {"noise": noise} if any(noise) else {}
         footer = pd.DataFrame.from_dict(facts, orient="index", columns=list(self.results))
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
+        told: dict[str, list[str]] = {}
+        for name, report in reports.items():
+            for text in () if report is None else report.assumptions:
+                told.setdefault(text, []).append(name)
+        for text, names in told.items():
+            whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
+            summary.add_text(f"The claim{whose} assumes: {text}.")
         return summary
 
     def __str__(self) -> str:
