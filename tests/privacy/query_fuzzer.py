@@ -516,7 +516,7 @@ class Pair:
 
     def _compare(self, query: Query, replies: list[Any], before: list[int], found: Findings) -> None:
         lines = [
-            [_line(entry) for entry in site.ledger.entries[first:]]
+            [_line(entry, site.journal.place(ASKED)) for entry in site.ledger.entries[first:]]
             for site, first in zip(self.sites, before, strict=True)
         ]
         charged = [query.digest in site._journal._charged for site in self.sites]
@@ -532,8 +532,10 @@ class Pair:
                 found.foreign.append(f"{query.op}: {query.pack()[0][:400]}")
 
 
-def _line(entry: LedgerEntry) -> dict[str, Any]:
-    return {name: value for name, value in entry.to_dict().items() if name not in ("id", "time")}
+def _line(entry: LedgerEntry, place: str) -> dict[str, Any]:
+    """Return what a line says, without what is drawn for it: its id, its time, and its site's own place."""
+    told = {name: value for name, value in entry.to_dict().items() if name not in ("id", "time")}
+    return told | {"scope": [part.replace(place, ASKED) for part in told["scope"]]}
 
 
 def _told(reply: Any, *, whole: bool) -> Any:
