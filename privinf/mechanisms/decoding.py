@@ -56,22 +56,23 @@ def by_polars(
     if not hasattr(polars.LazyFrame, "collect_batches") or _checked(path, table, columns):
         return None
 
+    from pyarrow import RecordBatchReader
+
     def batches() -> Iterator[Any]:
         chosen = polars.scan_parquet(path, glob=False, hive_partitioning=False).select(columns)
         for part in chosen.collect_batches(chunk_size=rows, maintain_order=True):
-            yield from part.rechunk().to_arrow().to_batches()  # one, whatever the row groups
+            yield from RecordBatchReader.from_stream(part.rechunk())  # one, whatever the row groups
 
     return batches
 
 
 def _checked(path: Path, table: ParquetFile, columns: Sequence[str]) -> bool:
-    """Return whether the first page of any chunk of these columns has a checksum."""
-    wanted, file = set(columns), table.metadata
+    """Return whether the first page of one of these columns has a checksum, in any row group."""
+    file = table.metadata
+    first = next(at for at in range(file.num_columns) if file.schema.column(at).path == columns[0])
     with open(path, "rb") as stream:
-        for group in (file.row_group(at) for at in range(file.num_row_groups)):
-            for chunk in (group.column(at) for at in range(group.num_columns)):
-                if chunk.path_in_schema in wanted:
-                    stream.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
-                    if _CHECKSUM.match(stream.read(_HEADER)):
-                        return True
+        for chunk in (file.row_group(at).column(first) for at in range(file.num_row_groups)):
+            stream.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+            if _CHECKSUM.match(stream.read(_HEADER)):
+                return True
     return False

@@ -46,6 +46,7 @@ BLOCK_NUMBERS = 1 << 18
 # What rounding leaves of an exact equality of norms; the float slack of ledger lines is larger.
 NORM_SLACK = 2.0**-44
 _WORD = 32
+_MOST_ADDED = 256  # sums of 2^53 that the lower word takes before its digits are carried
 
 
 def block_rows(columns: int) -> int:
@@ -61,11 +62,12 @@ class ExactSum:
     **Privacy.** Holds un-noised sums over records: it never leaves the mechanisms, is not pickled, not shown.
     """
 
-    __slots__ = ("_high", "_low")
+    __slots__ = ("_added", "_high", "_low")
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._high = np.zeros(shape, dtype=np.int64)
         self._low = np.zeros(shape, dtype=np.int64)
+        self._added = 0  # how often since digits were carried
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,21 +77,26 @@ class ExactSum:
     def add(self, sums: Floats) -> None:
         """Add integers that stand in doubles, none larger than 2^53."""
         self._low += sums.astype(np.int64)
-        self._carry()
+        self._added += 1
+        if self._added == _MOST_ADDED:
+            self.carry()
 
     def add_integers(self, sums: Wide) -> None:
         """Add an array of Python's integers."""
         self._high += (sums >> _WORD).astype(np.int64)
         self._low += (sums & ((1 << _WORD) - 1)).astype(np.int64)
-        self._carry()
+        self.carry()
 
     def merge(self, other: ExactSum) -> None:
         """Add another array of the same shape."""
+        self.carry()
         self._high += other._high
         self._low += other._low
-        self._carry()
+        self.carry()
 
-    def _carry(self) -> None:
+    def carry(self) -> None:
+        """Bring the words into their ranges: of one sum there is one pair of words then."""
+        self._added = 0
         over = self._low >> _WORD
         self._high += over
         self._low &= (1 << _WORD) - 1
@@ -232,6 +239,7 @@ class ProductSums:
         """The sums of products, shape (size, size); only the upper triangle holds anything."""
         self._flush(BLOCK_ROWS)
         self._waiting = 0
+        self._sum.carry()
         return self._sum
 
     def __reduce__(self) -> Any:

@@ -79,6 +79,21 @@ def test_the_largest_values_fill_the_doubles_and_pass_them_by_none(sign):
     assert BLOCK_ROWS * TOP**2 == 2**53
 
 
+def test_digits_are_carried_before_a_word_is_full():
+    found, expected = ExactSum((3,)), np.zeros(3, dtype=object)
+    for place in range(1100):  # of 2^10 sums of 2^53 a word overflows
+        sums = np.array([2.0**53, -(2.0**53), (-1.0) ** place * (2.0**53 - place)])
+        found.add(sums)
+        expected += [int(one) for one in sums]
+        if place in (3, 1099):
+            found.merge(found)
+            expected *= 2
+    assert found.integers().tolist() == expected.tolist()
+    found.carry()
+    assert found.integers().tolist() == expected.tolist()
+    assert (found._low >= 0).all()
+
+
 def test_one_more_row_a_block_would_round():
     rows = np.full((BLOCK_ROWS + 1, 1), FULL_SCALE)
     rows[-1] = 1.0
