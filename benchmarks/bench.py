@@ -288,7 +288,7 @@ def table_rows(n: int = 1_000_000) -> list[tuple[str, ...]]:
     with tempfile.TemporaryDirectory() as place:
         path, small = Path(place) / f"{n}.parquet", Path(place) / "small.parquet"
         table_sums.write(path, n)
-        table_sums.write(small, 20_000)
+        table_sums.write(small, table_sums.WARM)
         found = table_sums.measured(path, small, 5)
     costs = {side: np.array([one["wall"], one["cpu"]]) for side, one in found.items()}
     passes = found["OLS"]["value"]

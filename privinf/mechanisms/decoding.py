@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 # Arrow's types that become doubles as they do in a data frame.
 ARROW_NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
-# Numbers from which on polars is loaded.
-LARGE_FILE = 1 << 22
+# Numbers from which on polars decodes a file; and is loaded for it, which takes as long as it saves.
+LARGE_FILE, WORTH_LOADING = 1 << 22, 1 << 26
 # The header of a page: type, both sizes, and a checksum, each after its mark in Thrift's compact protocol.
 _CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){3}\x15", re.DOTALL)
 _HEADER = 32
@@ -45,7 +46,7 @@ def by_polars(
         checksums, no polars, a forked process.
     """
     kinds = [str(table.schema_arrow.field(name).type) for name in columns]
-    many = table.metadata.num_rows * len(kinds) >= LARGE_FILE
+    many = table.metadata.num_rows * len(kinds) >= (LARGE_FILE if "polars" in sys.modules else WORTH_LOADING)
     patterns = any(name == "*" or name.startswith("^") for name in columns)  # polars expands them
     if not many or patterns or not ARROW_NUMBERS.issuperset(kinds) or os.getpid() != _HERE:
         return None

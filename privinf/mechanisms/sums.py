@@ -42,7 +42,7 @@ FULL_SCALE = 2.0**VALUE_BITS
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
 _MOST_ROWS = 1 << 40
 # Numbers of a block of factors: its copies stay in the cache.
-BLOCK_NUMBERS = 1 << 18
+BLOCK_NUMBERS = 3 << 16
 # What rounding leaves of an exact equality of norms; the float slack of ledger lines is larger.
 NORM_SLACK = 2.0**-44
 _WORD = 32
