@@ -10,6 +10,7 @@ import pytest
 import privinf as pi
 from privinf.errors import StorageError
 from privinf.mechanisms import decoding
+from privinf.mechanisms.files import file_source
 from privinf.mechanisms.statistics import compiled as kernels
 from privinf.mechanisms.statistics import loops
 from privinf.mechanisms.statistics.loops import (
@@ -299,6 +300,11 @@ def test_polars_decodes_the_same_numbers(decoded, monkeypatch, tmp_path):
     assert len(decoded) > 1
     monkeypatch.setattr(decoding, "LARGE_FILE", 1 << 62)
     assert fits(path) == one
+
+
+def test_small_row_groups_come_in_whole_blocks(decoded, tmp_path):
+    table().to_parquet(path := tmp_path / "rows.parquet", row_group_size=900)
+    assert [batch.num_rows for batch in file_source(path).batches(["y", "x0"])] == [40_000]
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])

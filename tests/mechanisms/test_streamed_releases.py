@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -9,6 +10,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from privinf.errors import ArgumentError, NotAvailableError, SchemaError, Storag
 from privinf.mechanisms import files
 from privinf.mechanisms.local.examples import LocalExamples
 from privinf.releases import load_release
+from privinf.row_groups import write_groups
 
 pytest.importorskip("pyarrow")
 
@@ -293,3 +297,43 @@ def test_a_column_that_is_constant_takes_no_room(table: Path, tmp_path: Path) ->
     assert min(sizes.values()) >= 8 * N
     for rows in (release.arrays["public"], load_release(sent).arrays["public"]):
         assert np.array_equal(np.asarray(rows), np.ones((N, 1)))
+
+
+class Held(io.BytesIO):
+    """A stream whose other threads wait before they write, and fail at their writes of some numbers."""
+
+    def __init__(self, fails: int | None = None) -> None:
+        super().__init__()
+        self.go, self.writes, self.fails = threading.Event(), 0, fails
+
+    def write(self, block: bytes) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            assert self.go.wait(20.0)
+            self.writes += 1
+            if self.writes == self.fails:
+                raise OSError(28, "No space left on device")
+        return super().write(block)
+
+
+def test_a_block_is_written_as_it_was_though_the_next_one_takes_its_memory() -> None:
+    """Else raw rows of the next block would stand in the release."""
+    stream, room = Held(), np.zeros((50, 2), order="F")
+
+    def blocks() -> Iterator[dict[str, np.ndarray]]:
+        for number in (1.0, 2.0):
+            room[:] = number
+            yield {"x": room}
+            room[:] = 99.0  # what is read next, not noised yet
+            stream.go.set()
+
+    write_groups(stream, blocks(), {})
+    rows = __import__("pyarrow.parquet").parquet.read_table(io.BytesIO(stream.getvalue()))
+    assert rows["x.1"].to_pylist() == [1.0] * 50 + [2.0] * 50
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3])
+def test_no_block_that_could_not_be_written_is_passed_over(fails: int) -> None:
+    stream = Held(fails)
+    stream.go.set()
+    with pytest.raises(OSError, match="No space"):
+        write_groups(stream, ({"x": np.full((50, 1), float(number))} for number in range(9)), {})
