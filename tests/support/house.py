@@ -425,13 +425,13 @@ def size(found: Found | int) -> int:
 
 
 def table(tree: Tree) -> str:
-    """Return every measure: what it is today, its limit now and the one to reach."""
-    rows = [("measure", "today", "limit now", "to reach")]
-    for name, measure in MEASURES.items():
-        limit = LIMITS[name]
-        rows.append((name, str(size(measure(tree))), str(limit.now), str(limit.final)))
+    """Return every measure: what it is today, and its limit where there is one."""
+    rows = [("measure", "today", "limit")]
+    rows += [
+        (name, str(size(measure(tree))), str(LIMITS.get(name, ""))) for name, measure in MEASURES.items()
+    ]
     width = max(len(row[0]) for row in rows)
-    return "\n".join(f"{row[0]:{width}} {row[1]:>7} {row[2]:>10} {row[3]:>9}" for row in rows)
+    return "\n".join(f"{row[0]:{width}} {row[1]:>7} {row[2]:>7}".rstrip() for row in rows)
 
 
 def main(names: list[str]) -> None:
