@@ -15,8 +15,9 @@ from privinf.glm.second_look import Pilot, SecondLook
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
-from privinf.results.constraints import term_of
 from privinf.results.effects import LEAST_STRENGTH
+from privinf.schema import Design
+from privinf.schema.formulas import terms_by_column
 from privinf.typing import Flags, Floats
 
 CHEAPER = (
@@ -271,14 +272,21 @@ def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
     """
     edge = look.hessian_sd * math.sqrt(2.0 * rows.p)
     smallest = look.strength * edge if edge > 0.0 else 1.0
-    terms = Counter(term_of(name) for name in rows.design.names if "[T." in name)
     effects = exclusive(look.pilot, rows.limits[0], rows.design.constant)
-    effects = effects or max(terms.values(), default=0) > 1
+    effects = effects or most_indicators(rows.design) > 1
     least = max(CLEAR / math.sqrt(2.0 * rows.p), WEAKEST_EFFECTS * effects)
     remainder = np.abs(look.remainder(rows.response_units[1] * rows.to_user)) / bse
     if (times := float(remainder.max()) / LARGEST_REMAINDER) > 1.0:
         least = max(least, look.strength * math.sqrt(times))
     return Identification(look.strength, least, look.strength < least, smallest, edge)
+
+
+def most_indicators(design: Design) -> int:
+    """Return how many treatment indicators the term with most of them has; of arrays, by their names."""
+    known = {} if design.formula is None else terms_by_column(design)
+    coded = [name for name in design.names if "[T." in name]
+    terms = Counter(known.get(name, name.partition("[T.")[0]) for name in coded)
+    return max(terms.values(), default=0)
 
 
 def few_records(rows: GlmRows, look: SecondLook, most: Floats, sided: Floats, bse: Floats) -> list[str]:

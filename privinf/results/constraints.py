@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,6 +13,8 @@ import patsy
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.context import Context
 from privinf.schema import Design, Factor
+from privinf.schema.formulas import term_name, terms_by_column
+from privinf.schema.terms import Contrast, Indicator, Piece
 from privinf.typing import Floats, Names
 from privinf.validation import check_array, shown
 
@@ -141,28 +142,35 @@ def _label(row: Floats, names: Sequence[str]) -> str:
 def terms(names: Names, design: Design | None) -> dict[str, list[int]]:
     """Return the positions of each term's coefficients: ``C(g)[T.b]`` and ``C(g)[T.c]`` make ``C(g)``.
 
-    Without a formula every coefficient is a term of its own.
+    The terms are those of the design's formula. In a design of arrays every column is a term of its own.
+
+    Raises
+    ------
+    NotAvailableError
+        The result has no design, or coefficients that its design's formula does not have.
     """
+    if design is None:
+        raise NotAvailableError("terms are those of a formula or of named columns: this result has neither")
+    known = {name: name for name in names} if design.formula is None else terms_by_column(design)
+    if unknown := [name for name in names if name not in known]:
+        raise NotAvailableError(
+            f"coefficient {shown(unknown[0])} is not a column of the formula: test it by wald_test()"
+        )
     grouped: dict[str, list[int]] = {}
-    formula = design is not None and design.formula is not None
     for position, name in enumerate(names):
-        grouped.setdefault(term_of(name) if formula else name, []).append(position)
+        grouped.setdefault(known[name], []).append(position)
     return grouped
 
 
-def term_of(name: str) -> str:
-    """Return the name of a column without its levels: ``C(g)[T.b]:x`` gives ``C(g):x``."""
-    return re.sub(r"\[[^\[\]]*\]", "", name)
-
-
 def pairwise_contrasts(
-    term: str, names: Names, design: Design | None, called: Sequence[str] | None = None
+    term: str, names: Names, design: Design | None, factor_labels: Sequence[str] | None = None
 ) -> tuple[Floats, list[str], Floats, tuple[Any, ...]]:
     """Return contrasts of all pairs of levels, their labels, the factor's coding and its levels.
 
-    Labels call the levels by their own names, or as `called` has them. Contrasts are of shape (pairs, p):
-    later level minus earlier level. The coding, of shape (levels, columns of the term), has a row of zeros
-    for the reference level.
+    Labels call the levels by their own names, or as `factor_labels` has them. Contrasts are of shape
+    (pairs, p): later level minus earlier level. The coding, of shape (levels, columns of the term), has the
+    values that the term's columns take at each level, whatever contrasts the formula chose: a row of zeros
+    for the reference level of a treatment coding.
 
     Raises
     ------
@@ -171,31 +179,62 @@ def pairwise_contrasts(
     ArgumentError
         The term is unknown, or not the main effect of one factor.
     """
-    if design is None or design.schema is None:
+    if design is None or design.schema is None or design.formula is None:
         raise NotAvailableError("pairwise tests compare levels of a factor: they need a model from a formula")
     grouped = terms(names, design)
-    if term not in grouped:
+    name = term_name(term)
+    if name not in grouped:
         raise ArgumentError(f"term {shown(term)} is not in the model; its terms are: {', '.join(grouped)}")
-    positions = grouped[term]
+    positions = grouped[name]
     columns = design.columns if design.raw is None else design.raw
-    known = dict(zip(design.names, columns, strict=True))
-    pieces = [known[names[position]].to_dict()["pieces"] for position in positions]
-    factors = {str(piece[0].get("factor")) if len(piece) == 1 else "" for piece in pieces}
-    declared = design.schema[name] if (name := factors.pop()) in design.schema else None
-    if factors or not isinstance(declared, Factor):
+    by_name = dict(zip(design.names, columns, strict=True))
+    pieces = [by_name[names[position]].pieces for position in positions]
+    factor = _single_factor(pieces)
+    declared = None if factor is None else design.schema[factor]
+    if not isinstance(declared, Factor):
         raise ArgumentError(f"term {shown(term)} is not the main effect of one factor")
-    levels = declared.levels
-    coding = np.zeros((len(levels), len(positions)))
-    for column, piece in enumerate(pieces):
-        coding[levels.index(piece[0]["level"]), column] = 1.0
+    levels = _levels_in_order(pieces, declared)
+    coding = np.array([[_value_at(piece[0], level) for piece in pieces] for level in levels])
     pairs = list(itertools.combinations(range(len(levels)), 2))
     contrasts = np.zeros((len(pairs), len(names)))
     for row, (first, second) in enumerate(pairs):
         contrasts[row, positions] = coding[second] - coding[first]
-    told = levels if called is None else tuple(called)
-    if len(told) != len(levels):
-        raise ArgumentError(f"factor_labels has {len(told)} labels for {len(levels)} levels")
-    return contrasts, [f"{told[b]}-{told[a]}" for a, b in pairs], coding, levels
+    labels = levels if factor_labels is None else tuple(factor_labels)
+    if len(labels) != len(levels):
+        raise ArgumentError(f"factor_labels has {len(labels)} labels for {len(levels)} levels")
+    return contrasts, [f"{labels[b]}-{labels[a]}" for a, b in pairs], coding, levels
+
+
+def check_adjustment(method: str | Sequence[str]) -> None:
+    """Raise ArgumentError, listing the methods, for an adjustment that statsmodels does not have."""
+    from statsmodels.stats.multitest import multitest_methods_names
+
+    for one in [method] if isinstance(method, str) else method:
+        if one not in multitest_methods_names:
+            raise ArgumentError(
+                f"method= must be one of {', '.join(multitest_methods_names)}, got {shown(one)}"
+            )
+
+
+def _single_factor(pieces: Sequence[tuple[Piece, ...]]) -> str | None:
+    """Return the factor that a term codes as a main effect, None if it is another kind of term."""
+    coded = [piece[0] for piece in pieces if len(piece) == 1 and isinstance(piece[0], (Indicator, Contrast))]
+    factors = {piece.column for piece in coded}
+    return factors.pop() if len(coded) == len(pieces) and len(factors) == 1 else None
+
+
+def _levels_in_order(pieces: Sequence[tuple[Piece, ...]], declared: Factor) -> tuple[Any, ...]:
+    """Return the levels of a factor as its coding has them, else as they are declared."""
+    ordered = [piece[0].levels for piece in pieces if isinstance(piece[0], Contrast)]
+    return ordered[0] if ordered else declared.levels
+
+
+def _value_at(piece: Piece, level: Any) -> float:
+    """Return what an indicator or a contrast is where the factor has a level."""
+    if isinstance(piece, Contrast):
+        return piece.weights[piece.levels.index(level)]
+    assert isinstance(piece, Indicator)
+    return float(piece.level == level)
 
 
 def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Sequence[str]) -> list[int]:

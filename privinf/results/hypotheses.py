@@ -13,6 +13,7 @@ from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.results.constraints import (
     ConstraintLike,
+    check_adjustment,
     check_independent,
     left_out,
     linear_constraints,
@@ -166,7 +167,8 @@ class HypothesisResults(WaldResults):
         term_name : str
             As in the formula: ``"C(g)"``.
         method : str or list of str
-            Adjustments of ``statsmodels.stats.multitest.multipletests``.
+            Adjustments of ``statsmodels.stats.multitest.multipletests``: "hs" (Holm-Sidak), "bonferroni",
+            "holm", "fdr_bh", ...
         alpha : float
         factor_labels : sequence of str, optional
             What rows call the levels, in their order; default: the levels.
@@ -174,9 +176,18 @@ class HypothesisResults(WaldResults):
         Returns
         -------
         MultiCompResult of statsmodels; ``.result_frame`` is the table.
+
+        Raises
+        ------
+        ArgumentError
+            The term is unknown or not the main effect of one factor, `method` is unknown, or
+            `factor_labels` has another number of labels than the factor has levels.
+        NotAvailableError
+            The model has no formula.
         """
         from statsmodels.stats.contrast import MultiCompResult, t_test_multi
 
+        check_adjustment(method)
         inner = self._inner
         contrasts, labels, coding, _ = pairwise_contrasts(
             term_name, self.names, self._context.design, factor_labels

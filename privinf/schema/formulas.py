@@ -60,6 +60,42 @@ def design_from_formula(
     return _assembled(formula, schema, columns, groups, response, radius)
 
 
+def terms_by_column(design: Design) -> dict[str, str]:
+    """Return the name of the term of each column of a formula's design, both as patsy writes them.
+
+    The formula is coded again, since names of columns cannot be parsed: levels may hold brackets. One term
+    may have columns of several kinds: without main effects ``C(g):C(h)`` starts with those of ``C(h)``.
+
+    Raises
+    ------
+    SchemaError
+        The design was not made from a formula.
+    """
+    if design.formula is None or design.schema is None:
+        raise SchemaError("the design was not made from a formula: it has no terms")
+    _, right = _parsed(design.formula)
+    sources = {
+        factor.code: source_of(design.schema, factor.code) for term in right for factor in term.factors
+    }
+    info = _design_info(design.schema, right, sources)
+    return {
+        column: term
+        for term, columns in info.term_name_slices.items()
+        for column in info.column_names[columns]
+    }
+
+
+def term_name(text: str) -> str:
+    """Return the name under which patsy has a term: ``b : a`` is ``b:a``; other texts stay."""
+    import patsy
+
+    try:
+        found = patsy.ModelDesc.from_formula(f"~ 0 + {text}").rhs_termlist
+    except Exception:  # patsy's tokenizer also fails by assertions and Python's own errors
+        return text
+    return str(found[0].name()) if len(found) == 1 else text
+
+
 def refuse_response(design: Design, formula: str) -> None:
     """Raise SchemaError where a column is the response itself, or tells which of its levels a row has."""
     outcome = design.outcome.column
