@@ -122,7 +122,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     """
     if schema.max_rows > 1:
         raise NotAvailableError(CLUSTERED.format(schema.max_rows, schema.unit))
-    schema, formula = _with_response(schema, formula)
+    schema, formula = _with_response(schema.in_days(), formula)
     design = schema.design(formula)
     inputs = [name for name in design.inputs if name != design.response]
     known = {*schema.columns, design.response}

@@ -169,7 +169,7 @@ def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader |
         else:
             ends = schema.interval(name)
             table[name] = rng.uniform(ends.low, ends.high, count)
-    reader = Reader(pd.DataFrame(table, index=range(count)), schema)
+    reader = Reader(pd.DataFrame(table, index=range(count)), schema.in_days())
     reader.open(inputs)
     return reader
 

@@ -14,7 +14,7 @@ import numpy as np
 from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.schema.intervals import Interval
-from privinf.typing import ColumnKind
+from privinf.typing import ColumnKind, Floats
 from privinf.validation import check_choice
 
 Level: TypeAlias = str | int | float | bool
@@ -222,6 +222,12 @@ def date_number(value: object) -> float | None:
         return None
     days = (moment - np.datetime64(0, "us")) / np.timedelta64(1, "D")
     return float(days) if math.isfinite(days) else None
+
+
+def as_dates(days: Floats) -> np.ndarray[Any, np.dtype[np.datetime64]]:
+    """Return days since 1970-01-01 as times, to the microsecond."""
+    microseconds = np.rint(np.asarray(days) * 86_400e6).astype(np.int64)
+    return microseconds.astype("datetime64[us]")
 
 
 def finite_number(value: object, name: str) -> float:

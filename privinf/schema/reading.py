@@ -28,6 +28,11 @@ INFINITE = "column {!r} has infinite values; clean the rows first"
 NOT_NUMBERS = (
     "column {!r} must hold numbers, as the schema declares: 1234.5, with a point, and no other marks"
 )
+NOT_DATES = (
+    "column {!r} is declared by dates, and the data do not hold dates: numbers such as 20130701, a year or "
+    "seconds could mean many days. Convert them, pd.to_datetime(table[{!r}], format=...), or write dates as "
+    "2013-07-01 in files; a column of numbers is declared by a pair of numbers"
+)
 OUTSIDE_LEVELS = (
     "column {!r} has values outside its declared levels; extend the levels, or declare bounds as a tuple "
     "(low, high) if it is a number"
@@ -298,7 +303,7 @@ def _as_floats(column: pd.Series, name: str, dates: bool = False) -> Floats:
 
 
 def _as_days(column: pd.Series, name: str) -> Floats:
-    """Return a column of dates in days since 1970-01-01; numbers are such days already."""
+    """Return a column of dates in days since 1970-01-01; SchemaError for numbers, which could mean any unit."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
@@ -307,12 +312,10 @@ def _as_days(column: pd.Series, name: str) -> Floats:
         return np.where(
             np.isnat(moments), np.nan, (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
         )
-    if column.dtype != object and not pd.api.types.is_string_dtype(column.dtype):
-        return _as_floats(column, name)
     gaps = column.isna().to_numpy()
     days = [np.nan if gap else date_number(value) for gap, value in zip(gaps, column, strict=True)]
     if None in days:
-        raise SchemaError(f"column {name!r} must hold dates as 2020-12-31, without a time of day")
+        raise SchemaError(NOT_DATES.format(name, name))
     return np.array(days, dtype=np.float64)
 
 

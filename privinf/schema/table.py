@@ -14,7 +14,16 @@ import numpy as np
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.arrays import kinds_of
-from privinf.schema.declared import Blank, Declaration, Factor, Level, Numeric, as_declaration
+from privinf.schema.declared import (
+    DAYS,
+    Blank,
+    Declaration,
+    Factor,
+    Level,
+    Numeric,
+    as_dates,
+    as_declaration,
+)
 from privinf.schema.intervals import Interval
 from privinf.sealed import save_text
 from privinf.typing import AnyPath, Floats, Json, Table
@@ -211,6 +220,15 @@ class Schema:
         rows = max([3, *(len(item.levels) for item in items.values() if isinstance(item, Factor))])
         return pd.DataFrame({name: _made_up(item, rows) for name, item in items.items()}, index=range(rows))
 
+    def in_days(self) -> Schema:
+        """Return the schema of rows in which dates are numbers already, days since 1970-01-01."""
+        dated = {
+            name: replace(item, unit="")
+            for name, item in self.columns.items()
+            if isinstance(item, Numeric) and item.unit == DAYS
+        }
+        return self.fill(dated) if dated else self
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description; `from_dict` is its exact inverse."""
         columns = {name: item.to_dict() for name, item in self.columns.items()}
@@ -307,7 +325,8 @@ def _made_up(item: Declaration, rows: int) -> Any:
     import pandas as pd
 
     if isinstance(item, Numeric):
-        return np.resize([item.low, item.interval.middle, item.high], rows)
+        values = np.resize([item.low, item.interval.middle, item.high], rows)
+        return as_dates(values) if item.unit == DAYS else values
     cycled = [item.levels[row % len(item.levels)] for row in range(rows)]
     return pd.Categorical(cycled, categories=list(item.levels)) if item.categorical else np.asarray(cycled)
 

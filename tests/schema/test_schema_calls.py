@@ -149,7 +149,6 @@ def test_dates_are_days_in_every_form():
         "in a zone": data.t.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
         "objects": data.t.astype(object),
         "categories": data.t.astype("category"),
-        "days": expected,
     }
     for name, column in forms.items():
         found = design.matrix(data.assign(t=column))[:, 1]
@@ -167,6 +166,39 @@ def test_dates_are_days_in_every_form():
     for wrong in ((DAY, DAY), (DAY, 3.0), (pd.NaT, DAY), ("2020-01-01", "then")):
         with pytest.raises(SchemaError):
             pi.Schema({"t": wrong}).interval("t")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lambda t: t.dt.strftime("%Y%m%d").astype(int),
+        lambda t: t.dt.year,
+        lambda t: t.astype("datetime64[s]").astype(np.int64),
+        lambda t: (t - pd.Timestamp("1899-12-30")).dt.days,
+        lambda t: (t - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1),
+        lambda t: t.dt.year.astype(object),
+        lambda t: t.dt.year.astype("Int64"),
+        lambda t: t.dt.year.astype("category"),
+    ],
+    ids=["20200101", "year", "epoch", "Excel", "days", "objects", "nullable", "categories"],
+)
+def test_numbers_are_not_read_as_dates(numbers):
+    """Each was read as days since 1970 and clipped to one end of the bounds, at the price of the fit."""
+    data = rows(50)
+    wrong = data.assign(t=numbers(data.t))
+    ledger = pi.Ledger()
+    with pytest.raises(SchemaError, match="declared by dates"):
+        pi.OLS.from_formula("y ~ t + x", wrong, schema=SCHEMA).fit(epsilon=1.0, delta=1e-6, ledger=ledger)
+    assert len(ledger) == 0
+    fit = pi.OLS.from_formula("y ~ t + x", data, schema=SCHEMA).fit(epsilon=math.inf)
+    with pytest.raises(SchemaError, match="declared by dates"):
+        fit.predict(wrong)
+
+
+def test_made_up_rows_of_a_column_of_dates_are_dates():
+    frame = SCHEMA.frame(["t"])
+    assert frame["t"].dtype.kind == "M"
+    assert SCHEMA.design("y ~ t").matrix(frame.assign(y=0.0))[:, 1].tolist()[:2] == [18262.0, 18445.0]
 
 
 def test_an_offset_stands_in_the_formula():
