@@ -303,7 +303,7 @@ def _as_floats(column: pd.Series, name: str, dates: bool = False) -> Floats:
 
 
 def _as_days(column: pd.Series, name: str) -> Floats:
-    """Return a column of dates in days since 1970-01-01; SchemaError for numbers, which could mean any unit."""
+    """Return a column of dates in days since 1970-01-01; SchemaError for numbers, which may have any unit."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
