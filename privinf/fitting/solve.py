@@ -12,6 +12,7 @@ import numpy as np
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
+from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_test import identification
 from privinf.inference.solution import small_sample, solve
@@ -142,6 +143,9 @@ def build_results(
     **Privacy.** Post-processing of the release.
     """
     design = release.design if fit.design is None else fit.design
+    exact = bool(release.law.get("noise_free", False))
+    if exact and fit.stabilization == "none":
+        check_full_rank(system.A, design.names)
     solution = solve(
         system, stabilization=fit.stabilization, ridge=fit.ridge, fuller_a=fit.fuller, target=fit.target
     )
@@ -155,7 +159,7 @@ def build_results(
         point = transform @ solution.point + shift
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
     rsquared, scale = fit_measures(system, solution.params, design.constant_direction)
-    clipped = () if release.law.get("noise_free", False) else (CLIPPED,)
+    clipped = () if exact else (CLIPPED,)
     return kind(
         estimate.transformed(transform, shift=shift, names=design.names),
         report=PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"]),

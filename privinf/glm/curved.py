@@ -27,6 +27,7 @@ from scipy.special import expit
 from privinf.errors import ConvergenceError
 from privinf.glm.curved_clips import Hidden, choose_bounds, curvature_bound, misfit_of, residual_tail
 from privinf.glm.curved_sums import CurvedSums, Noisy, Place, Shares
+from privinf.inference.identifiability import check_finite_maximum, check_full_rank
 from privinf.inference.tails import layered, shrunk
 from privinf.typing import Floats
 
@@ -37,6 +38,8 @@ LAYERS_COUNTS, LAYERS_MEAT = 0.1, 0.06
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
 LONGEST_MOVE, SHORT_MOVE, SHORT_COUNTS, LONGEST_SECANT = 2.0, 0.5, 0.1, 2.0
 NEWTON_ROUNDS, TOLERANCE = 100, 1e-12
+# Without noise: rounds in which a step that goes too far may leave hardly any curvature for a while.
+OVERSHOOTING = 12
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
@@ -117,23 +120,30 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
     Raises
     ------
     ConvergenceError
-        Without noise: no convergence, as where a column separates the rows.
+        Without noise: no convergence; it names the columns that separate the outcomes.
+    NotPositiveDefiniteError
+        Without noise: columns repeat one another.
     """
     shares = Shares.of(sums.n * sums.mu / sums.p**1.5)
     place, second = start(sums, shares)
-    path, walking = [place.theta], False
-    for number in range(1, (NEWTON_ROUNDS if math.isinf(sums.mu) else shares.rounds) + 1):
+    path, walking, exact = [place.theta], False, math.isinf(sums.mu)
+    for number in range(1, (NEWTON_ROUNDS if exact else shares.rounds) + 1):
+        before = place
         place, moved, hessian = one_round(sums, place, f"score and Hessian, round {number}")
         path.append(place.theta)
+        if exact and (number > OVERSHOOTING or moved <= TOLERANCE):
+            inverse = np.linalg.inv(before.transform)
+            information = inverse @ hessian.mean @ inverse.T
+            check_finite_maximum(information, second, sums.n, sums.names, sums.family)
         walking = moved > (SHORT_MOVE if sums.family == "binomial" else SHORT_COUNTS)
-        if math.isinf(sums.mu):
+        if exact:
             if moved <= TOLERANCE:
                 break
         elif np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
             return Walk(path, walking, second)
         elif not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor:
             break
-    if math.isinf(sums.mu) and walking:
+    if exact and walking:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
@@ -153,6 +163,8 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     score, gram = sums.start(shares.start, shares.gram)
     asked, constant = sums.asked, sums.constant
     free, fixed = np.isin(asked, sums.free), sums.linear[asked]
+    if math.isinf(sums.mu):
+        check_full_rank(gram.mean[np.ix_(free, free)], sums.names)
     second = gram.lifted()  # an offset may be constant, or go with the other columns
     mean, rate, slopes = np.zeros(len(asked)), 0.5, free.copy()
     if constant is not None:

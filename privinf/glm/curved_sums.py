@@ -98,6 +98,8 @@ class CurvedSums:
     traffic : Traffic
     spent : float
         Of mu^2, in shares.
+    names : tuple of str
+        Of the free columns.
     """
 
     server: GlmServer
@@ -114,6 +116,7 @@ class CurvedSums:
     mu: float
     traffic: Traffic = field(default_factory=Traffic)
     spent: float = 0.0
+    names: tuple[str, ...] = ()
 
     @property
     def p(self) -> int:

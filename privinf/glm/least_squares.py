@@ -37,6 +37,7 @@ import numpy as np
 from privinf.errors import ConvergenceError
 from privinf.glm.questions import LOWEST, MEAT, Asked, Counting, Questions
 from privinf.glm.second_look import Measures, Pilot, SecondLook
+from privinf.inference.identifiability import check_full_rank
 from privinf.inference.tails import LAYER, Clip, Tail, best_clip, layered, shrunk
 from privinf.typing import Floats
 
@@ -65,11 +66,16 @@ def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
 
 
 def first_look(asked: Questions) -> tuple[Pilot, Floats]:
-    """Return the pilot of a release of second moments, its scale still 1, and these moments."""
+    """Return the pilot of a release of second moments, its scale still 1, and these moments.
+
+    Raises NotPositiveDefiniteError where there is no noise and columns repeat one another.
+    """
     reach, p = asked.reachable, asked.p
     weight = RESPONSE_WEIGHT * reach.radius
     moments, sd = asked.moments(weight)
     gram, cross = moments[:p, :p], moments[:p, p]
+    if math.isinf(asked.mu):
+        check_full_rank(gram, asked.rows.design.names)
     edge = sd * math.sqrt(2.0 * p)
     values, vectors = floored(gram, edge)
     theta = vectors @ ((vectors.T @ cross) / values)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.curator import Curator, TableByPasses
@@ -62,6 +62,7 @@ ONE_MEAN = (
     "the model has no column beside the constant, and its one coefficient is a mean: pi.Moments(...) "
     "releases means(), and GLM(...).fit(optimizer=Newton()) fits the constant alone"
 )
+TOO_FEW_ROWS = "{} rows cannot identify {} coefficients: the rows are too few"
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 
 
@@ -94,6 +95,8 @@ def _run(
     plan = plan_fit(level, request, rows)
     if whole.beside and not plan.curved:
         raise ArgumentError(ROLES)
+    if rows.total < rows.p and (plan.curved or plan.looks is not None):
+        raise AlignmentError(TOO_FEW_ROWS.format(rows.total, rows.p))
     if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.looks is not None):
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:
@@ -177,7 +180,7 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     assert rows.family != "gaussian"
     return CurvedSums(
         sums.server, rows.family, units, sums.n, free, fixed, start, shift + linear, radius, constant,
-        response, mu, sums.traffic,
+        response, mu, sums.traffic, names=tuple(names[j] for j in free),
     )  # fmt: skip
 
 
