@@ -23,8 +23,8 @@ ALIKE = {
 SEPARATED = {
     "binomial": "coefficients may be infinite: {} the outcomes. Leave out the columns, or pool their levels",
     "poisson": (
-        "coefficients may be infinite: the counts are all zero along {}. Leave out the columns, or pool their "
-        "levels"
+        "coefficients may be infinite: the counts are all zero along {}. Leave out the columns, or pool "
+        "their levels"
     ),
 }
 
