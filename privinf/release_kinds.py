@@ -25,7 +25,7 @@ import numpy as np
 
 from privinf.errors import StorageError
 from privinf.schema import Design
-from privinf.typing import Adjacency, LabelKind, MixingKind, MixingMethod, SensitivityRule, Trust
+from privinf.typing import Adjacency, LabelKind, Missing, MixingKind, MixingMethod, SensitivityRule, Trust
 from privinf.validation import ReadRows
 
 JOINED = "joined "  # begins the kind of what releases of several parties are together
@@ -68,10 +68,14 @@ Count = Annotated[int, _count]
 
 
 class Law(TypedDict):
-    """What every law says: the delta that the caller named, and whether there is no noise at all."""
+    """What every law says: the delta that the caller named, and whether there is no noise at all.
+
+    `missing` stands there where missing values were imputed, whatever the rows hold.
+    """
 
     delta: Annotated[float | None, _delta]
     noise_free: bool
+    missing: NotRequired[Missing]
 
 
 class ModulationLaw(Law):

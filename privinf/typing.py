@@ -55,6 +55,7 @@ MixingKind = Literal["signs", "hadamard", "countsketch"]
 MixingMethod = Literal["random-mixing", "gaussian-rows"]
 Multipliers = Literal["rademacher", "gaussian"]
 NoiseChoice = Literal["auto", "gaussian", "laplace"]
+NoteRank = Literal["header", "must-read", "detail"]  # how much a reader needs a note of a result
 PeelingMethod = Literal["gumbel", "laplace"]
 Precision = Literal["pooled", "machine"]
 Quantity = Literal["residual", "length", "score"]  # of which whitened records are counted

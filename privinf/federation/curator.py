@@ -21,7 +21,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import unfit
-from privinf.mechanisms.rows import Rows, refuse_unordered
+from privinf.mechanisms.rows import Rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp, clipped_total
 from privinf.mechanisms.statistics.terms import TermSums, add_together
@@ -73,7 +73,7 @@ class TableByPasses:
         """Return how many rows there are; no other question is answered here."""
         if query.op != "describe":
             raise NotAvailableError("a table that is read by passes answers its own holder's fits alone")
-        return [Reply(self._name, np.empty(0), self._passes.n)]
+        return [Reply(self._name, np.empty(0), self._passes.n, imputing(self._rows.missing))]
 
     def check_fit(self, *, default: bool) -> None:
         """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""

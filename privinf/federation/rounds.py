@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 from uuid import NAMESPACE_URL, uuid4, uuid5
@@ -18,7 +18,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
-from privinf.typing import PlainValue, SumRelation
+from privinf.typing import Missing, PlainValue, SumRelation
 from privinf.validation import check_choice, shown, shown_name
 
 MissingSites = Literal["raise", "continue"]
@@ -106,6 +106,7 @@ class Rounds:
         self._session, self._sequence = str(uuid4()), 0
         self.ledger = check_ledger(ledger)
         self._rows: dict[str, int] = {}
+        self.imputed: Missing = "raise"
         self._design = self._introduce(design)
         self._digest = self._design.digest
 
@@ -204,6 +205,7 @@ class Rounds:
         replies = self._round(query, names)
         check_alike({reply.site: reply.facts for reply in replies})
         self._rows = {reply.site: reply.rows for reply in replies}
+        self.imputed = imputed_at(replies)
         if empty := [name for name, rows in self._rows.items() if rows < 1]:
             raise AlignmentError(f"site {empty[0]!r} says that it has no rows")
         return _described(replies[0], design)
@@ -218,6 +220,12 @@ class Rounds:
     def skip(self, to: int | None = None) -> None:
         """Leave out one position, or those up to one: its question was asked by a server before this one."""
         self._sequence = max(self._sequence, self._sequence + 1 if to is None else to)
+
+
+def imputed_at(replies: Iterable[Reply]) -> Missing:
+    """Return what is done about missing values: "impute-public" if any site says that it imputes."""
+    given: Missing = "impute-public"
+    return given if any(reply.facts.get("missing") == given for reply in replies) else "raise"
 
 
 def answers_of(federation: Federation, query: Query, asked: Sequence[str]) -> list[Reply]:

@@ -40,7 +40,7 @@ from privinf.federation.sessions import Journal
 from privinf.federation.site_designs import SiteDesigns
 from privinf.federation.site_ledger import SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.rows import as_rows, refuse_unordered
+from privinf.mechanisms.rows import as_rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design, Schema
@@ -123,7 +123,17 @@ class Site:
     'NotAvailableError: its policy sends no u'
     """
 
-    __slots__ = ("_designs", "_journal", "_pairs", "_reaches", "_turn", "ledger", "policy", "size")
+    __slots__ = (
+        "_designs",
+        "_journal",
+        "_missing",
+        "_pairs",
+        "_reaches",
+        "_turn",
+        "ledger",
+        "policy",
+        "size",
+    )
 
     def __init__(
         self,
@@ -143,7 +153,7 @@ class Site:
             raise AlignmentError("a site needs at least one row")
         self.policy = SitePolicy() if policy is None else policy
         self.ledger = check_ledger(ledger)
-        self._designs = SiteDesigns(opened, schema)
+        self._designs, self._missing = SiteDesigns(opened, schema), opened.missing
         self._journal = Journal(self.ledger)
         if isinstance(self.ledger, SiteLedger):
             bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
@@ -311,7 +321,10 @@ class Site:
         return reply
 
     def description(self) -> dict[str, Any]:
-        """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts."""
+        """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts.
+
+        `missing` is among them where missing values are imputed, whatever the rows hold.
+        """
         design, schema = self.design, self.schema
         return {
             "version": __version__,
@@ -321,6 +334,7 @@ class Site:
             "unavailable": list(self._designs.unavailable),
             "trusted_server": self.policy.trusted_server,
             "roster": None if self._pairs is None else self._pairs.roster.digest,
+            **imputing(self._missing),
         }
 
     def _placed(self, name: str, digest: str | None = None) -> SiteBlock:

@@ -128,11 +128,13 @@ class ModelRows:
         keyed = trust == "secure-sum"
         return replace(self, federation=in_process(self.design, self.parts, keyed=keyed, zero_out=zero_out))
 
-    def counted(self) -> dict[str, int]:
-        """Return the number of rows of each site, which is public."""
+    def described(self) -> tuple[dict[str, int], Missing]:
+        """Return the number of rows of each site, and whether any site imputes: both are public."""
         from privinf.federation import Query
+        from privinf.federation.rounds import imputed_at
 
-        return {reply.site: reply.rows for reply in self.sites.ask(Query("describe"))}
+        replies = self.sites.ask(Query("describe"))
+        return {reply.site: reply.rows for reply in replies}, imputed_at(replies)
 
     def named(self) -> dict[str, Label]:
         """Return the caller's label of every site."""

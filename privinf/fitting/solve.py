@@ -18,6 +18,7 @@ from privinf.inference.score_test import identification
 from privinf.inference.solution import small_sample, solve
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.notes import CLIPPED, Note
 from privinf.schema import Design
 from privinf.typing import Floats, Stabilization, Target
 from privinf.validation import check_choice, check_number, check_positive
@@ -28,7 +29,6 @@ LAST_ITERATE = (
     "the last iterate keeps the optimisation error (I - eta A)^T b and has no valid interval: use "
     "estimator='client-average', which is made from the same messages"
 )
-CLIPPED = "Target: the regression among rows clipped to the public bounds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def build_results(
     settings: Mapping[str, Any] | None = None,
     reported: Reported | None = None,
     sampling_system: LinearScores | None = None,
-    notes: tuple[str, ...] = (),
+    notes: tuple[str | Note, ...] = (),
 ) -> ResultsT:
     """Solve `system` and wrap the estimate, in the user's units, with everything a result shows.
 
@@ -135,8 +135,8 @@ def build_results(
     sampling_system : LinearScores, optional
         Equation with independent rows from which to estimate the error without noise, where `system` has
         several rows a client.
-    notes : tuple of str
-        More footnotes of the summary.
+    notes : tuple of str or Note
+        More notes of the summary.
 
     Notes
     -----
@@ -159,7 +159,7 @@ def build_results(
         point = transform @ solution.point + shift
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
     rsquared, scale = fit_measures(system, solution.params, design.constant_direction)
-    clipped = () if exact else (CLIPPED,)
+    clipped = () if exact else (Note(CLIPPED, "header"),)
     return kind(
         estimate.transformed(transform, shift=shift, names=design.names),
         report=PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"]),

@@ -27,9 +27,10 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
+from privinf.results.notes import Note, target_notes
 from privinf.results.prediction import Prediction, mean_response, predicted
 from privinf.results.rendering import ratios
-from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
+from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Missing, Which
 from privinf.validation import check_choice, check_fraction
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
@@ -71,6 +72,7 @@ class GlmSettings(TypedDict):
     margins: NotRequired[list[float]]
     dispersion: NotRequired[float]
     to_user: NotRequired[list[list[float]]]
+    missing: NotRequired[Missing]
 
 
 @doors
@@ -241,16 +243,19 @@ class FitDescription:
     traffic: Traffic
     report: PrivacyReport
 
-    def context(self, rows: GlmRows, *notes: str) -> dict[str, Any]:
+    def context(self, rows: GlmRows, *notes: str | Note) -> dict[str, Any]:
         """Return the surroundings of the estimate; `notes` for the summary."""
         trace = [(rows.to_user @ theta).tolist() for theta in self.trajectory.path]
         settings: GlmSettings = {
             "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.traffic.rounds],
             "names": list(rows.design.names),
         }  # fmt: skip
+        if rows.missing != "raise":
+            settings["missing"] = rows.missing
+        clipped = target_notes(self.report)
         return {
             "report": self.report, "design": rows.design, "model": self.model, "method": self.method,
-            "options": self.options, "settings": settings, "notes": (*notes, self._tuning()),
+            "options": self.options, "settings": settings, "notes": (*clipped, *notes, self._tuning()),
         }  # fmt: skip
 
     def _tuning(self) -> str:

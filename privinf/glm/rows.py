@@ -17,7 +17,7 @@ from privinf.glm.sums import NO_ROLES, Clients, Roles
 from privinf.results.effects import check_effects
 from privinf.schema import Design
 from privinf.schema.geometry import Reachable
-from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Pair
+from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Missing, Pair
 from privinf.validation import check_choice, check_positive
 
 Unit = Literal["record", "client"]
@@ -44,6 +44,8 @@ class GlmRows:
         How a second look clips; None where the user stated E.
     roles : Roles
         Columns without coefficients.
+    missing : {"raise", "impute-public"}
+        What the holders of the rows do about missing values.
     whole : bool
         Whether the radius is that of the bounds.
     weighted : bool
@@ -66,6 +68,7 @@ class GlmRows:
     whole: bool = True
     weighted: bool = False
     roles: Roles = NO_ROLES
+    missing: Missing = "raise"
 
     @property
     def reachable(self) -> Reachable:
@@ -241,6 +244,7 @@ def glm_rows(
     longest = _radius(design, radius, *_limits(design, center, scale))
     clip = _residual_clip(design, family, residual_clip)
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
+    counts, missing = held.described()
     return GlmRows(
         design,
         held.sites,
@@ -249,10 +253,11 @@ def glm_rows(
         clip,
         center,
         scale,
-        held.counted(),
+        counts,
         rule,
         radius is None,
         roles=roles,
+        missing=missing,
     )
 
 

@@ -13,7 +13,7 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
 from privinf.fitting.model import NO_FACTOR, ReleaseModel, check_made, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
-from privinf.fitting.solve import CLIPPED, fit_measures, small_sampled
+from privinf.fitting.solve import fit_measures, small_sampled
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
@@ -44,6 +44,7 @@ from privinf.iwp.solving import (
 )
 from privinf.mechanisms import LocalExamples
 from privinf.releases import Release
+from privinf.results.notes import CLIPPED, Note
 from privinf.schema import Schema
 from privinf.schema.declared import Level
 from privinf.typing import (
@@ -450,8 +451,8 @@ def _biased(system: ExampleScores) -> bool:
     return system.correction == "series" and bool(system.noise.any()) and not exact
 
 
-def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str, ...]:
-    notes = [] if release.law["noise_free"] else [CLIPPED]
+def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str | Note, ...]:
+    notes: list[str | Note] = [] if release.law["noise_free"] else [Note(CLIPPED, "header")]
     if system.correction == "conditional" and system.noise.any():
         notes.append(TARGETS[system.loss])
     if _biased(system):

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.lasso.rows import LassoRows
+from privinf.results.notes import sentence
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
@@ -343,8 +344,3 @@ def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[str, ...]:
     if tail.ratio > HEAVY:
         notes.append(sentence(HEAVY_TAIL.format(tail.ratio)))
     return tuple(notes)
-
-
-def sentence(text: str) -> str:
-    """Return a text with a capital and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, TrustedServer
 from privinf.fitting.rows import PROTECTED, Limits, ModelRows, check_binary
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Bounds, Flags, Floats, Integers, Pair, RngLike, Trust
+from privinf.typing import ArrayLike, Bounds, Flags, Floats, Integers, Missing, Pair, RngLike, Trust
 from privinf.validation import check_array, check_choice, check_positive
 
 LassoFamily = Literal["gaussian", "binomial"]
@@ -86,6 +86,8 @@ class LassoRows:
         Numbers of rows by site.
     trust : {"central", "server", "secure-sum"}
     family : {"gaussian", "binomial"}
+    missing : {"raise", "impute-public"}
+        What the holders of the rows do about missing values.
 
     Notes
     -----
@@ -102,6 +104,7 @@ class LassoRows:
     rows: Mapping[str, int]
     trust: Trust = "server"
     family: LassoFamily = "gaussian"
+    missing: Missing = "raise"
 
     @property
     def names(self) -> Sequence[str]:
@@ -177,8 +180,9 @@ def lasso_rows(
         bounded = bounded & (np.arange(len(low)) != design.constant)
         center[design.constant], half[design.constant] = 0.0, 1.0
     ends, scale = (float(y_low), float(y_high)), _scales(x_scale, half, bounded)
+    counts, missing = held.described()
     return LassoRows(
-        design, held.sites, ends, center, half, scale, held.named(), held.counted(), trust, family
+        design, held.sites, ends, center, half, scale, held.named(), counts, trust, family, missing
     )
 
 

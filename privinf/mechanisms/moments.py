@@ -34,7 +34,7 @@ from privinf.mechanisms.gaussian import (
 )
 from privinf.mechanisms.passes import OwnSum, RowPasses
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
-from privinf.mechanisms.rows import BLOCK, EncodedRows, Rows, as_rows, weight_bound
+from privinf.mechanisms.rows import BLOCK, EncodedRows, Rows, as_rows, imputing, weight_bound
 from privinf.mechanisms.statistics.block import SMALLEST
 from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
 from privinf.mechanisms.sums import BLOCK_ROWS
@@ -202,7 +202,7 @@ class Moments:
         arrays = {
             "moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public
         }  # fmt: skip
-        law = _law(self.trust, weight, scales[0], budget)
+        law = _law(self.trust, weight, scales[0], budget) | imputing(given.missing)
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
             known = MomentScale.of(self.design, weight, q2, passes.n, scales[0], scales[1], units)
@@ -235,7 +235,7 @@ class Moments:
         (asked,) = self._asked(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
         scale, entry = self._line(asked, mu).calibrated(budget.source)
         recorded = budget.ledger.spend(entry)
-        law = _law(self.trust, weight, scale, budget)
+        law = _law(self.trust, weight, scale, budget) | imputing(rows.missing)
         sent = (self._sent(block, weight, scale, budget.source) for block in blocks)
         return write_rows(target, Release("moments", {}, law, self.design, recorded, blocks.n), sent)
 

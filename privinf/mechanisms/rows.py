@@ -147,6 +147,11 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     return Rows(features, response, missing)
 
 
+def imputing(missing: Missing) -> dict[str, Any]:
+    """Return what the law of a release, or a site's description, says of the option: nothing by default."""
+    return {} if missing == "raise" else {"missing": missing}
+
+
 def refuse_unordered(rows: Placed, what: str) -> None:
     """Raise ArgumentError if rows have no places of their own, by which `what` goes."""
     if not rows.ordered:

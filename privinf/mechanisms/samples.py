@@ -62,6 +62,8 @@ class SampleSums(Released):
         Levels of each column of `question.by`.
     recorded : PrivacyReport
         This release, and all that its ledger held by then.
+    missing : {"raise", "impute-public"}
+        What was done about missing values.
 
     Notes
     -----
@@ -78,6 +80,7 @@ class SampleSums(Released):
     levels: tuple[tuple[Any, ...], ...]
     entries: tuple[LedgerEntry, ...]
     recorded: PrivacyReport
+    missing: Missing = "raise"
 
     def __post_init__(self) -> None:
         for name in ("sums", "scale", "middle", "half"):
@@ -170,7 +173,7 @@ def release_sample(
     return SampleSums(
         question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", n,
         ranges[:, 0], ranges[:, 1], asked.levels, recorded,
-        PrivacyReport.of(recorded, ledger, delta=price.delta),
+        PrivacyReport.of(recorded, ledger, delta=price.delta), rows.missing,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
 from privinf.release_kinds import JOINED, JoinedMixingLaw, RandomMixingLaw
 from privinf.releases import Release
+from privinf.results.notes import IMPUTING, imputes
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.intervals import Interval
@@ -85,6 +86,8 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
         "delta": max(deltas, default=None),
         "noise_free": any(law["noise_free"] for law in laws.values()),
     }
+    if imputes(*laws.values()):
+        law["missing"] = IMPUTING
     entries = tuple(entry for release in by_party.values() for entry in release.entries)
     design = party_design(schema, centred=party_law(first)["centred"])
     return Release(JOINED + first.kind, arrays, law, design, entries, first.nobs)

@@ -13,7 +13,12 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
+from privinf.errors import (
+    ArgumentError,
+    ChangedTargetWarning,
+    NotAvailableError,
+    WeakIdentificationWarning,
+)
 from privinf.inference.estimate import (
     Estimate,
     VarianceTerms,
@@ -28,6 +33,7 @@ from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.export import PortableTable
+from privinf.results.notes import CLIPPED_PAIRS, IMPUTED_SAMPLE, Note, imputes, sentence
 from privinf.schema.columns import all_columns
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_fraction
@@ -35,6 +41,7 @@ from privinf.validation import check_fraction
 # Below this many sds of the noise in the smallest direction of the columns an interval of a correlation is
 # the whole of [-1, 1]: see benchmarks/results/one_release.md.
 STRONG = 6.0
+CLIPPED_MEANS = "Means among rows clipped to the public bounds; all from one release."
 MEANS_EQUATION = """\
 cov = S / (n - 1) + s^2 L L'
 sampling: the columns' covariance S over n - 1, or what the records' own spread has beyond the noise
@@ -149,7 +156,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
         sampling_cov=(total - noise) * np.outer(scale, scale),
         model="Means",
         method=f"second moments, {TRUSTED[release.law['trust']]}",
-        notes=("Means among rows clipped to the public bounds; all from one release.",),
+        notes=(Note(CLIPPED_MEANS, "header"),),
     )
 
 
@@ -175,6 +182,8 @@ class PairCorrelations(PortableTable):
         Where the sampling part of the errors comes from.
     privacy : PrivacyReport
         What the release cost.
+    imputed : bool
+        Whether missing values were imputed (``missing="impute-public"``), whatever the rows hold.
 
     Notes
     -----
@@ -193,6 +202,7 @@ class PairCorrelations(PortableTable):
     nobs: int
     law: str
     privacy: PrivacyReport
+    imputed: bool = False
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, one row a pair, columns 0 and 1.
@@ -205,7 +215,7 @@ class PairCorrelations(PortableTable):
         half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.table["se_z"].to_numpy()
         z = self.table["z"].to_numpy()
         ends = np.tanh(np.column_stack([z - half, z + half]))
-        for category, text in self.cautions:
+        for category, text in self._weak:
             warn(text, category)
         ends[self.table["weak"].to_numpy()] = [-1.0, 1.0]
         return pd.DataFrame(ends, self.table.index)
@@ -219,7 +229,13 @@ class PairCorrelations(PortableTable):
 
     @property
     def cautions(self) -> tuple[tuple[type[Warning], str], ...]:
-        """What intervals warn of: kind and text."""
+        """What intervals warn of, and that missing values were imputed: kind and text."""
+        completed = (ChangedTargetWarning, IMPUTED_SAMPLE)
+        return ((completed,) if self.imputed else ()) + self._weak
+
+    @property
+    def _weak(self) -> tuple[tuple[type[Warning], str], ...]:
+        """What intervals warn of."""
         weak = self.table["weak"]
         told = f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise"
         return ((WeakIdentificationWarning, told),) if weak.any() else ()
@@ -243,6 +259,7 @@ class PairCorrelations(PortableTable):
     def __str__(self) -> str:
         head = f"{self.title}: {self.nobs} records, {self.law}"
         lines = [head, self.table.drop(columns=["z", "se_z"]).round(4).to_string()]
+        lines += [CLIPPED_PAIRS, *([sentence(IMPUTED_SAMPLE)] if self.imputed else [])]
         if self.privacy.stamp:
             lines.append(self.privacy.stamp)
         return "\n".join(lines)
@@ -281,7 +298,7 @@ def correlations(
         params, bse, pvalues, table.astype({"weak": bool}),
         None if given is None else tuple(given), moments.n,
         NORMAL_LAW if moments.spread is None else OWN_LAW,
-        PrivacyReport.of(release.entries, delta=moments_law(release)["delta"]),
+        PrivacyReport.of(release.entries, delta=moments_law(release)["delta"]), imputes(release.law),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.gaussian import total_mu, warn_of_large_delta
 from privinf.mechanisms.moments import ROBUST_SHARE
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
+from privinf.mechanisms.rows import imputing
 from privinf.mechanisms.statistics.moments import (
     MomentLayout,
     default_response_weight,
@@ -143,7 +144,7 @@ class FederatedMoments:
             law: dict[str, Any] = {
                 "trust": self.trust, "response_weight": self.response_weight, "scale": first.scale,
                 "delta": delta, "noise_free": math.isinf(total),
-                "sites": len(first.sites), "max_colluding": max_colluding,
+                "sites": len(first.sites), "max_colluding": max_colluding, **imputing(server.imputed),
             }  # fmt: skip
             if len(parts) > 1:
                 plan = self._plan(arrays, n, first.scale, parts[1])

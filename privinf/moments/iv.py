@@ -11,7 +11,6 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
-from privinf.fitting.solve import CLIPPED
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance
 from privinf.inference.score_sets import Restriction, ScoreSet, projected_sets
@@ -23,6 +22,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, Constraints
 from privinf.results.context import Context
+from privinf.results.notes import CLIPPED, Note
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
 from privinf.typing import ArrayLike, Flags, Floats, SamplingKind
@@ -222,7 +222,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
             "Excluded instruments": str(int(stages.excluded.sum())),
         },
         settings={"formula": formula},
-        notes=() if law["noise_free"] else (CLIPPED,),
+        notes=() if law["noise_free"] else (Note(CLIPPED, "header"),),
     )
 
 

@@ -19,6 +19,7 @@ from privinf.results import resampling, storage
 from privinf.results.comparison import TableEntry
 from privinf.results.context import Context
 from privinf.results.export import GLANCE, PortableResults, caution_kinds
+from privinf.results.notes import Note
 from privinf.results.rendering import PrivateSummary, Withheld
 from privinf.results.summary import Wording, summarize, summarize_as_frames
 from privinf.sealed import save_text
@@ -115,7 +116,7 @@ class Results(Withheld, PortableResults):
         """Return the result with another estimate and surroundings."""
         return cast("Self", _restored(type(self), estimate, context))
 
-    def _noted(self, notes: tuple[str, ...]) -> Self:
+    def _noted(self, notes: tuple[str | Note, ...]) -> Self:
         """Return the result with more footnotes."""
         return self._with(self._estimate, replace(self._context, notes=(*self._context.notes, *notes)))
 

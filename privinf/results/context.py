@@ -21,6 +21,7 @@ from privinf.inference.score_sets import restricted_score_test as test_restricti
 from privinf.inference.score_test import Identification, ScoreTestResult
 from privinf.inference.score_test import score_test as test_system
 from privinf.releases import Release
+from privinf.results.notes import CHANGED_TARGET, IMPUTING, Note, imputes, ranked, sentence, with_imputation
 from privinf.schema import Design
 from privinf.typing import ColumnLike, Floats
 from privinf.validation import check_array
@@ -74,8 +75,8 @@ class Context:
         JSON-able: all that the model needs to make `system` from `release` again.
     rsquared, scale : float or None
         From corrected moments.
-    notes : tuple of str
-        Footnotes of the summary.
+    notes : tuple of Note
+        What the summary says of the result; texts are details.
     point : ndarray, shape (p,), or None
         Coefficients to report where they are not those that intervals and tests are about (ridge).
     """
@@ -93,24 +94,41 @@ class Context:
     settings: Mapping[str, Any] = field(default_factory=dict)
     rsquared: float | None = None
     scale: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str | Note, ...] = ()
     point: Floats | None = None
 
     def __post_init__(self) -> None:
-        """Footnotes that the design's schema asks for come first."""
+        """Notes that imputed rows and the design's schema ask for come first."""
+        notes = ranked(self.notes)
         if self.design is not None and self.design.schema is not None:
             inputs = dict.fromkeys((*self.design.outcome.column.inputs, *self.design.inputs))
             more = self.design.schema.notes(inputs)
-            if self.notes[: len(more)] != more:
-                object.__setattr__(self, "notes", (*more, *self.notes))
+            texts = [note.text for note in notes]
+            notes = (*ranked(text for text in more if text not in texts), *notes)
+        if imputes({} if self.release is None else self.release.law, self.settings):
+            object.__setattr__(self, "settings", {**self.settings, "missing": IMPUTING})
+            notes = with_imputation(notes)
+        object.__setattr__(self, "notes", notes)
+
+    @property
+    def ranked(self) -> tuple[Note, ...]:
+        """The notes with their ranks."""
+        return ranked(self.notes)
+
+    @property
+    def imputed(self) -> bool:
+        """Whether missing values were imputed, so that estimates describe completed rows."""
+        return imputes(self.settings)
 
     def warned(self, estimate: Estimate) -> Context:
         """Return the context with what bought bounds may do to these coefficients as a note; warn of it."""
         told = self.shifts(estimate)
         for text in told:
             warn(text, ChangedTargetWarning)
-        fresh = tuple(f"{text[0].upper()}{text[1:]}." for text in told)
-        fresh = tuple(text for text in fresh if text not in self.notes)
+        known = [note.text for note in self.ranked]
+        fresh = tuple(
+            Note(sentence(text), "must-read", CHANGED_TARGET) for text in told if sentence(text) not in known
+        )
         return replace(self, notes=(*self.notes, *fresh)) if fresh else self
 
     def shifts(self, estimate: Estimate) -> tuple[str, ...]:
@@ -167,7 +185,7 @@ class Surroundings(TypedDict, total=False):
     settings: Mapping[str, Any]
     rsquared: float | None
     scale: float | None
-    notes: tuple[str, ...]
+    notes: tuple[str | Note, ...]
     point: Floats | None
 
 

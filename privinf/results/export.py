@@ -16,6 +16,7 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
+from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.sealed import write_json, write_parquet
@@ -112,7 +113,8 @@ class PortableResults(DescribedResults):
             warnings.simplefilter("always")
             self._warn_if_weak("intervals")
             self._context.warned(self._estimate)
-        found = [(_kind(one.category), str(one.message)) for one in told]
+        found = [(CHANGED_TARGET, IMPUTED)] * self._context.imputed
+        found += [(caution_kind(one.category), str(one.message)) for one in told]
         if self._estimate.cov is None:
             found.append((NO_ERRORS, str(self._estimate.weak_reason)))
         return (*found, *_of_delta(self.privacy, self.nobs))
@@ -287,7 +289,8 @@ def _known(read: Callable[[], Any], otherwise: Any) -> Any:
         return otherwise
 
 
-def _kind(category: type[Warning]) -> str:
+def caution_kind(category: type[Warning]) -> str:
+    """Return the kind of a caution: the name of its warning."""
     return category.__name__.removesuffix("Warning")
 
 
@@ -301,13 +304,15 @@ def _told(cautions: Iterable[Caution]) -> list[dict[str, str]]:
 
 
 def _of_test(test: Any) -> list[Caution]:
-    return [(_kind(category), text) for category, text in test.cautions] + _of_delta(test.privacy, test.nobs)
+    return [(caution_kind(category), text) for category, text in test.cautions] + _of_delta(
+        test.privacy, test.nobs
+    )
 
 
 def _of_delta(report: PrivacyReport, nobs: int) -> list[Caution]:
     delta = report.default_delta
     large = 0.0 < report.epsilon(delta) < math.inf and delta * nobs >= 1.0
-    return [(_kind(LargeDeltaWarning), DELTA_CAUTION.format(delta))] if large else []
+    return [(caution_kind(LargeDeltaWarning), DELTA_CAUTION.format(delta))] if large else []
 
 
 def _spent(report: PrivacyReport) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class DescribedResults(HypothesisResults):
     @property
     def notes(self) -> tuple[str, ...]:
         """Footnotes of the summary."""
-        return self._context.notes
+        return tuple(note.text for note in self._context.ranked)
 
     @property
     def _no_moments(self) -> str | None:

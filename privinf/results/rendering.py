@@ -17,6 +17,7 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from privinf.errors import NotAvailableError
+from privinf.results.notes import Note, ranked
 from privinf.typing import Floats
 
 Fact: TypeAlias = tuple[str, str]
@@ -50,7 +51,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         Columns of the coefficient table, without that of the names.
     rows : list of tuples of str
         Name and cells of each coefficient.
-    notes : list of str
+    notes : list of str or Note
+        A text without a rank is a detail.
 
     Notes
     -----
@@ -67,11 +69,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         rows: Sequence[Row],
         tests: Facts,
         privacy: Facts,
-        notes: Sequence[str],
+        notes: Sequence[str | Note],
     ) -> None:
         super().__init__()
         self.title = title
-        self._header, self._rows, self._notes = list(header), list(rows), list(notes)
+        self._header, self._rows, self._notes = list(header), list(rows), ranked(notes)
         self._blocks = {"top": top, "tests": tests, "privacy": privacy}
         self.tables = [SimpleTable(rows) for rows in self._sections()]
         self.add_extra_txt(self.numbered_notes)
@@ -79,7 +81,12 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     @property
     def plain_notes(self) -> list[str]:
         """The notes."""
-        return list(self._notes)
+        return [note.text for note in self._notes]
+
+    @property
+    def ranked_notes(self) -> tuple[Note, ...]:
+        """The notes with their ranks."""
+        return self._notes
 
     @property
     def plain_facts(self) -> dict[str, str]:
@@ -90,7 +97,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     @property
     def numbered_notes(self) -> list[str]:
         """The notes as printed."""
-        return [f"[{number}] {text}" for number, text in enumerate(self._notes, 1)]
+        return [f"[{number}] {text}" for number, text in enumerate(self.plain_notes, 1)]
 
     def with_column(self, name: str, cells: Sequence[str], place: int, note: str) -> PrivateSummary:
         """Return the summary with one more column, the `place`-th from 0, and a note on it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from privinf.fitting.registry import MODELS, named, studied
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification
 from privinf.releases import Release
+from privinf.results.notes import Note
 from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
@@ -145,7 +146,8 @@ def _to_parts(
         "design": None if context.design is None else context.design.to_dict(),
         "identification": None if found is None else dataclasses.asdict(found),
         "release": None if release is None else release.header(),
-        "notes": context.notes,
+        "notes": [note.text for note in context.ranked],
+        "note_ranks": [[note.rank, note.kind] for note in context.ranked],
         "options": list(context.options.items()),  # pairs: a file's keys are sorted
         **{name: getattr(context, name) for name in PLAIN_FIELDS},
     }
@@ -179,13 +181,20 @@ def _from_parts(
         release=release,
         system=_equation(recipe, release, header["settings"]),
         identification=None if found is None else Identification(**found),
-        notes=tuple(header["notes"]),
+        notes=_notes(header["notes"], header.get("note_ranks")),
         options=dict(header["options"]),
         **{name: _finite(arrays.get(name), name) for name in CONTEXT_ARRAYS},
         **{name: header[name] for name in PLAIN_FIELDS},
     )
     result._check_settings()
     return result
+
+
+def _notes(texts: Sequence[str], ranks: Any) -> tuple[Note, ...]:
+    """Return the notes with their ranks; files of older versions have none, and all are details."""
+    if ranks is None:
+        return tuple(map(Note, texts))
+    return tuple(Note(text, rank, kind) for text, (rank, kind) in zip(texts, ranks, strict=True))
 
 
 def _terms(arrays: Mapping[str, np.ndarray[Any, Any]], named: Any) -> VarianceTerms | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -15,6 +15,7 @@ from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.score_test import Identification
+from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP, WaldResults
@@ -101,7 +102,8 @@ def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
     alpha, names = told.check().alpha, told.names(result.names)
     weak = result.estimate.cov is None
     header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
-    explained = [] if told.slim else [*notes, *result.notes]
+    known = result._context.ranked
+    explained = [note for note in known if note.rank != "detail"] if told.slim else [*notes, *known]
     return PrivateSummary(
         title=told.title_of(result),
         top=_model_facts(result, told),
@@ -109,7 +111,7 @@ def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
         rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
         tests=([], []) if told.slim else _test_facts(result),
         privacy=privacy_facts(result.privacy),
-        notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
+        notes=[*_must_read(_warnings(result)), *explained, *_assumptions(result.privacy)],
     )
 
 
@@ -230,14 +232,17 @@ def _model_facts(result: DescribedResults, told: Wording) -> tuple[list[Fact], l
         *([("Method:", result.method)] if result.method else []),
         *((f"{name}:", str(value)) for name, value in result.options.items()),
     ]
+    completed = [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
     if told.slim:
-        return left[:2], [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
+        right = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
+        return left[:2], [*right, *completed]
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
         *([] if result._no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
         *([("Target:", result.target)] if result.target != "population" else []),
+        *completed,
     ]
     return left, right
 
@@ -290,8 +295,10 @@ def _verdict(result: DescribedResults, strength: Identification) -> Fact:
         return "Wald intervals:", "err on one side"
     if result._context.shifts(result.estimate):
         return "Wald intervals:", "for clipped columns"
+    if result._context.imputed:
+        return "Wald intervals:", "for completed rows"
     clipped = "clipped_at" in result._context.settings
-    return "Wald intervals:", "residuals clipped" if clipped else "can be trusted"
+    return "Wald intervals:", "residuals clipped" if clipped else "not flagged"
 
 
 def _warnings(result: DescribedResults) -> list[str]:
@@ -320,6 +327,10 @@ def _warnings(result: DescribedResults) -> list[str]:
     except NotAvailableError:
         pass
     return lines
+
+
+def _must_read(texts: Iterable[str]) -> list[Note]:
+    return [Note(text, "must-read") for text in texts]
 
 
 def _floored(result: DescribedResults) -> bool:

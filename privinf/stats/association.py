@@ -34,6 +34,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
+from privinf.results.notes import CLIPPED_PAIRS, Note
 from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import rank, score_interval
@@ -346,5 +347,5 @@ def pearsonr(
         title="Correlation", release=release, rows=(row,), confidence_level=level,
         statistic=float(law.zero()), pvalue=law.pvalue(alternative), df=release.nobs - 2.0,
         null=f"{names[0]} and {names[1]} uncorrelated", alternative=alternative,
-        effects={"r": float(law.r)}, notes=(weak,)
+        effects={"r": float(law.r)}, ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak)
     )  # fmt: skip

@@ -17,7 +17,8 @@ from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
-from privinf.results.export import PortableTest
+from privinf.results.export import PortableTest, caution_kind
+from privinf.results.notes import IMPUTED_LABEL, IMPUTED_SAMPLE, IMPUTED_VALUE, Note, ranked, sentence
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import number, privacy_facts
 from privinf.schema import Factor, Schema
@@ -161,6 +162,11 @@ def at_bound(names: Sequence[str], means: Floats, sds: Floats) -> Cautions:
     return tuple((ChangedTargetWarning, text) for text in told)
 
 
+def of_imputation(missing: Missing) -> Cautions:
+    """Return the caution of imputed values, whatever the rows hold."""
+    return ((ChangedTargetWarning, IMPUTED_SAMPLE),) if missing != "raise" else ()
+
+
 def warn_of(cautions: Cautions) -> Cautions:
     """Warn of all, and return them for the result."""
     for category, text in cautions:
@@ -222,8 +228,10 @@ class StatResult(PortableTest):
         Effect sizes.
     release : SampleSums
         What was released; everything here is computed from it.
+    ranked_notes : tuple of Note
+        What the summary says of it; texts are details.
     cautions : tuple of (category, text)
-        What the test warned of.
+        What the test warned of, and that missing values were imputed where that was asked for.
 
     Notes
     -----
@@ -240,16 +248,24 @@ class StatResult(PortableTest):
     null: str = ""
     alternative: Alternative = "two-sided"
     effects: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    ranked_notes: tuple[str | Note, ...] = ()
     cautions: Cautions = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
+        object.__setattr__(self, "ranked_notes", ranked(self.ranked_notes))
+        imputed = of_imputation(self.release.missing)
+        object.__setattr__(self, "cautions", tuple(dict.fromkeys((*imputed, *self.cautions))))
 
     def __reduce__(self) -> Any:
         """Pickle and copy by fields: the read-only view of the effects cannot be pickled itself."""
         state = {one.name: getattr(self, one.name) for one in fields(self)}
         return _rebuilt, (type(self), state | {"effects": dict(self.effects)})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The texts of the notes."""
+        return tuple(note.text for note in ranked(self.ranked_notes))
 
     @property
     def nobs(self) -> int:
@@ -290,14 +306,18 @@ class StatResult(PortableTest):
             tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
             privacy=privacy_facts(self.privacy),
             notes=[
-                *(f"{text[0].upper()}{text[1:]}." for _, text in self.cautions),
-                *self.notes,
+                *(
+                    Note(sentence(text), "must-read", caution_kind(category))
+                    for category, text in self.cautions
+                ),
+                *self.ranked_notes,
                 *(f"The privacy claim assumes: {text}." for text in self.privacy.assumptions),
             ],
         )
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         source = [("No. Observations:", f"{self.nobs:d}"), ("Noise law:", self.release.noise)]
+        source += [(IMPUTED_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
         if not self.null:
             return [("What:", self.release.question.label)], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
@@ -308,7 +328,7 @@ class StatResult(PortableTest):
             ("Statistic:", number(self.statistic)),
             ("Df:", degrees),
             ("P-value:", small),
-            source[1],
+            *source[1:],
         ]
 
     def __str__(self) -> str:

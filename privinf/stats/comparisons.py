@@ -15,6 +15,7 @@ from privinf.doors import door, doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums, joined_rows
+from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import GroupLaw, clip_cautions, contrast_weights
@@ -112,7 +113,7 @@ class GroupsResult(base.StatResult):
             release=self.release,
             rows=rows,
             confidence_level=level,
-            notes=self.notes,
+            ranked_notes=self.ranked_notes,
             cautions=self.cautions,
         )
 
@@ -243,7 +244,7 @@ def anova_oneway(
     return GroupsResult(
         title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level), clip=found,
         confidence_level=level, statistic=F, pvalue=pvalue, df=(len(law.N) - 1.0, df), effects=law.shares(),
-        null=f"means of {value}{_among(found)} equal over {by}", notes=_group_notes(release, found),
+        null=f"means of {value}{_among(found)} equal over {by}", ranked_notes=_group_notes(release, found),
         cautions=clip_cautions(release, found)
     )  # fmt: skip
 
@@ -320,7 +321,7 @@ def _two_groups(
         pvalue=pvalue, df=df, null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
         alternative=alternative,
         effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, clip=clip,
-        notes=_group_notes(release, clip), cautions=clip_cautions(release, clip)
+        ranked_notes=_group_notes(release, clip), cautions=clip_cautions(release, clip)
     )  # fmt: skip
     ends = made.confidence_interval(level)
     row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
@@ -339,10 +340,10 @@ def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...
     )
 
 
-def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str, ...]:
+def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str | Note, ...]:
     law = GroupLaw.released(release)
     hidden = [str(name) for name, count in zip(release.levels[0], law.N, strict=True) if count < 3.0 * law.a]
-    about = CLIPPED_GROUPS if clip is None else clip.note()
+    about = Note(CLIPPED_GROUPS if clip is None else clip.note(), "header")
     return (about, RARE.format(", ".join(hidden))) if hidden else (about,)
 
 

@@ -13,11 +13,12 @@ from privinf.errors import ArgumentError
 from privinf.inference.quantiles import quantile_interval
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.results.export import PortableTable
+from privinf.results.notes import sentence
 from privinf.schema.declared import checked_names
-from privinf.stats.base import SampleWords, asked_columns, check_level
+from privinf.stats.base import Cautions, SampleWords, asked_columns, check_level, of_imputation
 from privinf.stats.means import described
 from privinf.stats.quantiles import ColumnLooks, spending, streamed, two_sided
-from privinf.typing import Table
+from privinf.typing import Missing, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 TOLD_ROWS = ("mean", "25%", "50%", "75%")
 # Of a column's mu^2: its sums, and its distribution function.
 SUMS_SHARE = 0.4
+CLIPPED_COLUMNS = "Numbers are those of values clipped to their public bounds."
 
 
 @doors
@@ -37,8 +39,14 @@ class Description(PortableTable):
     intervals: pd.DataFrame
     privacy: PrivacyReport
 
+    missing: Missing = "raise"
+
     title: ClassVar[str] = "Description"
-    cautions: ClassVar[tuple[()]] = ()
+
+    @property
+    def cautions(self) -> Cautions:
+        """What is said of imputed values, where that was asked for."""
+        return of_imputation(self.missing)
 
     @property
     def nobs(self) -> int:
@@ -63,7 +71,8 @@ class Description(PortableTable):
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [self.table.to_string(), self.privacy.stamp]))
+        told = [sentence(text) for _, text in self.cautions]
+        return "\n".join(filter(None, [self.table.to_string(), CLIPPED_COLUMNS, *told, self.privacy.stamp]))
 
 
 @door
@@ -127,4 +136,5 @@ def describe(  # type: ignore[misc]
     return Description(
         pd.DataFrame(found, index=["count", "mean", "std", *TOLD_ROWS[1:]]), pd.DataFrame(ends, index=index),
         PrivacyReport.of(entries, words.get("ledger"), delta=opened[names[0]].spending.delta),
+        asked.rows.missing,
     )  # fmt: skip

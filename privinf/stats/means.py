@@ -28,6 +28,7 @@ from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
+from privinf.results.notes import Note
 from privinf.schema import Factor
 from privinf.stats import base
 from privinf.stats.quantiles import clipped_sums
@@ -320,9 +321,9 @@ def _units(release: SampleSums) -> tuple[float, float]:
     return float(release.middle[0]), float(release.half[0])
 
 
-def _notes(release: SampleSums, law: MeanLaw) -> tuple[str, ...]:
+def _notes(release: SampleSums, law: MeanLaw) -> tuple[str | Note, ...]:
     middle, half = _units(release)
-    clipped = CLIPPED_MEAN.format(middle - half, middle + half)
+    clipped = Note(CLIPPED_MEAN.format(middle - half, middle + half), "header")
     return (clipped, HIDDEN_VARIANCE) if law.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
 
 
@@ -334,8 +335,8 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
         release.question.values[0], middle + half * float(np.clip(law.mean, -1.0, 1.0)), half * float(law.se),
         *made.confidence_interval(level),
     )  # fmt: skip
-    notes = _notes(release, law) if clip is None else (clip.note(release.nobs),)
-    return replace(made, rows=(row,), notes=notes)
+    notes = _notes(release, law) if clip is None else (Note(clip.note(release.nobs), "header"),)
+    return replace(made, rows=(row,), ranked_notes=notes)
 
 
 def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: float) -> MeanResult:
@@ -348,7 +349,7 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
     found, name = described(release, clip, level=level), release.question.values[0]
     made = MeanResult(
         title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level, clip=clip,
-        notes=found.notes, cautions=(*mean.cautions, *base.warn_of(beyond)), statistic=float(t),
+        ranked_notes=found.ranked_notes, cautions=(*mean.cautions, *base.warn_of(beyond)), statistic=float(t),
         pvalue=float(pvalue), df=float(law.df), null=f"mean of {name} = {popmean:g}", alternative=alternative,
         effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan}
     )  # fmt: skip

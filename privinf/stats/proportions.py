@@ -26,6 +26,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
+from privinf.results.notes import Note
 from privinf.stats.association import asked_table, cell_rows, table_law
 from privinf.stats.base import (
     Asked,
@@ -39,6 +40,8 @@ from privinf.stats.base import (
 from privinf.stats.groups import GroupLaw, rank, score_interval
 from privinf.typing import Alternative, ColumnLike, Floats, Label, ShareMethod
 from privinf.validation import check_choice, check_number
+
+CLIPPED_SHARE = "The share of the second of two levels, or of values clipped to 0 and 1."
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,11 @@ def proportion_confint(
     release = _share_release(a, words)
     row, law = _share_row(release, level, method)
     return StatResult(
-        title="Proportion", release=release, rows=(row,), confidence_level=level, notes=_how(law, method)
+        title="Proportion",
+        release=release,
+        rows=(row,),
+        confidence_level=level,
+        ranked_notes=_how(law, method),
     )
 
 
@@ -187,7 +194,7 @@ def proportions_ztest(
         title="Test of a Proportion", release=release, rows=(row,), confidence_level=level, statistic=z,
         pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative), null=f"share of {row.name} = {p0:g}",
         alternative=alternative, effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
-        notes=_how(law, method)
+        ranked_notes=_how(law, method)
     )  # fmt: skip
 
 
@@ -210,8 +217,9 @@ def _exact(law: ShareLaw, method: ShareMethod) -> bool:
     return method == "exact" or law.laplace
 
 
-def _how(law: ShareLaw, method: ShareMethod) -> tuple[str, ...]:
-    return ("Exact: of a binomial number plus the noise.",) if _exact(law, method) else ("Score interval.",)
+def _how(law: ShareLaw, method: ShareMethod) -> tuple[str | Note, ...]:
+    how = "Exact: of a binomial number plus the noise." if _exact(law, method) else "Score interval."
+    return how, Note(CLIPPED_SHARE, "header")
 
 
 def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[EstimateRow, ShareLaw]:

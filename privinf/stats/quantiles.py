@@ -28,6 +28,7 @@ from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import WORDS, Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, SampleSums
+from privinf.results.notes import Note
 from privinf.stats.base import (
     Asked,
     ConfidenceInterval,
@@ -38,13 +39,14 @@ from privinf.stats.base import (
     check_level,
     public_pair,
 )
-from privinf.typing import ColumnLike, NoiseChoice, Pair
+from privinf.typing import ColumnLike, Missing, NoiseChoice, Pair
 from privinf.validation import check_fraction
 
 # Cells of a first look, its share of mu^2 for quantiles, and for the clip of a mean.
 FIRST_CELLS, FIRST_SHARE, CLIP_SHARE = 1024, 0.25, 0.2
 # Groups are compared on the median +- so many sds at least, and quantiles farther out than this are not used.
 LEAST_CORE, SEEN_TAIL = 1.5, 0.02
+CLIPPED_QUANTILES = "Quantiles among values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
     "Compared are means among values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up to {:.1%} "
     "of the values may lie beyond. Groups with one law have equal means of such values; groups with one mean "
@@ -101,6 +103,7 @@ class QuantileLooks(Released):
     noise: NoiseChoice
     entries: tuple[LedgerEntry, ...]
     recorded: PrivacyReport
+    missing: Missing = "raise"
 
     @property
     def privacy(self) -> PrivacyReport:
@@ -192,10 +195,13 @@ def quantile(
     release = QuantileLooks(
         SampleQuestion("one sample", (name,), label=label), wanted, tuple(second), (looks.low, looks.high),
         first.n, "gaussian", tuple(entries),
-        PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta),
+        PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta), asked.rows.missing,
     )  # fmt: skip
     rows = release.rows(level)
-    return QuantileResult(title="Quantiles", release=release, rows=rows, confidence_level=level)
+    target = Note(CLIPPED_QUANTILES.format(looks.low, looks.high), "header")
+    return QuantileResult(
+        title="Quantiles", release=release, rows=rows, confidence_level=level, ranked_notes=(target,)
+    )
 
 
 def streamed(asked: Asked) -> Asked:

@@ -180,7 +180,8 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     return base.StatResult(
         title="Mann-Whitney Test", release=release, rows=(row,), confidence_level=level, statistic=z,
         pvalue=pvalue, null=f"one law of {value} in both of {by}", alternative=alternative,
-        effects={"rank-biserial r": 2.0 * row.estimate - 1.0}, notes=(OF_LAWS, law_of_count, TIES_COUNT_HALF),
+        effects={"rank-biserial r": 2.0 * row.estimate - 1.0},
+        ranked_notes=(OF_LAWS, law_of_count, TIES_COUNT_HALF),
     )  # fmt: skip
 
 
@@ -251,7 +252,7 @@ def kruskal(
         title="Kruskal-Wallis Test (absolute)", release=release, confidence_level=level,
         rows=(base.EstimateRow("ranks apart", apart[0], unit * noise, apart[1], apart[2]),),
         statistic=W, pvalue=pvalue, null=f"one law of {value} over {by}",
-        notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF)
+        ranked_notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF)
     )  # fmt: skip
 
 
@@ -329,5 +330,5 @@ def wilcoxon(
     return base.StatResult(
         title="Wilcoxon Signed-Rank Test", release=release, rows=(row,), confidence_level=level, statistic=z,
         pvalue=pvalue, null=f"{name} symmetric about {at:g}", alternative=alternative,
-        notes=(OF_SYMMETRY, TIES_COUNT_HALF)
+        ranked_notes=(OF_SYMMETRY, TIES_COUNT_HALF)
     )  # fmt: skip

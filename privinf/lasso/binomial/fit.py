@@ -37,6 +37,7 @@ from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_setting
 from privinf.lasso.rows import LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS
 from privinf.lasso.sums import SparseSums
+from privinf.results.notes import target_notes
 from privinf.typing import RngLike
 
 EQUATION = """\
@@ -254,5 +255,5 @@ def _results(
             "Parties": str(len(rows.rows)),
             "Rate": f"{fit.spread.rate:.4g}",
         },
-        settings=settings, notes=tuple(notes),
+        settings=settings, notes=(*target_notes(report), *notes),
     )  # fmt: skip

@@ -34,6 +34,7 @@ from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import center_response
 from privinf.results.export import PortableParts
+from privinf.results.notes import target_notes
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count
 
@@ -247,7 +248,8 @@ def _site_results(
         method=f"debiased lasso, party {label}",
         options=dict(options),
         settings=settings,
-        notes=_notes(planned, site, label, [names[j] for j in targets if j not in set(kept_targets)]),
+        notes=target_notes(report)
+        + _notes(planned, site, label, [names[j] for j in targets if j not in set(kept_targets)]),
     )
 
 

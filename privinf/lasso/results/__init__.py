@@ -24,13 +24,14 @@ from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.extras import Extras, with_bias_bound
-from privinf.lasso.marks import EXPLAINED_NOTE, MissedColumnTest, ScoreTail, sentence, tail_notes
+from privinf.lasso.marks import EXPLAINED_NOTE, MissedColumnTest, ScoreTail, tail_notes
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
 from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
+from privinf.results.notes import Note, sentence, target_notes
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import Wording
@@ -268,7 +269,8 @@ def lasso_results(
     target: ScoreTarget = "robust" if debiased.clip is None else "mean"
     settings["target"] = target
     options = {"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target}
-    notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
+    notes: tuple[str | Note, ...] = target_notes(report)
+    notes += (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
     notes += (THROUGH_MIDDLE,) * (rows.constant is None and sums.through_middle)
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
     if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
@@ -307,6 +309,8 @@ def lasso_results(
 def fit_settings(rows: LassoRows, sparse: SparseSettings, astray: bool) -> LassoSettings:
     """Return what results of every kind of fit keep: the sparse fit, the response, and a formula's design."""
     settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
+    if rows.missing != "raise":
+        settings["missing"] = rows.missing
     if astray:
         settings["astray"] = True
     if rows.design.schema is not None:

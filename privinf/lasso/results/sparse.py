@@ -16,7 +16,7 @@ from privinf.results import Results
 from privinf.results.prediction import prediction_rows
 from privinf.results.rendering import ratios
 from privinf.schema import Design
-from privinf.typing import ColumnsLike, Floats, ScoreTarget
+from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget
 
 SPARSE_INSTEAD = (
     "predict_sparse(rows) gives the sparse fit's point predictions. These have no intervals: the error of "
@@ -72,6 +72,7 @@ class LassoSettings(TypedDict):
     multipliers: NotRequired[dict[str, list[float]]]
     marks: NotRequired[dict[str, Any]]
     missed: NotRequired[dict[str, Any]]
+    missing: NotRequired[Missing]
 
 
 @doors

@@ -18,7 +18,16 @@ from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows,
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
-from privinf.mechanisms.rows import EncodedRows, Rows, as_rows, encode, in_units, needed, scaled_response
+from privinf.mechanisms.rows import (
+    EncodedRows,
+    Rows,
+    as_rows,
+    encode,
+    imputing,
+    in_units,
+    needed,
+    scaled_response,
+)
 from privinf.noise import NoiseSource, get_source, side_by_side
 from privinf.noise.source import Draw
 from privinf.releases import Release, rows_target, write_rows
@@ -213,7 +222,8 @@ class LocalExamples:
             self.design, given, columns, self._read, whole=target is None,
             numbers=self._read_numbers if plain else None,
         ).checked()  # fmt: skip
-        recorded, law = account.spend(*plan.entries), plan.law(self.features, self.label, delta)
+        recorded = account.spend(*plan.entries)
+        law = plan.law(self.features, self.label, delta) | imputing(given.missing)
         draws = self._draws(plan)
         noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
         sent = (self._send(*block, plan, iter(noises)) for block in blocks)

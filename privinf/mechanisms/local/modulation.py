@@ -20,7 +20,15 @@ from privinf.mechanisms.local.modulation_map import (
     orthonormal_directions,
     planned_response_share,
 )
-from privinf.mechanisms.rows import MESSAGES, EncodedRows, as_rows, encode, refuse_unordered, weight_bound
+from privinf.mechanisms.rows import (
+    MESSAGES,
+    EncodedRows,
+    as_rows,
+    encode,
+    imputing,
+    refuse_unordered,
+    weight_bound,
+)
 from privinf.noise import NoiseSource, side_by_side
 from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
@@ -176,13 +184,14 @@ class Modulation:
         plan = self._plan(budget, 1, None)
         target = rows_target(to, noise_free=math.isinf(budget.mu))
         budget.ledger.check([entry.loss for entry in plan.entries])
-        blocks = encoded_blocks(self.design, as_rows(rows, self.missing), self.weights, whole=False)
+        given = as_rows(rows, self.missing)
+        blocks = encoded_blocks(self.design, given, self.weights, whole=False)
         blocks.checked()
         recorded = budget.ledger.spend(*plan.entries)
         noises = side_by_side(
             budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
         )
-        law = self.map.law(plan.scales, plan.response_scale, budget)
+        law = self.map.law(plan.scales, plan.response_scale, budget) | imputing(given.missing)
         release = Release(self.kind, {"directions": directions}, law, self.design, recorded, blocks.n)
 
         def sent(encoded: EncodedRows) -> dict[str, Any]:
@@ -212,7 +221,7 @@ class Modulation:
         refuse_unordered(given, MESSAGES)
         encoded = encode(self.design, given, self.weights)
         recorded = budget.ledger.spend(*plan.entries)
-        return ModulationSession(self, encoded, replace(plan, entries=recorded), budget)
+        return ModulationSession(self, encoded, replace(plan, entries=recorded), budget, given.missing)
 
     def feature_distance(self) -> float:
         """Return the largest distance between two units' features, scaled units."""
@@ -279,9 +288,14 @@ class ModulationSession:
     """
 
     def __init__(
-        self, mechanism: Modulation, encoded: EncodedRows, plan: _ModulationPlan, spending: Spending
+        self,
+        mechanism: Modulation,
+        encoded: EncodedRows,
+        plan: _ModulationPlan,
+        spending: Spending,
+        missing: Missing = "raise",
     ) -> None:
-        self._mechanism = mechanism
+        self._mechanism, self._missing = mechanism, missing
         self._rows = encoded
         self._plan = plan
         self._source, self._spending = spending.source, spending
@@ -336,7 +350,7 @@ class ModulationSession:
             **self._rows.beside,
         }
         made, plan = self._mechanism, self._plan
-        law = made.map.law(plan.scales, plan.response_scale, self._spending)
+        law = made.map.law(plan.scales, plan.response_scale, self._spending) | imputing(self._missing)
         return Release(made.kind, arrays, law, made.design, plan.entries, len(self.public))
 
 

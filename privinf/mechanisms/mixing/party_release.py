@@ -195,7 +195,7 @@ class PartyMechanism:
         return rows
 
     def _law(self, spending: Spending, scale: float, n: int) -> GaussianRowsLaw:
-        return {
+        law: GaussianRowsLaw = {
             "method": self.kind,
             "party": self.labels.party,
             "plan": self.labels.plan,
@@ -206,6 +206,9 @@ class PartyMechanism:
             "delta": spending.delta,
             "noise_free": math.isinf(spending.mu),
         }
+        if self.missing != "raise":
+            law["missing"] = self.missing
+        return law
 
     def _release(
         self, arrays: dict[str, Floats], law: GaussianRowsLaw, entries: tuple[LedgerEntry, ...], n: int

@@ -1,0 +1,96 @@
+"""Notes of a result, each with a rank by which a summary can choose; what imputed and clipped values do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privinf.accounting import PrivacyReport
+from privinf.errors import ArgumentError
+from privinf.typing import NoteRank
+from privinf.validation import check_choice
+
+# Kind of the caution of results whose target is not the one of the rows as they are.
+CHANGED_TARGET = "ChangedTarget"
+IMPUTING = "impute-public"
+IMPUTED_LABEL, IMPUTED_VALUE = "Missing values:", "middle of bounds"
+CLIPPED = "Target: the regression among rows clipped to the public bounds."
+CLIPPED_PAIRS = "Correlations are those among values clipped to their public bounds."
+COMPLETED = (
+    "Target: the regression among rows whose missing values are the middle of their public bounds, clipped "
+    "to these bounds."
+)
+IMPUTED = (
+    "missing values were replaced by the middle of their public bounds, or the first level of a factor "
+    "(missing='impute-public'): estimates describe the completed data, and slopes of columns with missing "
+    "values are biased, as a rule towards zero"
+)
+IMPUTED_SAMPLE = (
+    "missing values were replaced by the middle of their public bounds, or the first level of a factor "
+    "(missing='impute-public'): estimates and tests describe the completed data"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One sentence or more about a result, and how much a reader needs it.
+
+    Attributes
+    ----------
+    text : str
+    rank : {"header", "must-read", "detail"}
+        "header": what the estimates are of, and whether they are protected. "must-read": what a reader must
+        know before the numbers are used. "detail": the rest.
+    kind : str
+        Kind of the caution that says the same (`privinf.results.export`), such as "ChangedTarget"; empty
+        where there is none.
+
+    Notes
+    -----
+    **Privacy.** A function of releases and of public arguments.
+    """
+
+    text: str
+    rank: NoteRank = "detail"
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice(self.rank, NoteRank, "rank")
+        if not isinstance(self.text, str) or not isinstance(self.kind, str):
+            raise ArgumentError("a note is a text, and its kind is one")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
+    """Return notes as they are; a text without a rank is a detail."""
+    return tuple(note if isinstance(note, Note) else Note(note) for note in notes)
+
+
+def sentence(text: str) -> str:
+    """Return the text of a warning or caution as a sentence."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def imputes(*known: Mapping[str, Any]) -> bool:
+    """Whether settings, or the law of a release, say that missing values were imputed.
+
+    They say it whenever the option was given, whatever the rows hold. Of releases and results of older
+    versions nobody knows.
+    """
+    return any(one.get("missing") == IMPUTING for one in known)
+
+
+def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
+    """Return whose coefficients results with noise are: those of rows clipped to their public bounds."""
+    return () if math.isinf(report.epsilon()) else (Note(CLIPPED, "header"),)
+
+
+def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
+    """Return the notes of a result of completed rows: its target, and what that does to estimates."""
+    told, must = Note(COMPLETED, "header"), Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
+    others = (note for note in ranked(notes) if note.text not in (CLIPPED, COMPLETED, must.text))
+    return (told, must, *others)
