@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import click
 from click.shell_completion import get_completion_class
@@ -29,7 +29,7 @@ from privinf.mechanisms.reading import open_rows
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Schema
 from privinf.schema.arrays import kinds_of
-from privinf.schema.declared import DAYS, Blank
+from privinf.schema.declared import DAYS, Blank, Factor
 
 CLIP = 0.01
 SHELLS = ("bash", "zsh", "fish")
@@ -167,13 +167,19 @@ def _bought(given: SuggestOptions) -> Schema:
 @click.argument("schema", type=FILE)
 @click.option("--formula", help="Also check that it bounds all that a regression needs.")
 @click.option("--data", type=DATA, help="Also check that a table has these columns, of these kinds.")
-def check_command(schema: Path, formula: str | None, data: Path | None) -> None:
+@click.option(
+    "--undeclared",
+    is_flag=True,
+    help="Also list the table's values that the schema does not declare. For the holder of the rows alone.",
+)
+def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
     """Print a schema, and refuse one that has blanks or does not fit a formula or a table.
 
     \b
     privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
 
     Of the table names and types are read: how many values lie outside the bounds would be news of its rows.
+    With --undeclared the values of its factors are read and printed: show that output to nobody else.
     """  # noqa: D301
     read = read_schema_file(schema)
     click.echo(repr(read))
@@ -181,8 +187,12 @@ def check_command(schema: Path, formula: str | None, data: Path | None) -> None:
         raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(read.blank)}")
     if formula is not None:
         click.echo(f"coefficients: {', '.join(read.design(formula).names)}")
+    if undeclared and data is None:
+        raise ArgumentError("--undeclared needs --data: the table whose values are compared with the schema")
     if data is not None:
         _check_kinds(read, data)
+        if undeclared:
+            _list_undeclared(read, data)
     if read.blank:
         click.echo(f"blank, and not needed for this formula: {', '.join(read.blank)}")
 
@@ -199,6 +209,20 @@ def _check_kinds(schema: Schema, data: Path) -> None:
     if wrong:
         raise SchemaError(f"{source.name} holds texts (or dates) in {', '.join(wrong)}, declared as numbers")
     click.echo(f"{source.name} has these {len(names)} columns")
+
+
+def _list_undeclared(schema: Schema, data: Path) -> None:
+    """Print the values of a table's factors that a schema does not declare; each block is read once."""
+    factors = [name for name, item in schema.columns.items() if isinstance(item, Factor)]
+    values: dict[str, dict[Any, None]] = {name: {} for name in factors}
+    for block in source_of(data).read(factors, "guessed") if factors else ():
+        for name, strange in schema.undeclared_levels(block).items():
+            values[name] |= dict.fromkeys(strange)
+    for name, strange in values.items():
+        if strange:
+            click.echo(f"{name}: not declared: {', '.join(map(repr, strange))}")
+    if not any(values.values()):
+        click.echo("every value of every factor is declared")
 
 
 @click.command("completion")

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Schema
 from privinf.schema.calls import absorbed
 from privinf.typing import Family, Floats, Integers, PlainValue
@@ -251,8 +251,14 @@ class Roles:
 
     @classmethod
     def of(cls, words: RoleWords) -> Roles:
-        """Return what a call named; ArgumentError for other words."""
+        """Return what a call named; ArgumentError for other words, and for arrays in place of names."""
         check_words(words, ("offset", "exposure", "weights"))
+        for role, name in words.items():
+            if name is not None and not isinstance(name, str):
+                raise ArgumentError(
+                    f"{role}= must be the name of a column with public bounds, not {type(name).__name__}: "
+                    "put the values into a column of the table, or of X, and pass its name"
+                )
         return cls(**words)
 
     @property
@@ -276,6 +282,13 @@ class Roles:
             if effects:
                 return formula, replace(self, effects=effects)
         found = _OFFSET.findall(formula) if isinstance(formula, str) else []
+        if isinstance(formula, str) and (logged := _LOG_OFFSET.search(formula)) is not None:
+            remedy = (
+                f"pass exposure={logged[1]!r}, whose logarithm is added with coefficient 1"
+                if family == "poisson"
+                else "add the logarithm as a column, and name that"
+            )
+            raise SchemaError(f"{logged[0]!r}: offset() takes the name of a column; {remedy}")
         if not found:
             return formula, self
         if len(found) > 1 or self.offset is not None:
@@ -289,3 +302,4 @@ class Roles:
 
 NO_ROLES = Roles()
 _OFFSET = re.compile(r"\s*\+\s*offset\(\s*(\w+)\s*\)")
+_LOG_OFFSET = re.compile(r"offset\(\s*(?:np\.)?log\(\s*(\w+)\s*\)\s*\)")

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import doors
-from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
+from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.model import NO_FACTOR, ReleaseModel, check_made, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import fit_measures, small_sampled
@@ -47,6 +47,7 @@ from privinf.releases import Release
 from privinf.results.notes import CLIPPED, Note
 from privinf.schema import Schema
 from privinf.schema.declared import Level
+from privinf.schema.table import check_schema
 from privinf.typing import (
     AnyPath,
     ArrayLike,
@@ -259,8 +260,7 @@ class IWPGLM(ReleaseModel):
             Shares of epsilon_x of the features that are sent by randomized response.
         """
         check_choice(loss, LossName, "loss")
-        if not isinstance(schema, Schema):
-            raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+        check_schema(schema)
         if "weights" in options:
             raise NotAvailableError(WEIGHTS)
         check_words(options, ExampleOptions.__annotations__)

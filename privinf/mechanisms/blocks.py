@@ -28,6 +28,7 @@ from privinf.mechanisms.rows import (
 )
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
+from privinf.schema.table import check_schema
 from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import READ_ROWS, check_count
 
@@ -155,8 +156,7 @@ def open_table(
     >>> [position.tolist() for position, _ in table.blocks()]
     [[2, 0, 1]]
     """
-    if not isinstance(schema, Schema):
-        raise SchemaError(f"schema must be a Schema of the party's columns, got {type(schema).__name__}")
+    check_schema(schema, "a Schema of the party's columns")
     if id is None and (ids_sha256 is not None or roster is not None):
         raise SchemaError("name the id column, id=..., to compare the table with a roster")
     source = source_of(data)

@@ -6,7 +6,7 @@ A curator's totals are the statistics that sites are asked for (`privinf.mechani
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -41,7 +41,8 @@ from privinf.mechanisms.sums import BLOCK_ROWS
 from privinf.noise import NoiseSource
 from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
-from privinf.schema.design import resolve_design
+from privinf.schema.design import check_magnitudes, resolve_design
+from privinf.schema.table import check_schema
 from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, Trust
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
 
@@ -122,6 +123,7 @@ class Moments:
                 f"MomentOLS protects the response too: give public bounds for {self.design.response!r} "
                 "(y_bounds=, or a column of the schema)"
             )
+        check_magnitudes(self.design)
         self.trust: Trust = check_choice(trust, ("central", "local"), "trust")
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = check_flag(data_bounds, "data_bounds")
@@ -316,6 +318,8 @@ def _design_of_columns(
     from privinf.schema.columns import columns_design
 
     if formula is not None or not isinstance(schema, Schema):
+        if isinstance(schema, Mapping):
+            check_schema(schema)
         raise ArgumentError("columns= goes with a Schema and without a formula")
     return columns_design(schema, columns, radius=radius)
 

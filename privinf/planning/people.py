@@ -35,6 +35,7 @@ from privinf.planning.response import (
 )
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
+from privinf.schema.table import check_schema
 from privinf.typing import Family, Floats, PartyColumns, SpendingWords, StudyTrust
 from privinf.validation import check_choice, check_count, check_fraction, check_words
 
@@ -290,8 +291,7 @@ class Case:
 def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
     """Return the checked question."""
     check_words(words, (*StudyWords.__annotations__, *WORDS))
-    if not isinstance(schema, Schema):
-        raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+    check_schema(schema)
     if check_count(n, "n", least=5) > LARGEST_STUDY:
         raise ArgumentError(f"n={n} is more than {LARGEST_STUDY:,}, to which made-up rows go: plan for these")
     family = check_choice(words.get("family", "gaussian"), Family, "family")

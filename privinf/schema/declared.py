@@ -200,10 +200,24 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
             if None not in days:
                 return Numeric(*days, unit=DAYS)  # type: ignore[arg-type]
         if isinstance(value, (list, tuple, np.ndarray)):
+            _refuse_listed_bounds(value)
             return Factor(tuple(value))
         raise SchemaError("declare bounds as a tuple (low, high), levels as a list, or Numeric or Factor")
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None
+
+
+def _refuse_listed_bounds(value: Sequence[Any] | np.ndarray[Any, Any]) -> None:
+    """Raise SchemaError for two numbers in a list that look like bounds: levels 0 and 1 do not."""
+    if len(value) != 2 or not all(isinstance(end, (int, float, np.number)) for end in value):
+        return
+    low, high = map(float, value)
+    if isinstance(value[0], (bool, np.bool_)) or (low.is_integer() and high - low == 1.0):
+        return
+    raise SchemaError(
+        f"a list declares levels, and [{low:g}, {high:g}] looks like bounds: write bounds as a tuple, "
+        f"({low:g}, {high:g}), and two levels as privinf.Factor([{low:g}, {high:g}])"
+    )
 
 
 DAYS = "days since 1970-01-01"

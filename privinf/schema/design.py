@@ -17,13 +17,17 @@ from privinf.schema.declared import checked_names
 from privinf.schema.geometry import DesignFields, design_from_dict, design_to_dict, identity
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
-from privinf.schema.table import Schema, canonical_digest
+from privinf.schema.table import Schema, canonical_digest, check_schema
 from privinf.schema.terms import Column, Plain, Response, constant_direction
 from privinf.typing import Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Sizes of bounds whose products can be summed: statistics take arguments between 1e-30 and 1e30.
+SMALLEST_BOUND, LARGEST_BOUND = 1e-28, 1e28
 
 
 @doors
@@ -521,6 +525,20 @@ def _made_up_arrays(design: Design) -> pd.DataFrame:
     return frame
 
 
+def check_magnitudes(design: Design) -> None:
+    """Raise SchemaError for bounds so large, or so close to zero, that sums of products would overflow."""
+    ends = [*zip(design.names, design.low, design.high, strict=True)]
+    if design.outcome.bounds is not None:
+        ends.append((design.response, design.outcome.bounds.low, design.outcome.bounds.high))
+    for name, low, high in ends:
+        size = max(abs(low), abs(high))
+        if math.isfinite(size) and size != 0.0 and not SMALLEST_BOUND <= size <= LARGEST_BOUND:
+            raise SchemaError(
+                f"the bounds of {name!r} have the size {size:.3g}: sizes from {SMALLEST_BOUND:g} to "
+                f"{LARGEST_BOUND:g} can be summed. Give the column another unit"
+            )
+
+
 def resolve_design(
     schema: Schema | Design, formula: str | None, *, response: ResponseMode, radius: float | None
 ) -> Design:
@@ -531,8 +549,7 @@ def resolve_design(
                 "a Design already has its formula: pass either a Design or a Schema with formula="
             )
         return schema
-    if not isinstance(schema, Schema):
-        raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+    check_schema(schema)
     if formula is None:
         raise ArgumentError("a Schema needs a formula, for example Modulation(schema, 'y ~ x1 + x2')")
     return schema.design(formula, response=check_choice(response, ResponseMode, "response"), radius=radius)

@@ -7,6 +7,7 @@ are blanks, which are to be filled in.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 import tomli_w
 
 from privinf.errors import PrivinfError, SchemaError
-from privinf.schema.declared import Blank, Declaration, Factor, Numeric, as_declaration
+from privinf.schema.declared import Blank, Declaration, Factor, Numeric, as_declaration, date_number
 from privinf.sealed import read_text
 from privinf.typing import Json
 
@@ -97,6 +98,16 @@ def _schema(content: Mapping[str, Any]) -> SchemaFile:
     return SchemaFile(declared, content.get("unit"), content.get("max_rows", 1), content.get("bought"))
 
 
+def _check_bound(word: str, value: Any) -> None:
+    """Raise SchemaError unless a bound of a file is a finite number or a date."""
+    if date_number(value) is not None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SchemaError(f"{word} must be a number without quotes, or a date such as 1990-01-01")
+    if not math.isfinite(value):
+        raise SchemaError(f"{word} must be finite: what lies outside the bounds is put at the bound")
+
+
 def _declared(name: str, item: Any) -> Declaration | Blank:
     known = LEVELS if isinstance(item, Mapping) and "levels" in item else NUMBER
     if not isinstance(item, Mapping) or not ({"low", "high"} <= item.keys() or "levels" in item):
@@ -111,6 +122,8 @@ def _declared(name: str, item: Any) -> Declaration | Blank:
     try:
         if known is LEVELS:
             return Factor(item["levels"], **rest)
+        for word in ("low", "high"):
+            _check_bound(word, item[word])
         ends = as_declaration(name, (item["low"], item["high"]))
         assert isinstance(ends, Numeric)
         return Numeric(ends.low, ends.high, **{"unit": ends.unit, **rest})

@@ -116,6 +116,11 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
 
     if not isinstance(formula, str):
         raise SchemaError(f"formula must be text, got {type(formula).__name__}")
+    if "`" in formula:
+        raise SchemaError(
+            f"formula {shown(formula)}: backticks are not read; write Q('x y') for a column whose name is "
+            "not a plain word"
+        )
     if "|" in formula:
         from privinf.schema.calls import EFFECTS, parted
 
@@ -139,6 +144,12 @@ def _response(schema: Schema, code: str, public: bool) -> Response:
     declared = schema[code] if code in schema else None  # noqa: SIM401 (a schema has no get)
     if isinstance(declared, Factor) and declared.categorical and len(declared.levels) == 2:
         return Response.declared(schema, Column(code, (Indicator(code, declared.levels[1]),)), public=public)
+    if isinstance(declared, Factor) and declared.categorical:
+        raise SchemaError(
+            f"the response {code!r} is a factor of {len(declared.levels)} levels: a response is a number, or "
+            "a factor of two levels (for Logit). To compare one level with the others, add a column of 0 and "
+            "1"
+        )
     pieces = numeric_pieces(schema, syntax(code), code, known_only=False)
     if len(pieces) != 1:
         raise SchemaError(f"response {code!r} must be one numeric column")

@@ -35,7 +35,7 @@ NOT_DATES = (
 )
 OUTSIDE_LEVELS = (
     "column {!r} has values outside its declared levels; extend the levels, or declare bounds as a tuple "
-    "(low, high) if it is a number"
+    "(low, high) if it is a number. The holder of the rows can list them: schema.undeclared_levels(table)"
 )
 NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: compare their types"
 

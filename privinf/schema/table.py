@@ -220,6 +220,46 @@ class Schema:
         rows = max([3, *(len(item.levels) for item in items.values() if isinstance(item, Factor))])
         return pd.DataFrame({name: _made_up(item, rows) for name, item in items.items()}, index=range(rows))
 
+    def undeclared_levels(self, table: Table) -> dict[str, list[Level]]:
+        """Return the values of a table's factors that are none of their levels: for its holder alone.
+
+        Parameters
+        ----------
+        table : DataFrame, mapping of arrays, or table with ``to_pandas``
+            Raw rows. Columns that the schema declares as numbers, or that are absent, are not read.
+
+        Returns
+        -------
+        dict of str to list
+            Undeclared values by column, each once, in order of appearance. Missing values do not count.
+
+        Raises
+        ------
+        SchemaError
+            What was passed is not a table.
+
+        Notes
+        -----
+        **Privacy.** Returns values of rows, without noise and without a charge: a check for whoever holds the
+        rows, to be shown to nobody else. Errors of fits name the column and no value.
+
+        Examples
+        --------
+        >>> schema = Schema({"region": ["north", "south"]})
+        >>> schema.undeclared_levels({"region": ["north", "South", "south", "South"]})
+        {'region': ['South']}
+        """
+        from privinf.schema.reading import as_frame
+
+        frame = as_frame(table)
+        undeclared: dict[str, list[Level]] = {}
+        for name, item in self.columns.items():
+            if isinstance(item, Factor) and name in frame.columns:
+                values = frame[name].dropna()
+                strange = values[~values.isin(list(item.levels))].drop_duplicates().tolist()
+                undeclared |= {name: strange} if strange else {}
+        return undeclared
+
     def in_days(self) -> Schema:
         """Return the schema of rows in which dates are numbers already, days since 1970-01-01."""
         dated = {
@@ -294,6 +334,14 @@ class Schema:
         if self.unit is not None:
             lines.append(f"one unit: {self.unit!r}, at most {self.max_rows} row(s)")
         return "\n".join(["Schema", *(line.rstrip() for line in lines)])
+
+
+def check_schema(schema: object, wanted: str = "a privinf.Schema") -> Schema:
+    """Return a schema; ArgumentError for anything else, with what to write for a dict."""
+    if isinstance(schema, Schema):
+        return schema
+    remedy = ": wrap it, privinf.Schema({...})" if isinstance(schema, Mapping) else ""
+    raise ArgumentError(f"schema must be {wanted}, got {type(schema).__name__}{remedy}")
 
 
 def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:

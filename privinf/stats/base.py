@@ -22,6 +22,7 @@ from privinf.results.notes import IMPUTED_LABEL, IMPUTED_SAMPLE, IMPUTED_VALUE, 
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import number, privacy_facts
 from privinf.schema import Factor, Schema
+from privinf.schema.table import check_schema
 from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingWords, Table
 from privinf.validation import check_choice, check_fraction, check_words
 
@@ -128,8 +129,7 @@ def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Sche
     """Return the schema itself, or one of what the call declared."""
     given = [value for value in declared.values() if value is not None]
     if schema is not None:
-        if not isinstance(schema, Schema):
-            raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+        check_schema(schema)
         if given:
             raise ArgumentError("bounds and levels are the schema's: leave out bounds= and levels=")
         return schema

@@ -134,7 +134,8 @@ def ttest_ind(
     Parameters
     ----------
     a, b : array_like
-        The two samples. Or `a` is a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
+        The two samples. Or `a` is a formula, "income ~ sex", about columns of a table, which is `b` or
+        `data`; `sex` has two levels.
     bounds : (low, high), optional
         Public; values outside are clipped. Of a table the schema's.
     clip : {"bounds", "auto"}
@@ -175,6 +176,10 @@ def ttest_ind(
     True
     """
     level = base.check_level(confidence_level, alternative)
+    if isinstance(a, str) and b is not None and not isinstance(b, str):
+        if words.get("data") is not None:
+            raise ArgumentError("the table was passed twice: as the second argument, and as data=")
+        words, b = {**words, "data": b}, None
     asked, question = (
         asked_groups(a, None, bounds, None, words) if b is None else asked_pair(a, b, bounds, words)
     )

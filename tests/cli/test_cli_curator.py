@@ -108,6 +108,16 @@ def test_a_check_asks_for_what_the_formula_needs(desk):
     desk.refused(desk.run(*words), "has blanks, fill them in: extra")
 
 
+def test_undeclared_levels_are_listed_for_the_holder(desk):
+    pd.DataFrame({"g": ["a", "B", "b", "B"], "x": [1.0, 2.0, 3.0, 4.0]}).to_csv("levels.csv", index=False)
+    pi.Schema({"g": ["a", "b"], "x": (0, 5)}).save("levels.toml")
+    words = ("schema", "check", "levels.toml")
+    done = desk.run(*words, "--data", "levels.csv", "--undeclared")
+    assert "g: not declared: 'B'" in done.output
+    assert "'B'" not in desk.run(*words, "--data", "levels.csv").output
+    desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
+
+
 def test_a_check_knows_dates(desk):
     pd.DataFrame({"day": ["2020-01-05", "2020-03-04"], "y": [1.0, 2.0]}).to_csv("days.csv", index=False)
     (desk.folder / "d.toml").write_text(

@@ -15,6 +15,7 @@ from privinf.schema import Design, Factor, Response, Schema
 from privinf.schema.declared import Level
 from privinf.schema.formulas import refuse_response
 from privinf.schema.reading import Reader
+from privinf.schema.table import check_schema
 from privinf.schema.terms import Column, Indicator, Piece, Plain
 from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, LabelKind, Missing
 from privinf.validation import check_choice, check_positive, shown_name
@@ -248,8 +249,7 @@ def label_design(
         if formula is not None or radius is not None:
             raise ArgumentError("a Design already has its formula and radius: pass it alone")
         return schema
-    if not isinstance(schema, Schema):
-        raise ArgumentError(f"schema must be a privinf.Schema or Design, got {type(schema).__name__}")
+    schema = check_schema(schema, "a privinf.Schema or Design")
     if not isinstance(formula, str):
         raise ArgumentError("a Schema needs a formula, for example LocalExamples(schema, 'y ~ x1 + x2')")
     name, right = _factor_response(schema, formula)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import LedgerEntry
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, SchemaError
+from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.blocks import RowBlocks, open_table
 from privinf.mechanisms.files import Source
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, PUBLIC_PLACES, Line, Spending
@@ -21,6 +21,7 @@ from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, s
 from privinf.release_kinds import GaussianRowsLaw
 from privinf.releases import Release
 from privinf.schema import Schema
+from privinf.schema.table import check_schema
 from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 
@@ -113,8 +114,7 @@ class PartyMechanism:
         data_bounds: bool = False,
         labels: PartyLabels | None = None,
     ) -> None:
-        if not isinstance(schema, Schema):
-            raise SchemaError(f"schema must be a Schema of the party's columns, got {type(schema).__name__}")
+        check_schema(schema, "a Schema of the party's columns")
         self.centred = check_flag(intercept, "intercept")
         self.design = party_design(schema, centred=self.centred)
         self.n = None if n is None else check_count(n, "n")
