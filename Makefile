@@ -8,13 +8,25 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export PRIVINF_DATA ?= $(wildcard ../shared/data)
 # Bytecode is kept, whatever the shell says: tests start many processes, and each would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
+# An older processor than this one, for a run of the tests: WITHOUT=v4 turns AVX-512 off, WITHOUT=v3 AVX2 and FMA too.
+WITHOUT ?=
+OLDER = $(BIN)/python tests/support/processors.py
+# Tests whose numbers depend on the last bits of exp, of BLAS or of compiled loops: on the oldest processor as well.
+BITS := tests/architecture/test_processors.py tests/architecture/test_saved.py tests/federation/test_exact_fits.py \
+  tests/federation/test_site_gate.py tests/federation/test_two_runs.py tests/glm/test_federated_glm_resumed.py \
+  tests/inference/test_tails.py tests/inference/test_inference_systems.py tests/mechanisms/test_loops.py \
+  tests/mechanisms/test_mixing_matrix.py tests/mechanisms/test_pushed.py tests/mechanisms/test_sums.py \
+  tests/mechanisms/test_terms.py tests/noise/test_noise_keys.py tests/noise/test_noise_lattice.py \
+  tests/privacy/test_record_replay.py tests/privacy/test_redraws.py tests/privacy/test_total_evaluation.py \
+  tests/results/test_results_storage.py
+
 # Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
 FRESH ?= --fresh
 
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,9 +41,12 @@ $(VENV)/.demo: pyproject.toml
 demo: $(READY)                      ## two private regressions on statsmodels' data: summaries and one picture
 	$(BIN)/python vignettes/demo.py
 
-test: $(VENV)/.installed            ## the tests CI runs
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
-	$(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
+test: $(VENV)/.installed            ## the tests CI runs; with WITHOUT=v4 or v3 as on an older processor
+	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
+	$(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
+
+test-processors: $(VENV)/.installed ## the tests that depend on last bits, as on a processor without AVX2 and FMA
+	$(ONE_THREAD) $(OLDER) v3 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" $(BITS)
 
 $(VENV)/.docs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

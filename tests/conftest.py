@@ -17,11 +17,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support import processors
 
 from privinf.noise import entropy
 
 # Not looked through for doctests: this file's name stands in other folders too; flwr's import warns.
 collect_ignore = ["conftest.py", "federation/local_grid.py"]
+
+# What each library runs with where a run is for an older processor (tests/support/processors.py).
+OLDER = pytest.StashKey[list[str]]()
 
 # Anchors of ledgers that the tests make lie in a folder of this run.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="privinf-anchors-")
@@ -39,6 +43,16 @@ def without_folder(nodeid: str) -> str:
     """Return a test's name with that of its file, but not with the folders that the file lies in."""
     path, *rest = nodeid.split("::")
     return "::".join([path.rpartition("/")[2], *rest])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a run for an older processor end at once where a library goes on using this one's features."""
+    level = os.environ.get(processors.VARIABLE)
+    config.stash[OLDER] = processors.check(level) if level else []
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return config.stash[OLDER]
 
 
 def pytest_collection_finish() -> None:

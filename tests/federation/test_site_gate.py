@@ -10,7 +10,7 @@ from federation_sites import OPEN, design_of, rows_of
 
 import privinf as pi
 from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensitivity
-from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
 from privinf.federation import (
     InProcessFederation,
     Query,
@@ -22,9 +22,12 @@ from privinf.federation import (
     TrustedServer,
 )
 from privinf.federation.sessions import Journal
+from privinf.federation.site_designs import SiteDesigns
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import SiteOp
+from privinf.schema import expressions
+from privinf.schema.intervals import _FUNCTIONS, _Function
 
 SCHEMA = pi.Schema({"y": (-10.0, 10.0), "income": (0.0, 1e6), "age": (18.0, 90.0), "g": ["p", "q"]})
 
@@ -57,16 +60,33 @@ def design_query(design):
 # ---- finding 1: bisection by the last bit of an exponential
 
 
+K = 5.0  # where the exponential of the processor below is an ulp above Python's
+
+
+def exp_above(values):
+    """Return the exponential as on a processor whose vectors give, everywhere, an ulp more than Python's."""
+    return np.nextafter(np.frompyfunc(math.exp, 1, 1)(values).astype(float), np.inf)
+
+
+@pytest.fixture
+def another_exp(monkeypatch):
+    """Let formulas run with `exp_above`: with AVX-512, numpy's own differs from Python's at some numbers."""
+    monkeypatch.setitem(_FUNCTIONS, "exp", _Function(exp_above))
+
+
+def probe(target, width):
+    """Return an expression that is not a number exactly for incomes this near, and the slope in it."""
+    slope = float(np.spacing(K)) / (2.0 * width)
+    return f"np.sqrt({math.exp(K)!r} - np.exp({K!r} - {slope!r} * abs(income - {target!r})))", slope
+
+
 def anyone_near(target, width):
-    """Return a design whose column is no number exactly for incomes this near, computed in two ways."""
-    k = next(k for k in np.round(np.linspace(4.0, 8.0, 40_001), 4) if np.exp(np.full(16, k))[0] > math.exp(k))
-    slope = float(np.spacing(k)) / (2.0 * width)
-    inside = f"{math.exp(k)!r} - np.exp({float(k)!r} - {slope!r} * abs(income - {target!r}))"
+    """Return a design whose column is a probe, with the bounds that Python's exponential gives it."""
+    expression, slope = probe(target, width)
     content = SCHEMA.design("y ~ income").to_dict()
-    content["columns"][1] = {"name": "probe", "pieces": [{"expression": f"np.sqrt({inside})"}]}
-    low = math.sqrt(max(0.0, math.exp(k) - math.exp(float(k))))
-    high = math.sqrt(math.exp(k) - math.exp(k - slope * max(target, 1e6 - target)))
-    content["low"][1], content["high"][1] = low, high
+    content["columns"][1] = {"name": "probe", "pieces": [{"expression": expression}]}
+    high = math.sqrt(math.exp(K) - math.exp(K - slope * max(target, 1e6 - target)))
+    content["low"][1], content["high"][1] = 0.0, high
     return content
 
 
@@ -87,6 +107,7 @@ def searched(handle):
 WIDE = {"default": {}, "many designs": {"trusted_server": True, "new_designs": 1000}}
 
 
+@pytest.mark.usefixtures("another_exp")
 @pytest.mark.parametrize("door", ["handle", "daemon"])
 @pytest.mark.parametrize("policy", WIDE)
 def test_no_question_without_a_charge_finds_the_largest_income(policy, door, tmp_path):
@@ -102,6 +123,24 @@ def test_no_question_without_a_charge_finds_the_largest_income(policy, door, tmp
         assert len(site.ledger) == 0
         assert not any("finite in some rows" in error for error, _ in found[-1][0])
     assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("another_exp")
+def test_the_search_finds_the_largest_income_where_designs_are_tried_on_rows(monkeypatch):
+    """The mutant is what was: before any charge, rows are computed, and nothing is put into its interval."""
+    frame, honest = table(income=723_456.789), SiteDesigns.read
+
+    def tried(self, content):
+        expression = content["columns"][1]["pieces"][0]["expression"]
+        column = expressions.values(expression, lambda name: frame[name].to_numpy())
+        if not np.isfinite(column).all():
+            raise SchemaError("'probe' is not finite in some rows")
+        return honest(self, content)
+
+    monkeypatch.setattr(SiteDesigns, "read", tried)
+    site = Site(frame, SCHEMA, policy=SitePolicy(**WIDE["many designs"]), ledger=Ledger(Budget(mu=1e-6)))
+    _, largest = searched(site.handle)
+    assert largest == pytest.approx(723_456.789, abs=1.0)
 
 
 def test_no_design_reads_a_row(monkeypatch):
