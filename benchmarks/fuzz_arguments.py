@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests" / "privacy"))
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "privacy")]
 
 from argument_corpus import CASES  # noqa: E402
 from argument_fuzzer import AFTERWARDS, LONGEST, Findings, fuzz  # noqa: E402

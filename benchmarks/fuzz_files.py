@@ -20,7 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests" / "privacy"))
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "privacy")]
 
 from file_checkpoints import attempt, stages  # noqa: E402
 from file_commands import COMMANDS, Study  # noqa: E402

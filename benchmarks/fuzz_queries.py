@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests" / "privacy"))
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "privacy")]
 
 import query_fuzzer  # noqa: E402
 from test_query_fuzzer import MUTANTS  # noqa: E402

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from federation_sites import design_of, rows_of
 from secure_sites import MADE_UP, SCORE, SECURE, THREE, Tapped, secure_federation, secure_query, sites_of
+from support.speed import slowness
 
 import privinf as pi
 from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger
@@ -299,4 +300,4 @@ def test_twenty_sites_are_fast_without_the_sampler(size, limit):
             total += pairs[name].masked(words[name], name, names, 0, f"{repeat:064x}")
         times.append(time.process_time() - start)
         np.testing.assert_array_equal(total, 140)
-    assert min(times[1:]) <= limit
+    assert min(times[1:]) <= limit * slowness()

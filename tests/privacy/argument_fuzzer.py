@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from argument_corpus import CASES, CELL, LABEL, SCHEMA, Case, World, result, table
+from support.speed import slowness
 
 import privinf as pi
 from privinf.errors import (
@@ -289,7 +290,7 @@ def judged(
     """Return what is wrong with what came of one call."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         raise error
-    if took > LONGEST:
+    if took > LONGEST * slowness():
         yield f"took {took:.1f} s"
     for warning in caught:
         if TOLD.search(str(warning.message)):

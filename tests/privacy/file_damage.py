@@ -25,10 +25,12 @@ from typing import Any
 
 import numpy as np
 from file_corpus import Kind
+from support.speed import slowness
 
 from privinf.errors import PrivinfError, PrivinfWarning, UnforeseenError
 
-LIMIT = 2.0  # seconds of processor time, which other work on the machine does not lengthen
+# Seconds of processor time, which other work does not lengthen, on the machine of `support.speed`.
+LIMIT = 2.0
 Rng = np.random.Generator
 
 
@@ -478,7 +480,7 @@ def verdict_on(kind: Kind, path: Path, *, resealed: bool) -> Verdict:
         warnings.simplefilter("always")
         verdict = _read(kind, path, resealed)
     took = time.process_time() - begun
-    if took > LIMIT:
+    if took > LIMIT * slowness():
         return Verdict("hang", f"{took:.1f} s")
     foreign = [one for one in seen if not issubclass(one.category, PrivinfWarning)]
     if foreign and not verdict.failed:

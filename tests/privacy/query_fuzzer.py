@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from support.speed import slowness
 
 import privinf as pi
 from privinf.accounting import GaussianLoss, LedgerEntry, Sensitivity
@@ -508,7 +509,7 @@ class Pair:
                 found.foreign.append(f"{query.op}: {type(error).__name__} out of the site")
                 return None
             found.slowest = max(found.slowest, time.process_time() - start)
-            if time.process_time() - start > SLOW:
+            if time.process_time() - start > SLOW * slowness():
                 found.slow.append(f"{query.op}: {time.process_time() - start:.1f} s: {query.pack()[0][:300]}")
         found.asked += 1
         self._compare(query, replies, before, found)
