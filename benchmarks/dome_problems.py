@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import expit
 
+from privinf.accounting import GaussianLoss, LedgerEntry
 from privinf.federation import NoisySum
 from privinf.glm.first_order import Optimizer, optimise
 from privinf.glm.sketch import LearnedSpace, Sketch
@@ -153,7 +154,17 @@ class RowsServer:
         total = self._sum(args)
         scale = 0.0 if math.isinf(mu) else self.reach * float(args["clip"]) / mu
         noise = scale * self.rng.standard_normal(len(total))
-        return NoisySum(total + noise, len(self.problem.y), (), scale, mu, ())
+        line = LedgerEntry(
+            mechanism="gaussian",
+            label=label,
+            unit="record",
+            relation="replace-one",
+            trust="central",
+            loss=GaussianLoss(mu),
+            source="simulation",
+            secure=False,
+        )
+        return NoisySum(total + noise, len(self.problem.y), (), scale, mu, (line,))
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> Any:
         """Refuse: first-order rounds ask for no matrix."""

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests" / "privacy"))
 
 import redraws  # noqa: E402
 
-from privinf.accounting.ledger import Account  # noqa: E402
+from privinf.accounting.ledger import MemoryAccount  # noqa: E402
 from privinf.federation.noise_memory import NoiseMemory  # noqa: E402
 from privinf.noise import LatticeNoise, NoiseKey  # noqa: E402
 
@@ -94,7 +94,7 @@ def main() -> None:
     with patch.object(LatticeNoise, "at", lambda self, stream: LatticeNoise()):
         answers, spent = redraws.repeats(100)
     add("mutant: noise of the moment", 100, len(answers), spent, good=len(answers) > 1)
-    with patch.object(Account, "holds", lambda self, entry: False):
+    with patch.object(MemoryAccount, "holds", lambda self, entry: False):
         refused = redraws.refused_repeat()
     add("mutant: a line is never looked up", 2, refused, "", good=bool(refused))
     with patch.object(NoiseMemory, "fits", lambda *_: True):

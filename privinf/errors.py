@@ -30,6 +30,10 @@ class BudgetExceededError(PrivinfError):
     """A release would spend more than the limit; it was refused before any row was read."""
 
 
+class UnchargedError(PrivinfError):
+    """A release has no ledger line that says what it cost: it is not made, rather than reported as free."""
+
+
 class SensitivityError(PrivinfError, ValueError):
     """No finite sensitivity follows from the declared bounds."""
 

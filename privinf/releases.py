@@ -75,6 +75,7 @@ class Release(Released):
     nobs: int
 
     def __post_init__(self) -> None:
+        Released.__post_init__(self)
         frozen = {}
         for name, array in self.arrays.items():
             if isinstance(array, ReadRows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -14,8 +14,7 @@ from privinf.accounting.budget import Budget
 from privinf.accounting.chains import Chain, refuse_lost
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.journal import Anchor, Head
-from privinf.accounting.ledger import FORMAT, Account, Ledger, check_budget, enlist
-from privinf.accounting.losses import Loss
+from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
 from privinf.accounting.scopes import Part, Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, FileMissingError, StorageError
@@ -107,12 +106,15 @@ class LedgerFile(Ledger):
         return made
 
 
-class FileAccount(Account):
-    """The account behind the doors of a ledger file; it holds nothing that the file does not say."""
+class FileAccount(RereadAccount):
+    """The account behind the doors of a ledger file: every reading is one of the file."""
+
+    read_only = False
+    shared = True
 
     def __init__(self, path: Path, budget: Budget | None, name: str, anchor: Anchor) -> None:
         super().__init__(budget, name, str(uuid4()))
-        self.path, self.anchor, self.shared = path, anchor, True
+        self.path, self.anchor = path, anchor
         self._latest: Head | None = None
         self._found = os.path.lexists(path)
         if self._found:
@@ -128,26 +130,6 @@ class FileAccount(Account):
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
 
-    def snapshot(self) -> tuple[LedgerEntry, ...]:
-        """Return all entries, in order."""
-        return self._read().snapshot()
-
-    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
-        self._read().check(spends, what)
-
-    def remaining(self, scope: Scope) -> Budget | None:
-        """Return what may still be spent at `scope`, None without a limit."""
-        return self._read().remaining(scope)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
-        return self._read().to_dict()
-
-    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
-        """Raise BudgetExceededError if losses would pass the limit: nothing is held from other processes."""
-        self._read().hold(part, losses, what)
-
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
         if not os.path.lexists(self.path):  # no file is made for what is refused
@@ -161,20 +143,23 @@ class FileAccount(Account):
         with self._opened(making=True) as (chain, account):
             self._write(chain, tuple(entry for entry in entries if not account.names(entry.id)))
 
+    def resume(self) -> None:
+        """Do nothing: a file is charged by every process that may write it."""
+
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open a door to this file elsewhere: a function and its arguments, for pickle."""
         limit = None if self.budget is None else self.budget.to_dict()
         return _reopen, (str(self.path), limit, self.name, str(self.anchor.path), scope)
 
-    def _read(self) -> Account:
+    def _read(self) -> MemoryAccount:
         """Return what the file says; an empty account where no spend has made it yet."""
         if not os.path.lexists(self.path) and not self._found:
-            return Account(self.budget, self.name, self.identity)
+            return MemoryAccount(self.budget, self.name, self.identity)
         with self._opened() as (_, account):
             return account
 
     @contextmanager
-    def _opened(self, *, making: bool = False) -> Iterator[tuple[Chain, Account]]:
+    def _opened(self, *, making: bool = False) -> Iterator[tuple[Chain, MemoryAccount]]:
         """Have the file to oneself for a block: its lines, and the account that they make."""
         header = None
         if making and not self._found:
@@ -193,7 +178,9 @@ class FileAccount(Account):
                     f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
                     "limit is set once"
                 )
-            self._found, self._latest, self.identity = True, chain.head, account.identity
+            self._found, self._latest, self.name = True, chain.head, account.name
+            self.identity = account.identity  # another process may have made the file first
+            enlist(self)
             yield chain, account
         finally:
             chain.close()
@@ -204,12 +191,12 @@ class FileAccount(Account):
             self._latest = chain.head
 
 
-def _account_of(lines: list[dict[str, Any]], path: Path) -> Account:
+def _account_of(lines: list[dict[str, Any]], path: Path) -> MemoryAccount:
     """Return the account that the lines of a ledger make (StorageError if they make none)."""
     try:
         header = lines[0]
         budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
-        account = Account(budget, str(header["name"]), str(header["id"]))
+        account = MemoryAccount(budget, str(header["name"]), str(header["id"]))
         account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
         return account
     except (AttributeError, ArgumentError, KeyError, TypeError, ValueError):

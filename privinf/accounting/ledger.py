@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -67,7 +68,7 @@ class Ledger:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
-        self._account = enlist(Account(budget, name, str(uuid4())))
+        self._account: Account = enlist(MemoryAccount(budget, name, str(uuid4())))
         self._scope: Scope = ()
 
     @property
@@ -103,8 +104,6 @@ class Ledger:
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
         """Return a line as it was spent through this door; None unless all of it was, not its id alone."""
-        if not self._account.names(entry.id):
-            return None
         placed = entry.within(self._scope)
         return placed if self._account.holds(placed) else None
 
@@ -230,15 +229,109 @@ def check_ledger(ledger: Ledger | None) -> Ledger:
     return Ledger() if ledger is None else ledger
 
 
-class Account:
-    """The one state behind all doors of a ledger; every change and every reading holds the lock."""
+class Account(ABC):
+    """What stands behind the doors of a ledger: the whole protocol, with no state but its public attributes.
+
+    `Ledger` asks an account for everything, so each kind must answer all of it: a method that a kind leaves
+    out cannot be made, and none can be inherited that reads a state which the kind does not keep.
+
+    Attributes
+    ----------
+    budget : Budget or None
+    name : str
+        Whose account it is.
+    identity : str
+        The same in every copy of it.
+    read_only : bool
+        It was loaded, or forked with its process, and may not be charged.
+    shared : bool
+        Other processes see what it spends.
+    """
+
+    budget: Budget | None
+    name: str
+    identity: str
+    read_only: bool
+    shared: bool
+
+    @abstractmethod
+    def snapshot(self) -> tuple[LedgerEntry, ...]:
+        """Return all entries, in order."""
+
+    @abstractmethod
+    def holds(self, entry: LedgerEntry) -> bool:
+        """Return whether this very entry was recorded."""
+
+    @abstractmethod
+    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+        """Record entries, on a reservation or none, all or none (BudgetExceededError, ArgumentError)."""
+
+    @abstractmethod
+    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
+
+    @abstractmethod
+    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+        """Reserve losses for charges to come (BudgetExceededError); arguments as for `Tally.hold`."""
+
+    @abstractmethod
+    def free(self, part: Part) -> None:
+        """Give back what a reservation holds and has not charged."""
+
+    @abstractmethod
+    def number_fit(self, identities: list[str]) -> int | None:
+        """Return the number of the fit with these lines; None for none, or after lines of no fit."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Let an account that was loaded be charged again."""
+
+    @abstractmethod
+    def remaining(self, scope: Scope) -> Budget | None:
+        """Return what may still be spent at `scope`, None without a limit."""
+
+    @abstractmethod
+    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
+        """Add what another copy of this account recorded: facts, so no limit is asked."""
+
+    @abstractmethod
+    def reopened(self, scope: Scope) -> tuple[Any, ...]:
+        """Return how to open a door to this account elsewhere: a function and its arguments, for pickle."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+
+
+class FitNumbers:
+    """Which lines belong to which fit of this process; a file does not say."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fits: dict[str, int] = {}
+
+    def number(self, identities: list[str], recorded: Sequence[str]) -> int | None:
+        """Return the number of the fit with these lines among all lines, as `Account.number_fit` does."""
+        known = set(recorded)
+        own = [key for key in identities if key in known]
+        if not own:
+            return None
+        with self._lock:
+            number = self._fits.get(own[0], 1 + max(self._fits.values(), default=0))
+            self._fits |= dict.fromkeys(own, number)
+            earlier = itertools.takewhile(lambda key: key != own[0], recorded)
+            return number if all(key in self._fits for key in earlier) else None
+
+
+class MemoryAccount(Account):
+    """An account in the memory of one process; every change and every reading holds the lock."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
         self.budget, self.name, self.identity = budget, name, identity
         self.read_only, self.shared = False, False  # shared: other processes see what it spends
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
-        self._fits: dict[str, int] = {}
+        self._fits = FitNumbers()
         self._relations: set[str] = set()
         self._tally = None if budget is None else Tally(budget, f"one {name}")
 
@@ -270,8 +363,8 @@ class Account:
             if self.budget is not None and first is not None:
                 check_units(first.unit, entries)
             if self._tally is not None:
-                what = ", ".join(repr(entry.label) for entry in entries)
-                self._tally.charge([(entry.scope, entry.loss) for entry in entries], what, on)
+                spends = [(entry.scope, entry.loss) for entry in entries]
+                self._tally.charge(spends, named_labels(entries), on)
             self._entries |= {entry.id: entry for entry in entries}
             self._relations = relations
 
@@ -298,13 +391,8 @@ class Account:
     def number_fit(self, identities: list[str]) -> int | None:
         """Return the number of the fit with these lines; None for none, or after lines of no fit."""
         with self._lock:
-            own = [key for key in identities if key in self._entries]
-            if not own:
-                return None
-            number = self._fits.get(own[0], 1 + max(self._fits.values(), default=0))
-            self._fits |= dict.fromkeys(own, number)
-            earlier = itertools.takewhile(lambda key: key != own[0], self._entries)
-            return number if all(key in self._fits for key in earlier) else None
+            recorded = list(self._entries)
+        return self._fits.number(identities, recorded)
 
     def resume(self) -> None:
         """Let an account that was loaded be charged again."""
@@ -356,6 +444,50 @@ class Account:
             }
 
 
+class RereadAccount(Account):
+    """An account whose entries are kept elsewhere: every reading asks anew what stands there."""
+
+    def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
+        self.budget, self.name, self.identity = budget, name, identity
+        self._fits = FitNumbers()
+
+    @abstractmethod
+    def _read(self) -> MemoryAccount:
+        """Return the account as it stands now, with all its entries."""
+
+    def snapshot(self) -> tuple[LedgerEntry, ...]:
+        """Return all entries, in order."""
+        return self._read().snapshot()
+
+    def holds(self, entry: LedgerEntry) -> bool:
+        """Return whether this very entry was recorded."""
+        return self._read().holds(entry)
+
+    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
+        self._read().check(spends, what)
+
+    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+        """Raise BudgetExceededError if losses would pass the limit: nothing is held from other processes."""
+        if what:
+            self.check([((), loss) for loss in losses], what)
+
+    def free(self, part: Part) -> None:
+        """Give back nothing, since nothing is held."""
+
+    def number_fit(self, identities: list[str]) -> int | None:
+        """Return the number of the fit with these lines; None for none, or after lines of no fit."""
+        return self._fits.number(identities, [entry.id for entry in self.snapshot()])
+
+    def remaining(self, scope: Scope) -> Budget | None:
+        """Return what may still be spent at `scope`, None without a limit."""
+        return self._read().remaining(scope)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        return self._read().to_dict()
+
+
 _LIVE: WeakValueDictionary[str, Account] = WeakValueDictionary()
 _LIVE_LOCK = threading.Lock()
 
@@ -371,14 +503,14 @@ if hasattr(os, "register_at_fork"):
 
 
 @reads("a ledger")
-def read_account(text: str) -> Account:
+def read_account(text: str) -> MemoryAccount:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
     record = unsealed(parse_json(text, "the text is not a privinf ledger: it"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError("the text is not a privinf ledger of a version this release can read")
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
-        account = Account(budget, str(record["name"]), str(record["id"]))
+        account = MemoryAccount(budget, str(record["name"]), str(record["id"]))
         account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
         if account.to_dict()["spent"] == record["spent"]:
             return account
@@ -402,6 +534,11 @@ def _open(text: str, scope: Scope) -> Ledger:
     if account is not read:
         account.absorb(read.snapshot())
     return door_to(account, scope)
+
+
+def named_labels(entries: Iterable[LedgerEntry]) -> str:
+    """Return the labels of entries for a message, each once."""
+    return ", ".join(dict.fromkeys(repr(entry.label) for entry in entries))
 
 
 def account_of(ledger: Ledger) -> tuple[Account, Scope]:

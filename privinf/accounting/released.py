@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from privinf.accounting.composition import ParallelTotal, Total
@@ -11,6 +11,7 @@ from privinf.accounting.entries import LedgerEntry, stamp_of
 from privinf.accounting.report import PrivacyReport
 from privinf.accounting.scopes import total_of
 from privinf.doors import doors
+from privinf.errors import UnchargedError
 
 
 class Released:
@@ -23,14 +24,23 @@ class Released:
     entries : tuple of LedgerEntry
         The ledger lines that paid for it, as recorded.
 
+    Raises
+    ------
+    UnchargedError
+        It has no ledger line: what it cost would be reported as nothing.
+
     Notes
     -----
-    **Privacy.** Public: functions of the ledger lines.
+    **Privacy.** Public: functions of the ledger lines. Everything that leaves a mechanism is made here, so no
+    noisy number exists without the line that paid for it; one without noise has a line too, of infinite loss.
     """
 
     __slots__ = ()
 
     entries: tuple[LedgerEntry, ...]
+
+    def __post_init__(self) -> None:
+        check_charged(self.entries, type(self).__name__)
 
     @property
     def loss(self) -> Total | ParallelTotal:
@@ -88,6 +98,7 @@ class ReleasedNumber(float, Released):
         number = super().__new__(cls, value)
         object.__setattr__(number, "entries", tuple(entries))
         object.__setattr__(number, "scale", float(scale))
+        check_charged(number.entries, cls.__name__)
         return number
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -105,6 +116,16 @@ class ReleasedNumber(float, Released):
     def __repr__(self) -> str:
         sd = "" if math.isnan(self.scale) else f", noise sd {self.scale:.6g}"
         return f"<released {self}{sd}{appended(self.stamp)}>"
+
+
+def check_charged(entries: Sequence[LedgerEntry], what: str) -> None:
+    """Raise UnchargedError for a release without ledger lines, which would state epsilon 0."""
+    if not entries:
+        raise UnchargedError(
+            f"this {what} has no ledger line, so its privacy loss is not known and would be reported as 0; "
+            "nothing is released. Its ledger may be damaged, or of a kind that does not keep what is spent: "
+            "look with privinf ledger show"
+        )
 
 
 def appended(stamp: str) -> str:

@@ -12,14 +12,17 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 from privinf.accounting import Budget, Ledger, LedgerEntry, Loss
+from privinf.accounting.ledger import Account, MemoryAccount, RereadAccount, account_of, named_labels
+from privinf.accounting.scopes import Part, Scope
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.releases import FORMAT, WITHOUT_NOISE, Release, load_release
 from privinf.sealed import read_bytes, written_whole
@@ -28,36 +31,88 @@ from privinf.storage import container_bytes
 # What a ledger line says of the file: what it holds, by which arguments, and the key of the pending one.
 HELD, ASKED, OPENS = "arrays_sha256", "asked_sha256", "pending_key"
 NONCE = bytes(12)  # every key encrypts one file
+# Of a staged ledger.
+NOT_CHARGED = "what is staged is not charged yet: copy or save the ledger that it was staged for"
 UNDER_WAY = "another release to {} is under way: wait until it has ended"
 
 
 class StagedLedger(Ledger):
     """A door to a ledger that refuses what would pass its limit, and keeps the lines of what would not.
 
-    `charge` writes them. What a mechanism spends here is not yet charged, and may not leave the process.
+    `save_charged` writes them. What a mechanism spends here is not yet charged, and may not leave the
+    process: it is neither pickled nor written as text.
     """
 
-    __slots__ = ("lines", "real")
+    __slots__ = ("_staged", "real")
 
     def __init__(self, real: Ledger) -> None:
-        super().__init__()
         self.real = real
-        self.lines: list[LedgerEntry] = []
-
-    def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
-        """Raise BudgetExceededError if these losses would pass the limit of the real ledger."""
-        self.real.check(losses, scope)
-
-    def spend(self, *entries: LedgerEntry) -> tuple[LedgerEntry, ...]:
-        """Keep lines that the real ledger could afford now."""
-        self.real.check([entry.loss for entry in (*self.lines, *entries)])
-        self.lines.extend(entries)
-        return entries
+        account, self._scope = account_of(real)
+        self._account = self._staged = StagedAccount(account)
 
     @property
-    def budget(self) -> Budget | None:
-        """The limit of the real ledger."""
-        return self.real.budget
+    def lines(self) -> tuple[LedgerEntry, ...]:
+        """What was spent here and is not yet charged."""
+        depth = len(self._scope)
+        return tuple(line for line in self._staged.lines if line.scope[:depth] == self._scope)
+
+
+class StagedAccount(RereadAccount):
+    """The real account as it is now, with lines after it that are not yet charged."""
+
+    def __init__(self, real: Account) -> None:
+        super().__init__(real.budget, real.name, real.identity)
+        self.real, self.shared = real, real.shared
+        self.lines: list[LedgerEntry] = []
+
+    @property
+    def read_only(self) -> bool:  # type: ignore[override]
+        """Whether the real account may be read alone."""
+        return self.real.read_only
+
+    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+        """Raise BudgetExceededError if the spends, after the lines here, would pass the real limit."""
+        self.real.check([*((line.scope, line.loss) for line in self.lines), *spends], what)
+
+    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+        """Keep lines that the real account could afford now, all or none."""
+        self.check([(entry.scope, entry.loss) for entry in entries], named_labels(entries))
+        self._read().record(entries)
+        self.lines += entries
+
+    def remaining(self, scope: Scope) -> Budget | None:
+        """Return what the real account leaves at `scope`, beside what it reserved, after the lines here."""
+        left, before, after = (one.remaining(scope) for one in (self.real, self._charged(), self._read()))
+        if left is None or before is None or after is None:
+            return None
+        rest = max(left.limit - (before.limit - after.limit), Fraction(0))
+        return Budget.from_dict(left.to_dict() | {"limit": str(rest)})
+
+    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
+        """Add facts to the real account."""
+        self.real.absorb(entries, on)
+
+    def resume(self) -> None:
+        """Let the real account be charged again."""
+        self.real.resume()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse: a text would say of lines that they are charged (NotAvailableError)."""
+        raise NotAvailableError(NOT_CHARGED)
+
+    def reopened(self, scope: Scope) -> tuple[Any, ...]:
+        """Refuse: another process could not charge what is here (NotAvailableError)."""
+        raise NotAvailableError(NOT_CHARGED)
+
+    def _charged(self) -> MemoryAccount:
+        account = MemoryAccount(self.budget, self.name, self.identity)
+        account.absorb(self.real.snapshot())
+        return account
+
+    def _read(self) -> MemoryAccount:
+        account = self._charged()
+        account.absorb(self.lines)
+        return account
 
 
 def digest_of_arguments(given: Mapping[str, Any], files: Iterable[Path | None]) -> str:
@@ -79,6 +134,7 @@ def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, ask
     out : Path
         Replaced if it is there.
     ledger : Ledger
+        The whole account, not one of its scopes.
     account : Path
         Its file: pending files are those of one ledger.
     asked : str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 from uuid import NAMESPACE_URL, uuid4, uuid5
@@ -10,6 +10,7 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
+from privinf.accounting.scopes import scope_component
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
@@ -164,12 +165,8 @@ class Rounds:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
         if len(asked) == len(self._rows):
             return self.ledger.spend(*entries)
-        doors = self._doors(asked, session)
-        for door in doors.values():
-            door.check([entry.loss for entry in entries])
-        for name, door in doors.items():
-            told = [at_site(entry, name) for entry in entries]
-            door.spend(*(entry for entry in told if door.find(entry) is None))
+        lines = [line for entry in entries for line in self._placed(entry, asked, session)]
+        self.ledger.spend(*(line for line in lines if self.ledger.find(line) is None))
         return tuple(line for entry in entries for line in self._at_sites(entry, asked, session))
 
     def _standing(self, planned: PlannedSum) -> tuple[LedgerEntry, ...]:
@@ -181,11 +178,13 @@ class Rounds:
 
     def _at_sites(self, entry: LedgerEntry, asked: Sequence[str], session: str) -> tuple[LedgerEntry, ...]:
         """Return which lines of some sites' release stand in the ledger."""
-        found = (door.find(at_site(entry, name)) for name, door in self._doors(asked, session).items())
+        found = (self.ledger.find(line) for line in self._placed(entry, asked, session))
         return tuple(line for line in found if line is not None)
 
-    def _doors(self, asked: Sequence[str], session: str) -> dict[str, Ledger]:
-        return {name: self.ledger.scope(name, disjoint=PARTITION.format(session)) for name in asked}
+    def _placed(self, entry: LedgerEntry, asked: Sequence[str], session: str) -> Iterator[LedgerEntry]:
+        """Yield a release's line at each of some sites, in the parallel scope of that site."""
+        for name in asked:
+            yield at_site(entry, name).within((scope_component(name, PARTITION.format(session)),))
 
     def _round(self, query: Query, asked: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""

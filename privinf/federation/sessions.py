@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, loss_from_dict
 from privinf.accounting.journal import Head
-from privinf.accounting.ledger import account_of, door_to
+from privinf.accounting.ledger import account_of, door_to, named_labels
 from privinf.accounting.losses import noise_free
 from privinf.accounting.scopes import Part, Tally
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
@@ -172,8 +172,8 @@ class Journal:
             return
         self.expire()
         if (tally := self.tally(by)) is not None:
-            what = ", ".join(repr(entry.label) for entry in placed)
-            tally.charge([(entry.scope, entry.loss) for entry in placed], what, on, keep=False)
+            spends = [(entry.scope, entry.loss) for entry in placed]
+            tally.charge(spends, named_labels(placed), on, keep=False)
         self._spend(placed, on, note)
         self._take_turn(note)
         self._credit(note, placed)

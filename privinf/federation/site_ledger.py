@@ -14,7 +14,7 @@ import numpy as np
 from privinf.accounting import Budget, Ledger, LedgerEntry
 from privinf.accounting.chains import Chain
 from privinf.accounting.journal import Anchor, Head, verified_lines
-from privinf.accounting.ledger import Account, check_budget, door_to, enlist
+from privinf.accounting.ledger import MemoryAccount, check_budget, door_to, enlist
 from privinf.accounting.scopes import Part
 from privinf.doors import doors
 from privinf.errors import ArgumentError, PrivinfError, StorageError
@@ -128,7 +128,7 @@ class SiteLedger(Ledger):
         raise TypeError("a site's ledger is a file that one process owns: it is not pickled")
 
 
-class JournalAccount(Account):
+class JournalAccount(MemoryAccount):
     """The account in a site's file: direct spends are written there too."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:

@@ -83,6 +83,7 @@ class SampleSums(Released):
     missing: Missing = "raise"
 
     def __post_init__(self) -> None:
+        Released.__post_init__(self)
         for name in ("sums", "scale", "middle", "half"):
             array = np.array(getattr(self, name), dtype=np.float64)
             array.flags.writeable = False

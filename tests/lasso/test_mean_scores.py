@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
+from privinf.accounting import GaussianLoss, LedgerEntry
 from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning, NotAvailableError
 from privinf.federation import NoisySum, TrustedServer
 from privinf.inference.tails import Clip, shrunk
@@ -111,12 +112,24 @@ def test_the_bias_of_a_layer_is_at_most_what_counts_leave():
 # ---- sizes of residuals
 
 
+LINE = LedgerEntry(
+    mechanism="gaussian",
+    label="sizes of residuals",
+    unit="record",
+    relation="replace-one",
+    trust="server",
+    loss=GaussianLoss(1.0),
+    source="test",
+    secure=False,
+)
+
+
 def sizes_of(values, sd, seed=0):
     top = 2.0
     edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
     counts = np.bincount(np.searchsorted(edges, np.abs(values), side="right"), minlength=len(edges) + 1)
     noisy = counts + sd * np.random.default_rng(seed).standard_normal(len(counts))
-    return ResidualSizes.of(NoisySum(noisy, len(values), ("one",), sd, 1.0, ()), edges)
+    return ResidualSizes.of(NoisySum(noisy, len(values), ("one",), sd, 1.0, (LINE,)), edges)
 
 
 def test_a_unit_of_clips_follows_the_sd_where_the_tail_has_the_mass():

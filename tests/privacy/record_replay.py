@@ -451,9 +451,9 @@ def known_entropy(seed: int) -> Iterator[None]:
         yield
 
 
-def observe(run: Run, world: int, *, seed: int = 0) -> Outcome:
+def observe(run: Run, world: int, *, seed: int = 0, account: Callable[[], Ledger] = Ledger) -> Outcome:
     """Return the outcome of a run in one of two worlds; an error is an outcome like others."""
-    ledger, refused, foreign = Ledger(), False, []
+    ledger, refused, foreign = account(), False, []
     with known_entropy(seed), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -499,17 +499,17 @@ class Audit:
         return self.differences + self.overspent
 
 
-def audit(run: Run, *, allowed: float = 1.0, seed: int = 0) -> Audit:
-    """Record a run in world 0, force its releases in world 1, and compare.
+def audit(run: Run, *, allowed: float = 1.0, seed: int = 0, account: Callable[[], Ledger] = Ledger) -> Audit:
+    """Record a run in world 0, force its releases in world 1, and compare; `account` makes its ledgers.
 
     `allowed` multiplies what a line may cost on the pair: 4, twice the mu, where the line is about a record
     that is replaced by nothing and the pair replaces it by another.
     """
     tape = Tape()
     with tape.running():
-        here = observe(run, 0, seed=seed)
+        here = observe(run, 0, seed=seed, account=account)
     with tape.running(replay=True):
-        there = observe(run, 1, seed=seed)
+        there = observe(run, 1, seed=seed, account=account)
     found = Audit(here.differences(there) + tape.differences, refused=here.refused, ledger=here.ledger)
     found.releases = sum(release.mechanisms != {"phases"} for release in tape.releases)
     if not tape.differences:

@@ -1,6 +1,7 @@
 """One thing broken at a time in charges, weights, picks and norms: an audit named here must catch it."""
 
 import math
+import tempfile
 
 import attained
 import numpy as np
@@ -26,8 +27,9 @@ from privinf.accounting import (
     split_mu,
 )
 from privinf.accounting.composition import compose
+from privinf.accounting.files import LedgerFile
 from privinf.accounting.scopes import total_of
-from privinf.errors import ArgumentError, PrivinfError
+from privinf.errors import ArgumentError, PrivinfError, UnchargedError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import noisy_scalar
@@ -317,7 +319,44 @@ def of_other_partitions():
     return [] if ledger.total().mu > 1.4 else ["one of two partitions is paid for"]
 
 
+def of_file_ledgers():
+    """Releases of some sites, charged to a file: each carries its line, and a repeat costs nothing."""
+    design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
+    rows, policy = (np.zeros(9), np.zeros((9, 1))), SitePolicy(trusted_server=True, simulation=True)
+    sites = InProcessFederation({name: Site(rows, design, policy=policy) for name in ("north", "south")})
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = LedgerFile(f"{folder}/a.ledger", Budget(mu=9.0), anchor=f"{folder}/anchors/a")
+        server = TrustedServer(sites, ledger=ledger, rng=0)
+        planned = server.planned(
+            "column_sums", {"columns": [0], "bound": 1.0}, mu=1.0, label="sums", sites=["north"]
+        )
+        try:
+            made = [server.release(planned) for _ in range(2)]
+        except PrivinfError as error:
+            return [f"refused: {error}"]
+        found = [] if all(one.entries == ledger.entries for one in made) else ["lines are missing"]
+        found += [] if all(one.stamp for one in made) else ["seeded noise is not marked"]
+        number = ledger.number_fit(made[0].entries)
+    return found + ([] if number == 1 else ["the first fit has another number"])
+
+
+def of_unkept_lines():
+    """A ledger that keeps no lines: nothing is released."""
+
+    class Forgetful(Ledger):
+        def spend(self, *entries):
+            return ()
+
+    try:
+        made = noisy_scalar(1.0, 1.0, mu=1.0, rng=0, ledger=Forgetful())
+    except UnchargedError:
+        return []
+    return [f"released at mu {made.loss.mu}"]
+
+
 CHECKS = {
+    "file ledgers": of_file_ledgers,
+    "unkept lines": of_unkept_lines,
     "other partitions": of_other_partitions,
     "accounts": of_accounts,
     "policy": of_policy,
@@ -385,8 +424,26 @@ MUTANTS = {
         attained.diameter_complaints,
     ),
     "sites of another session beside these": (
-        Mutant("federation.rounds", "Rounds._doors", "PARTITION.format(session)", '"site"'),
+        Mutant("federation.rounds", "Rounds._placed", "PARTITION.format(session)", '"site"'),
         of_other_partitions,
+    ),
+    # accounts in files
+    "lines of a file looked up in an empty account": (
+        Mutant(
+            "accounting.ledger",
+            "RereadAccount.holds",
+            "self._read()",
+            "MemoryAccount(self.budget, self.name, self.identity)",
+        ),
+        of_file_ledgers,
+    ),
+    "fits of a file counted over an empty account": (
+        Mutant("accounting.ledger", "RereadAccount.number_fit", "self.snapshot()", "()"),
+        of_file_ledgers,
+    ),
+    "noise without a line": (
+        Mutant("accounting.released", "check_charged", "if not entries", "if entries is None"),
+        of_unkept_lines,
     ),
     # second moments
     "weights uncharged": (

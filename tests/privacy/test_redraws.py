@@ -22,7 +22,7 @@ from redraws import (
 
 import privinf as pi
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry
-from privinf.accounting.ledger import Account
+from privinf.accounting.ledger import MemoryAccount
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -121,7 +121,7 @@ def test_another_line_under_an_old_id_is_refused():
 
 
 def test_a_look_up_by_the_id_alone_is_found(monkeypatch):
-    monkeypatch.setattr(Account, "holds", lambda self, entry: entry.id in self._entries)
+    monkeypatch.setattr(MemoryAccount, "holds", lambda self, entry: entry.id in self._entries)
     ledger = Ledger()
     assert released_under_an_old_id(ledger).mu == 5.0
     assert ledger.total().mu == pytest.approx(0.1)
