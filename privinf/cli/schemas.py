@@ -218,9 +218,9 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
     for block in source_of(data).read(factors, "guessed") if factors else ():
         for name, strange in schema.undeclared_levels(block).items():
             values[name] |= dict.fromkeys(strange)
-    for name, strange in values.items():
-        if strange:
-            click.echo(f"{name}: not declared: {', '.join(map(repr, strange))}")
+    for name, undeclared in values.items():
+        if undeclared:
+            click.echo(f"{name}: not declared: {', '.join(map(repr, undeclared))}")
     if not any(values.values()):
         click.echo("every value of every factor is declared")
 
