@@ -101,6 +101,12 @@ class Release(Released):
         """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
 
+    @property
+    def reporting_delta(self) -> float | None:
+        """The delta that its holder named, at which `privacy` states epsilon; None where none was named."""
+        delta: float | None = self.law.get("delta")
+        return delta
+
     def regress(self, *args: str | Sequence[str], **options: Option) -> Any:
         """Fit a regression among the released columns; free, as often as wanted.
 

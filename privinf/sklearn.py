@@ -9,10 +9,20 @@ import numpy as np
 from privinf.accounting import Ledger
 from privinf.doors import door
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
 from privinf.moments.model import MomentOLS
 from privinf.schema.arrays import CONSTANT, add_constant
-from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Pair, RngLike, SklearnModel
+from privinf.typing import (
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    Floats,
+    IntervalNeed,
+    Pair,
+    RngLike,
+    SklearnModel,
+)
 from privinf.validation import check_choice, check_flag
 
 if TYPE_CHECKING:
@@ -39,6 +49,9 @@ NO_SCORE = (
     "that are public, choose a measure of sklearn.metrics yourself (scoring='r2' in a search); for private "
     "ones, result_ has what the fit released"
 )
+ALWAYS_INTERVALS = (
+    'intervals="optional" is for model="ols" and "poisson": model="moments" has intervals at any budget'
+)
 OTHER_CLASSES = "classes must name two labels, the second of which is counted; they are public, as bounds are"
 
 
@@ -55,12 +68,14 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         mu: float | None = None,
         rho: float | None = None,
         fit_intercept: bool = True,
+        intervals: IntervalNeed = "required",
         rng: RngLike = None,
     ) -> None:
         if not hasattr(self, "get_params"):
             raise NotAvailableError(NO_SKLEARN)
         self.bounds, self.ledger, self.fit_intercept, self.rng = bounds, ledger, fit_intercept, rng
         self.epsilon, self.delta, self.mu, self.rho = epsilon, delta, mu, rho
+        self.intervals = intervals
 
     def score(self, X: ColumnsLike, y: ColumnLike, sample_weight: None = None) -> float:
         """Refuse (NotAvailableError): a score of rows is a statistic of them, without noise."""
@@ -76,6 +91,10 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         given = {name: value for name, value in spending.items() if value is not None}
         columns = add_constant(X) if check_flag(self.fit_intercept, "fit_intercept") else X
         made = model(y, columns, bounds=self.bounds, ledger=self.ledger, **words)
+        if isinstance(made, GLM):
+            given["intervals"] = self.intervals
+        elif check_choice(self.intervals, IntervalNeed, "intervals") != "required":
+            raise ArgumentError(ALWAYS_INTERVALS)
         result: Results = made.fit(**given)
         slopes = [name for name in result.names if not (self.fit_intercept and name == CONSTANT)]
         self.result_, self.n_features_in_ = result, len(slopes)
@@ -108,6 +127,9 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     epsilon, delta, mu, rho, rng
         What each `fit` spends, as for the model.
     fit_intercept : bool
+    intervals : {"required", "optional"}
+        Of the models "ols" and "poisson": "required" (default) refuses, before the charge, a fit that can
+        have no intervals, whose coefficients are of little use; "optional" takes it.
 
     Attributes
     ----------
@@ -157,11 +179,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         mu: float | None = None,
         rho: float | None = None,
         fit_intercept: bool = True,
+        intervals: IntervalNeed = "required",
         rng: RngLike = None,
     ) -> None:
         super().__init__(
             bounds=bounds, ledger=ledger, epsilon=epsilon, delta=delta, mu=mu, rho=rho,
-            fit_intercept=fit_intercept, rng=rng,
+            fit_intercept=fit_intercept, intervals=intervals, rng=rng,
         )  # fmt: skip
         self.y_bounds, self.model = y_bounds, model
 
@@ -192,7 +215,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     ----------
     classes : pair of labels
         Public: labels are not read off the rows. The second one's probability is modelled.
-    bounds, ledger, epsilon, delta, mu, rho, fit_intercept, rng
+    bounds, ledger, epsilon, delta, mu, rho, fit_intercept, intervals, rng
         As for `PrivateRegressor`.
 
     Attributes
@@ -224,11 +247,12 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         mu: float | None = None,
         rho: float | None = None,
         fit_intercept: bool = True,
+        intervals: IntervalNeed = "required",
         rng: RngLike = None,
     ) -> None:
         super().__init__(
             bounds=bounds, ledger=ledger, epsilon=epsilon, delta=delta, mu=mu, rho=rho,
-            fit_intercept=fit_intercept, rng=rng,
+            fit_intercept=fit_intercept, intervals=intervals, rng=rng,
         )  # fmt: skip
         self.classes = classes
 

@@ -46,6 +46,7 @@ CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
 IntervalMethod = Literal["wald", "score"]
+IntervalNeed = Literal["required", "optional"]  # whether a fit without intervals is refused
 LabelKind = Literal["response", "gaussian", "clear"]
 LabelChoice = Literal["auto", "response", "gaussian", "clear"]
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
@@ -113,8 +114,8 @@ __all__ = [
     "Adjacency", "Alternative", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds",
     "Calibration", "ClipRule", "ColumnKind", "ColumnLike", "ColumnsLike", "CovType", "CovWord",
     "CurvedFamily", "DiameterChoice",
-    "Family", "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
-    "LossName", "Margins", "Missing", "MixingKind", "MixingMethod",
+    "Family", "Flags", "Floats", "Integers", "IntervalMethod", "IntervalNeed", "Json", "Label",
+    "LabelChoice", "LabelKind", "LossName", "Margins", "Missing", "MixingKind", "MixingMethod",
     "MomentsCov", "Multipliers", "Names", "NoiseChoice",
     "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
     "ResponseMode", "RngLike", "SampleKind", "SamplingKind", "ScoreTarget", "SensitivityRule",

@@ -53,9 +53,14 @@ class Released:
         return bool(self.entries) and all(entry.secure for entry in self.entries)
 
     @property
+    def reporting_delta(self) -> float | None:
+        """The delta that its caller named, at which `privacy` states epsilon; None where none was named."""
+        return None
+
+    @property
     def privacy(self) -> PrivacyReport:
-        """The report on its lines alone; the ledger knows what else was spent."""
-        return PrivacyReport.of(self.entries)
+        """The report on its lines alone, at the delta that was named; its ledger knows all that was spent."""
+        return PrivacyReport.of(self.entries, delta=self.reporting_delta)
 
     @property
     def stamp(self) -> str:
@@ -74,6 +79,8 @@ class ReleasedNumber(float, Released):
         The lines that paid for it, as recorded.
     scale : float
         Sd of the noise in it; 0 without noise, nan where it has no simple law.
+    delta : float, optional
+        The delta that was named, at which its report states epsilon.
 
     Notes
     -----
@@ -89,17 +96,26 @@ class ReleasedNumber(float, Released):
     <released 3.0..., noise sd 0.001, SIMULATION NOISE: NOT PRIVATE>
     """
 
-    __slots__ = ("entries", "scale")
+    __slots__ = ("_delta", "entries", "scale")
 
     scale: float
+    _delta: float | None
 
-    def __new__(cls, value: float, entries: Iterable[LedgerEntry], scale: float) -> Self:
+    def __new__(
+        cls, value: float, entries: Iterable[LedgerEntry], scale: float, delta: float | None = None
+    ) -> Self:
         """Make the number."""
         number = super().__new__(cls, value)
         object.__setattr__(number, "entries", tuple(entries))
         object.__setattr__(number, "scale", float(scale))
         check_charged(number.entries, cls.__name__)
+        object.__setattr__(number, "_delta", delta)
         return number
+
+    @property
+    def reporting_delta(self) -> float | None:
+        """The delta that its caller named; None where none was named."""
+        return self._delta
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a released number is frozen")
@@ -108,7 +124,7 @@ class ReleasedNumber(float, Released):
         raise AttributeError("a released number is frozen")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (float(self), self.entries, self.scale)
+        return type(self), (float(self), self.entries, self.scale, self._delta)
 
     def __str__(self) -> str:
         return float.__repr__(self)

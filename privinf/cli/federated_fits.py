@@ -31,7 +31,7 @@ PLAN = ("model", STATISTIC, "formula", "schema", "trust", "family", "seed", "che
 FIT_WORDS = {
     "MomentOLS": ("cov_type", "robust_share", "stabilization", "ridge", "fuller", "target", "max_colluding"),
     "FederatedGLM": ("public_seed", "max_colluding", "relation", "unit", "client_clip", "cov_type", "targets",
-                     "nuisance", "margins"),
+                     "nuisance", "margins", "intervals"),
     "DebiasedLasso": ("sparsity", "max_sparsity", "targets", "iterations", "clip", "refit", "center",
                       "target", "max_colluding"),
     STATISTIC: ("max_colluding",),

@@ -46,10 +46,8 @@ ON_ROWS = (
     "coefficients_only", *ROLE_COLUMNS,
 )  # fmt: skip
 ON_RELEASES = ("plain", "shrink")
-UNREACHED = (
-    "{}. Nothing was charged. --model moments has score intervals at any budget, wide ones here; "
-    "--coefficients-only fits all the same"
-)
+UNREACHED = "{}. Nothing was charged. {}--coefficients-only returns coefficients without intervals"
+MOMENTS_INSTEAD = "--model moments has score intervals at any budget, wide ones here; "
 OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)
 
 
@@ -100,7 +98,7 @@ class FitOptions(TypedDict):
 @click.option("--weights", help="Column of observation weights.")
 @click.option("--offset", help="Column whose coefficient is 1 (poisson, logit).")
 @click.option("--exposure", help="Column whose logarithm has the coefficient 1 (poisson).")
-@click.option("--coefficients-only", is_flag=True, help="Rows: fit also where there can be no intervals.")
+@click.option("--coefficients-only", is_flag=True, help="Rows: fit where no intervals are possible.")
 @click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
 @click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
 @click.option("--target", type=click.Choice(get_args(JoinedTarget)),
@@ -193,8 +191,17 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     named = getattr(pi, ROW_MODELS[kind])  # the package loads what is asked for
     model = named.from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
     if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**spending)):
-        raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:]))
-    chosen = {name: given[name] for name in ("cov_type", "target") if given[name] is not None}
+        instead = MOMENTS_INSTEAD if kind == "ols" else ""
+        raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:], instead))
+    chosen: dict[str, str] = {}
+    if given["cov_type"] is not None:
+        chosen["cov_type"] = given["cov_type"]
+    if given["target"] is not None:
+        chosen["target"] = given["target"]
+    if given["coefficients_only"]:
+        if kind == "moments":
+            raise ArgumentError("--coefficients-only is for --model ols, logit and poisson")
+        chosen["intervals"] = "optional"
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
 

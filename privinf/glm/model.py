@@ -35,6 +35,7 @@ from privinf.typing import (
     ColumnsLike,
     CovWord,
     Family,
+    IntervalNeed,
     Missing,
     Pair,
     SitePairs,
@@ -245,6 +246,7 @@ class GLM(Rowless):
         targets: Sequence[str] | None = None,
         nuisance: Sequence[str] = (),
         margins: bool = False,
+        intervals: IntervalNeed = "required",
         checkpoint: str | PathLike[str] | None = None,
         **spending: Unpack[SpendingWords],
     ) -> FederatedGLMResults:
@@ -259,8 +261,8 @@ class GLM(Rowless):
             How epsilon and delta become mu.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
             By default the engines of least squares (`privinf.glm.least_squares`) and of logistic and Poisson
-            models (`privinf.glm.curved`); where the dimension allows no intervals, `DPSGD`. By name: rounds
-            of `Newton` (without noise they run to convergence), or a descent.
+            models (`privinf.glm.curved`). By name: rounds of `Newton` (without noise they run to
+            convergence), or a descent, which may have coefficients alone.
         public_seed : int
             Of batches and probes; fixed before the data are seen.
         max_colluding : int
@@ -291,6 +293,11 @@ class GLM(Rowless):
         margins : bool
             Whether to keep a tenth of the budget for average marginal effects (`get_margeff`), of a logistic
             or Poisson model.
+        intervals : {"required", "optional"}
+            "required" (default): a fit by the default optimizer that can have no intervals, because its rows
+            and budget are too few for its coefficients, is refused before anything is charged. "optional": it
+            is fitted by `DPSGD` and returns coefficients without standard errors. A fit by a named
+            `optimizer` is never refused for this.
         checkpoint : path, optional
             Folder of this fit alone, in which every question and release is kept: the same call goes on where
             one that was stopped had come to, and pays nothing twice. With ``trust="server"`` it holds the
@@ -304,6 +311,8 @@ class GLM(Rowless):
         ------
         ArgumentError
             The request is wrong; nothing was spent.
+        NotAvailableError
+            There could be no intervals, and they are required; nothing was spent.
         BudgetExceededError
             The ledger's limit would be passed; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
@@ -329,7 +338,7 @@ class GLM(Rowless):
         """
         request = FitRequest(
             optimizer, public_seed, max_colluding, relation, unit, client_clip, cov_type, targets, nuisance,
-            checkpoint, margins=margins,
+            checkpoint, margins=margins, intervals=intervals,
         )  # fmt: skip
         return self._fit(request, spending)
 

@@ -22,6 +22,7 @@ from privinf.typing import (
     ColumnsLike,
     CovWord,
     Family,
+    IntervalNeed,
     Missing,
     Pair,
     ScoreTarget,
@@ -195,6 +196,7 @@ class OLS(OneFamily):
         target: ScoreTarget = "mean",
         adapt_bounds: bool = False,
         max_colluding: int = 0,
+        intervals: IntervalNeed = "required",
         checkpoint: AnyPath | None = None,
         **spending: Unpack[SpendingWords],
     ) -> FederatedGLMResults:
@@ -217,10 +219,13 @@ class OLS(OneFamily):
             is least squares with these weights, the same where the mean is linear in x.
         max_colluding, checkpoint
             As for `GLM.fit`.
+        intervals : {"required", "optional"}
+            "required" (default): a fit that can have no intervals is refused before anything is charged;
+            `without_intervals` returns the reason. "optional": it returns coefficients alone.
         """
         request = FitRequest(
             max_colluding=max_colluding, checkpoint=checkpoint, cov_type=cov_type, target=target,
-            adapt_bounds=adapt_bounds,
+            adapt_bounds=adapt_bounds, intervals=intervals,
         )  # fmt: skip
         return self._fit(request, spending)
 

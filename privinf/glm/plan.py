@@ -27,7 +27,7 @@ from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
-from privinf.typing import AnyPath, CovType, CovWord, Floats, ScoreTarget, SumRelation
+from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
 from privinf.validation import check_choice, check_count, check_cov_type, check_fraction, counted
 
 LARGEST_SEED = 2**62
@@ -47,6 +47,8 @@ NO_LOOK = (
     "here: use fewer coefficients, spend more, or bring more rows"
 )
 NO_MARGINS = "margins=True belongs to the default fit of a logistic or Poisson model"
+REFUSED = '{}. Nothing was charged. {}fit(intervals="optional") returns coefficients without intervals'
+MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, wide ones here; "
 BINDING = (
     "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that the "
     "bias is not known: leave it out, or state the most that a site's rows can reach"
@@ -136,6 +138,7 @@ class FitRequest:
     target: ScoreTarget = "mean"
     adapt_bounds: bool = False
     margins: bool = False
+    intervals: IntervalNeed = "required"
 
 
 def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) -> FitPlan:
@@ -187,6 +190,14 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
     return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, block, weak)
+
+
+def refuse_without_intervals(plan: FitPlan, asked: FitRequest, family: Family) -> None:
+    """Raise NotAvailableError for a default fit that is to have intervals and, by its plan, has none."""
+    check_choice(asked.intervals, IntervalNeed, "intervals")
+    if plan.weak and asked.optimizer is None and asked.intervals == "required":
+        instead = MOMENTS_INSTEAD if family == "gaussian" else ""
+        raise NotAvailableError(REFUSED.format(plan.weak[0].upper() + plan.weak[1:], instead))
 
 
 def _beyond(p: int, units: float, mu: float, share: float, delta: float, clients: Clients | None) -> str:

@@ -32,7 +32,7 @@ from privinf.glm.drawn import (
 )
 from privinf.glm.least_squares import fit_least_squares
 from privinf.glm.margins import NO_OFFSET, SHARE, average_curvature, ratio_beside, recorded_moments
-from privinf.glm.plan import FitPlan, FitRequest, plan_fit
+from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_intervals
 from privinf.glm.questions import Questions
 from privinf.glm.results import (
     FederatedGLMResults,
@@ -97,6 +97,7 @@ def _run(
         raise ArgumentError(ROLES)
     if rows.total < rows.p and (plan.curved or plan.looks is not None):
         raise AlignmentError(TOO_FEW_ROWS.format(rows.total, rows.p))
+    refuse_without_intervals(plan, request, rows.family)
     if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.looks is not None):
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:

@@ -290,7 +290,7 @@ def noisy_scalar(
     with np.errstate(all="ignore"):
         number = held(np.array([number_of(given)]), scale)
         noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
-    return ReleasedNumber(noisy.item(), recorded, scale)
+    return ReleasedNumber(noisy.item(), recorded, scale, spending.delta)
 
 
 def check_room(largest: float, scale: float, source: NoiseSource) -> None:

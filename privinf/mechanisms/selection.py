@@ -46,6 +46,8 @@ class TopK(Released):
         Standard deviation of the noise of the values.
     entries : tuple of LedgerEntry
         The lines that paid for it: the picks, and the values.
+    delta : float or None
+        The delta that was named, at which `privacy` states epsilon.
 
     Notes
     -----
@@ -58,6 +60,12 @@ class TopK(Released):
     scale: float
     values_sd: float
     entries: tuple[LedgerEntry, ...]
+    delta: float | None = None
+
+    @property
+    def reporting_delta(self) -> float | None:
+        """The delta that its caller named; None where none was named."""
+        return self.delta
 
     def __repr__(self) -> str:
         told = "positions" if self.values is None else f"positions and values (sd {self.values_sd:.6g})"
@@ -191,7 +199,7 @@ class NoisyTopK:
     ([1, 3], [-5.0, 4.0])
     """
 
-    __slots__ = ("absolute", "cost", "k", "method", "sensitivity", "values")
+    __slots__ = ("absolute", "cost", "delta", "k", "method", "sensitivity", "values")
 
     def __init__(
         self,
@@ -211,6 +219,7 @@ class NoisyTopK:
         self.sensitivity = check_positive(sensitivity, "sensitivity")
         self.method: PeelingMethod = check_choice(method, PeelingMethod, "method")
         self.values, self.absolute = bool(values), bool(absolute)
+        self.delta = delta
         share = check_fraction(values_share, "values_share")
         self.cost = peeling_cost(
             self.k, self.method, self.values, share, epsilon=epsilon, delta=delta, mu=mu, rho=rho
@@ -278,7 +287,7 @@ class NoisyTopK:
         chosen = get_source(rng=rng, source=source)
         peeling = self.calibrated(chosen, label=label)
         recorded = account.spend(*peeling.entries)
-        return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded)
+        return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded, delta=self.delta)
 
 
 class MaxOptions(PeelingOptions, total=False):

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from tqdm import tqdm
 
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
 from privinf.glm.results import LOSSES
 from privinf.iwp.model import IWPGLM
@@ -40,9 +41,12 @@ Fit = Callable[[Case, Any, np.random.Generator], Any]
 
 
 def _plain(model: Any, words: Callable[[Case], dict[str, Any]] = lambda case: {}) -> Fit:
+    # A fit that can have no intervals is a cell of the table, with its reason.
+    options = {"intervals": "optional"} if issubclass(model, GLM) else {}
+
     def fit(case: Case, frame: Any, rng: np.random.Generator) -> Any:
         made = model.from_formula(case.formula, frame, schema=case.schema, **words(case))
-        return made.fit(**case.spending, rng=rng)
+        return made.fit(**case.spending, **options, rng=rng)
 
     return fit
 

@@ -251,7 +251,7 @@ def test_a_score_test_at_the_truth_holds_its_level():
 def test_the_size_rule():
     assert [Shares.of(size).rounds for size in (10.0, 40.0, 100.0)] == [1, 2, 3]
     y, X = draw(200)
-    small = logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=0)
+    small = logit(y, X).fit(epsilon=1.0, delta=1e-6, intervals="optional", rng=0)
     assert small.estimate.cov is None
     assert small.method.startswith("DPSGD")
 

@@ -107,7 +107,7 @@ def test_beyond_the_dimension_rule_the_budget_goes_to_the_fit():
     beta[:4] = 2.0 * BETA
     y, X = draw(20_000, d, beta)
     model = model_of(y, X)
-    fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    fit = model.fit(epsilon=2.0, delta=1e-6, intervals="optional", rng=0)
     assert "DPSGD" in fit.method
     assert {entry.label for entry in fit.privacy.entries} == {"gradient"}
     assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-5)

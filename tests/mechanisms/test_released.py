@@ -262,3 +262,53 @@ def test_that_the_order_of_rows_is_public_is_said_where_it_counts():
     placed, sums = lines_by_places()
     assert all(lines and all(PUBLIC_PLACES in line.assumptions for line in lines) for lines in placed)
     assert not any(PUBLIC_PLACES in line.assumptions for lines in sums for line in lines)
+
+
+def released_at(delta):
+    """Return one object of every door that takes a delta."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "g": np.resize(["u", "v"], 60)})
+    schema = pi.Schema({"a": (-1, 1), "b": (-1, 1), "y": (-1, 1), "g": ["u", "v"]})
+    halves = {
+        name: pi.GaussianRows(pi.Schema({column: (-1, 1) for column in columns})).release(
+            table[columns], epsilon=1.0, delta=delta, rng=0
+        )
+        for name, columns in (("one", ["a", "b"]), ("two", ["y"]))
+    }
+    words = {"epsilon": 1.0, "delta": delta, "rng": 0}
+    return {
+        "scalar": noisy_scalar(3.0, 0.5, **words),
+        "top k": NoisyTopK(2, 0.1, epsilon=1.0, delta=delta).release(V, rng=0),
+        "max": private_max(V, 0.1, **words),
+        "moments": pi.Moments(schema, "y ~ a + b").release(table, **words),
+        "least squares": pi.MomentOLS(y, X, bounds=[(-1, 1)] * 2, y_bounds=(-1, 1)).release(**words),
+        "modulation": pi.Modulation(schema, "y ~ a").release(table, **words),
+        "examples": pi.LocalExamples(schema, "y ~ a").release(table, **words),
+        "mixing": pi.RandomMixing(schema, k=9, seed=1).release(table, **words),
+        "rows": halves["one"],
+        "joined": pi.join(halves),
+    }
+
+
+def test_a_release_states_epsilon_at_the_delta_that_was_named():
+    for kind, found in released_at(1e-3).items():
+        assert found.privacy.default_delta == 1e-3, kind
+        joint = 2.0 if kind == "joined" else 1.0
+        assert found.privacy.epsilon() <= joint * (1.0 + 1e-9), kind
+        assert "at delta = 0.001" in str(found.privacy), kind
+
+
+def test_the_delta_of_a_release_is_kept_by_files_and_pickles(tmp_path):
+    everything = released_at(1e-3)
+    everything["moments"].save(tmp_path / "moments.npz")
+    again = pi.load_release(tmp_path / "moments.npz")
+    assert again.privacy.default_delta == 1e-3
+    number = pickle.loads(pickle.dumps(everything["scalar"]))
+    assert number.privacy.default_delta == 1e-3
+
+
+def test_a_level_without_a_delta_is_reported_at_the_usual_one():
+    assert noisy_scalar(3.0, 0.5, mu=1.0, rng=0).privacy.default_delta == 1e-6
+    model = pi.MomentOLS(ROWS[:, 0, 0], ROWS[:, 0], bounds=[(0, 1)] * 2, y_bounds=(0, 1))
+    assert model.release(mu=1.0, rng=0).privacy.default_delta == 1e-6

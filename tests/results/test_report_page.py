@@ -112,7 +112,7 @@ def test_a_weak_fit_and_one_without_intervals_say_so():
     page = page_of(result)
     assert "NoStandardErrors." in page
     assert "score [0.025" in page
-    quick = page_of(fitted(epsilon=0.01, delta=1e-6, rng=0))
+    quick = page_of(fitted(epsilon=0.01, delta=1e-6, intervals="optional", rng=0))
     assert "No plot:" in quick or "NoStandardErrors" not in quick
 
 
