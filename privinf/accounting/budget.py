@@ -18,6 +18,7 @@ from privinf.accounting.losses import (
     Loss,
     PureLoss,
     ThresholdLoss,
+    check_cost,
     pure_mu,
     pure_rho,
 )
@@ -105,7 +106,7 @@ class Budget:
         ((name, level),) = given.items()
         if isinstance(level, float) and math.isinf(level):
             raise ArgumentError(f"{name} must be finite: for no limit, give no budget")
-        amount = exact(check_positive(level, name))
+        amount = exact(check_cost(check_positive(level, name), name))
         if delta is not None and name != "epsilon":
             raise ArgumentError(f"delta belongs to epsilon; a limit in {name} has none")
         if name == "mu":

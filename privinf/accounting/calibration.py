@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import gammaln, log_expit
 
 from privinf.accounting.conversions import gaussian_mu
+from privinf.accounting.losses import check_cost
 from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.typing import Calibration, Floats, Integers
@@ -68,6 +69,26 @@ def binary_losses(epsilons: tuple[float, ...]) -> tuple[Floats, Floats]:
     losses.setflags(write=False)
     masses.setflags(write=False)
     return losses, masses
+
+
+def binary_rounding(epsilons: tuple[float, ...]) -> tuple[float, float]:
+    """Return how much rounding can take from what `binary_losses` returns: of a loss, and of a mass relative.
+
+    A loss is a sum of as many products as there are distinct epsilons; a mass is the exponential of terms up
+    to the largest log-gamma, or a product over all responses on the grid, and is added to all others.
+    """
+    values, counts = np.unique(np.asarray(epsilons, dtype=np.float64), return_counts=True)
+    slip = (2.0 * len(values) + 2.0) * math.ulp(math.fsum(epsilons))
+    logs = 1.0 + gammaln(counts + 1.0) + np.minimum(counts * values, 800.0)  # beyond 800 a mass is 0
+    atoms = min(float(np.prod(counts + 1.0)), 4.0 * MAX_ATOMS)
+    return slip, 2.0**-53 * (atoms + 8.0 * len(epsilons) + 16.0 * float(logs.sum()))
+
+
+def sum_up(values: Sequence[float]) -> float:
+    """Return the smallest float that is at least the exact sum of floats."""
+    whole = sum(map(Fraction, values), start=Fraction(0))
+    number = float(whole)
+    return number if Fraction(number) >= whole else math.nextafter(number, math.inf)
 
 
 def is_tractable(epsilons: tuple[float, ...]) -> bool:
@@ -195,10 +216,10 @@ def calibrate_mu(
     if epsilon is None and calibration == "classic":
         raise ArgumentError("calibration='classic' is a formula for epsilon and delta; give those")
     if mu is not None:
-        return check_positive(mu, "mu", infinite=True)
+        return check_cost(check_positive(mu, "mu", infinite=True), "mu")
     if rho is not None:
-        return math.sqrt(2.0 * check_positive(rho, "rho", infinite=True))
-    epsilon = check_positive(epsilon, "epsilon", infinite=True)
+        return math.sqrt(2.0 * check_cost(check_positive(rho, "rho", infinite=True), "rho"))
+    epsilon = check_cost(check_positive(epsilon, "epsilon", infinite=True), "epsilon")
     if math.isinf(epsilon):
         return math.inf
     if delta is None:

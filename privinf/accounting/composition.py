@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from privinf.accounting.calibration import binary_losses, is_tractable
+from privinf.accounting.calibration import binary_losses, binary_rounding, is_tractable, sum_up
 from privinf.accounting.conversions import (
     gaussian_epsilon,
     hockey_stick,
@@ -88,8 +88,12 @@ class Total:
         mu, losses, masses = self._mixture()
         if losses.size == 1:
             return gaussian_epsilon(mu, rest)
-        high = float(losses.max()) + 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(rest))
-        return smallest_epsilon(lambda e: _mixture_delta(e, mu, losses, masses), rest, high)
+        slip, growth = binary_rounding(self._responses())
+        high = float(losses.max()) + 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(rest)) + 2.0 * slip
+        found = smallest_epsilon(
+            lambda e: (1.0 + growth) * _mixture_delta(e - slip, mu, losses, masses), rest, high
+        )
+        return found if self.mu2 > 0.0 else min(found, sum_up(self._responses()))
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta for which the total is (`epsilon`, delta)-DP.

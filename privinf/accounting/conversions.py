@@ -23,6 +23,9 @@ _TINY = 5e-324
 _FAR = 1e3  # sds: beyond 39 of them a normal tail is 0 in doubles
 _SQRT2 = math.sqrt(2.0)
 _SMALLEST_DELTA = 1e-300
+# Their squares, and epsilon of such a mu, are finite doubles.
+_LARGEST_MU = 1e150
+_LARGEST_EPSILON = 1e200
 
 
 def hockey_stick(epsilon: Floats, mu: float) -> Floats:
@@ -116,6 +119,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     mu = check_number(mu, "mu", low=0.0, infinite=True)
     delta = check_fraction(delta, "delta")
+    if mu > _LARGEST_MU and not math.isinf(mu):
+        raise ArgumentError(f"mu={mu:g} is too large to convert: at most {_LARGEST_MU:g}")
     return math.inf if math.isinf(mu) else _gaussian_epsilon(mu, delta)
 
 
@@ -148,6 +153,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise ArgumentError(f"delta must be at least {_SMALLEST_DELTA:g}")
     if math.isinf(epsilon):
         return math.inf
+    if epsilon > _LARGEST_EPSILON:
+        raise ArgumentError(f"epsilon={epsilon:g} is too large to convert: at most {_LARGEST_EPSILON:g}")
 
     def delta_of(mu: float) -> float:
         return float(hockey_stick(np.array([epsilon]), mu)[0])

@@ -23,11 +23,13 @@ _SMALLEST, _LARGEST = 1e-100, 1e100
 V = TypeVar("V")
 
 
-def _check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
+def check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
+    """Return a privacy cost in the range in which squares and exponentials are representable."""
     cost = check_number(value, name, low=0.0, infinite=infinite)
     if 0.0 < cost < _SMALLEST or _LARGEST < cost < math.inf:
         raise ArgumentError(
-            f"{name}={shown(cost)} is no plausible privacy cost: 0, [1e-100, 1e100] or infinity"
+            f"{name}={shown(cost)} is not a plausible privacy cost: use a number from 1e-100 to 1e100, or "
+            "math.inf for no noise"
         )
     return cost
 
@@ -55,7 +57,7 @@ class GaussianLoss:
     mu: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", _check_cost(self.mu, "mu"))
+        object.__setattr__(self, "mu", check_cost(self.mu, "mu"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
@@ -88,7 +90,7 @@ class PureLoss:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _check_cost(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", check_cost(self.epsilon, "epsilon"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
@@ -119,7 +121,7 @@ class ApproximateLoss:
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _check_cost(self.epsilon, "epsilon", infinite=False))
+        object.__setattr__(self, "epsilon", check_cost(self.epsilon, "epsilon", infinite=False))
         delta = check_number(self.delta, "delta", low=0.0, high=1.0, open_low=True, open_high=True)
         object.__setattr__(self, "delta", delta)
 
@@ -152,7 +154,7 @@ class ConcentratedLoss:
     rho: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _check_cost(self.rho, "rho"))
+        object.__setattr__(self, "rho", check_cost(self.rho, "rho"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
@@ -183,7 +185,7 @@ class ThresholdLoss:
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", _check_cost(self.mu, "mu", infinite=False))
+        object.__setattr__(self, "mu", check_cost(self.mu, "mu", infinite=False))
         delta = check_number(self.delta, "delta", low=0.0, high=1.0, open_low=True, open_high=True)
         object.__setattr__(self, "delta", delta)
 

@@ -210,12 +210,16 @@ class PrivacyReport:
         return PrivacyReport(own, recorded, None, self.default_delta)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the totals of this fit and of the ledger side by side, undefined ones as nan."""
+        """Return the totals of this fit and of the ledger side by side, undefined ones as nan.
+
+        The row "private" is 1, or 0 where seeded noise, or none, makes the figures a simulation.
+        """
         import pandas as pd
 
         both = {"this fit": self, "cumulative": self.cumulative}
-        index = [f"epsilon at delta {self.default_delta:g}", "mu", "rho", "releases"]
-        return pd.DataFrame({name: report._figures() for name, report in both.items()}, index=index)
+        index = [f"epsilon at delta {self.default_delta:g}", "mu", "rho", "releases", "private"]
+        columns = {name: (*report._figures(), float(not report.stamp)) for name, report in both.items()}
+        return pd.DataFrame(columns, index=index)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""

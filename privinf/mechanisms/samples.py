@@ -38,7 +38,7 @@ from privinf.schema.arrays import check_same_labels
 from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWords
 from privinf.validation import check_choice, check_fraction, check_positive, check_words
 
-SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.OLS"
+SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.MomentOLS"
 
 
 @doors

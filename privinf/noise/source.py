@@ -18,6 +18,8 @@ Size = int | tuple[int, ...]
 
 # A noise scale spans 2^20 to 2^21 grid steps.
 GRID_BITS = 20
+# Beyond it a scale grows without end: its grid alone would cost more than mu.
+LARGEST_SCALE = 2.0**900
 
 
 class NoiseSource(Protocol):
@@ -103,8 +105,12 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
             return scale, scale * mu
         # Grow the scale (and, past a power of two, its grid) until the grid's share is covered.
         scale = total / mu * (1.0 + 2.0**-50)
+        if not scale < LARGEST_SCALE:
+            break
+    least = 2.0**-GRID_BITS * math.sqrt(dimension)
     raise SensitivityError(
-        f"mu={mu:g} is too small for {dimension} numbers on the noise grid: spend more or release fewer"
+        f"mu={mu:g} is too small for {dimension} numbers on the noise grid: this release needs about "
+        f"mu={least:.1g} or more; spend more or release fewer"
     )
 
 
