@@ -43,7 +43,7 @@ demo: $(READY)                      ## two private regressions on statsmodels' d
 
 test: $(VENV)/.installed            ## the tests CI runs; with WITHOUT=v4 or v3 as on an older processor
 	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
-	$(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
+	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
 
 test-processors: $(VENV)/.installed ## the tests that depend on last bits, as on a processor without AVX2 and FMA
 	$(ONE_THREAD) $(OLDER) v3 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" $(BITS)
