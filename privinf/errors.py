@@ -102,5 +102,9 @@ class UnavailableColumnsWarning(PrivinfWarning):
     """Declared columns are absent or cannot be read: a site offers none of them from then on."""
 
 
+class UnprotectedFilesWarning(PrivinfWarning):
+    """The file system has no permissions: other accounts may be able to read or change keys and ledgers."""
+
+
 class DataDependentBoundsWarning(PrivinfWarning):
     """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""

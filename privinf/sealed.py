@@ -28,7 +28,8 @@ from privinf.errors import (
     StorageError,
     UnforeseenError,
 )
-from privinf.typing import AnyPath
+from privinf.secret_files import SAFELY, check_folder, open_secret
+from privinf.typing import AnyPath, SecretKind
 from privinf.validation import check_path, check_vacant
 
 if TYPE_CHECKING:
@@ -109,10 +110,16 @@ def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
     raise StorageError(f"{what} is not JSON that can be read{place}")
 
 
-def read_bytes(path: str | PathLike[str], what: str, *, most: int | None = MOST_BYTES) -> bytes:
-    """Return the content of a file (StorageError if it cannot be read, or is longer than `most` bytes)."""
+def read_bytes(
+    path: str | PathLike[str], what: str, *, most: int | None = MOST_BYTES, secret: SecretKind | None = None
+) -> bytes:
+    """Return the content of a file, of a secret one by the rules of `open_secret`.
+
+    Raises StorageError if it cannot be read, is longer than `most` bytes, or is secret and not safe.
+    """
+    place = check_path(path)
     try:
-        with open(check_path(path), "rb") as stream:
+        with open(place if secret is None else open_secret(place, what, secret), "rb") as stream:
             content = stream.read(-1 if most is None else most + 1)
     except OSError as problem:
         told = unreadable(path, problem)
@@ -123,9 +130,9 @@ def read_bytes(path: str | PathLike[str], what: str, *, most: int | None = MOST_
     raise told
 
 
-def read_text(path: str | PathLike[str], what: str) -> str:
-    """Return the text of a UTF-8 file (StorageError if it cannot be read)."""
-    content = read_bytes(path, what)
+def read_text(path: str | PathLike[str], what: str, *, secret: SecretKind | None = None) -> str:
+    """Return the text of a UTF-8 file (StorageError if it cannot be read, or is secret and not safe)."""
+    content = read_bytes(path, what, secret=secret)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -141,10 +148,12 @@ def written_whole(path: Path, *, private: bool = False, lasting: bool = False) -
     ----------
     path : Path
     private : bool
-        Whether only the file's owner may read it.
+        Whether only the file's owner may read it; its folder must be one for secret files (StorageError).
     lasting : bool
         Whether the file's new name must have reached the disk too.
     """
+    if private:
+        check_folder(path.parent, path.name)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(draft, "xb", opener=_open_private if private else None) as stream:
@@ -184,7 +193,7 @@ def save_bytes(path: str | PathLike[str], content: bytes, *, overwrite: bool = F
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | SAFELY, 0o600)
 
 
 def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:

@@ -26,6 +26,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, unreadable, written_whole
+from privinf.secret_files import open_secret
 from privinf.validation import check_path
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -77,6 +78,8 @@ def write_container(
 
     Raises
     ------
+    StorageError
+        It is private, and others may write to its folder.
     ArgumentError
         An array or the header cannot be stored without pickle.
     """
@@ -99,7 +102,12 @@ def _storable(arrays: Arrays, header: Mapping[str, Any], format: str, version: i
 
 
 def read_container(
-    path: str | PathLike[str], *, format: str, version: int = 1, key: bytes | None = None
+    path: str | PathLike[str],
+    *,
+    format: str,
+    version: int = 1,
+    key: bytes | None = None,
+    private: bool = False,
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """Return (arrays, header) of a file that `write_container` wrote, after checking all of it.
 
@@ -109,11 +117,13 @@ def read_container(
         There is no such file.
     StorageError
         It cannot be read; it is foreign, truncated, corrupted, of another format or a newer version; or it
-        was written with another key, with a key and none is given, or the other way round.
+        was written with another key, with a key and none is given, or the other way round; or it is `private`
+        and others can have changed or planted it, see `privinf.secret_files`.
     """
     _checked_key(key)
+    place = check_path(path)
     try:
-        with open(check_path(path), "rb") as stream:
+        with open(open_secret(place, "a private file", "ledger") if private else place, "rb") as stream:
             return _read_archive(stream, path, format, version, key)
     except OSError as problem:
         told = unreadable(path, problem)

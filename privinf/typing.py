@@ -67,6 +67,7 @@ SampleKind = Literal[
 ]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
+SecretKind = Literal["key", "ledger"]  # which rules a secret file is opened by
 SensitivityRule = Literal["exact", "lipschitz"]
 ShareMethod = Literal["score", "exact"]
 SourceName = Literal["lattice", "opendp"]

@@ -17,6 +17,7 @@ from uuid import uuid4
 from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded, verified_lines
 from privinf.errors import FileMissingError, NotAvailableError, StorageError
 from privinf.sealed import read_bytes
+from privinf.secret_files import open_secret
 
 # A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
 CLOCK_STEP = 200_000_000
@@ -133,12 +134,15 @@ class Chain:
             raise StorageError(f"{self.path.parent} is no folder: make it before a ledger is kept there")
         flags = os.O_RDWR | os.O_APPEND
         with suppress(FileNotFoundError):
-            self._file = os.open(self.path, flags)
+            self._file = open_secret(self.path, "a ledger", "ledger", flags)
             return
         refuse_lost(self.path, self.anchor)
         if header is None:
             raise FileMissingError(f"there is no ledger at {self.path}: make it with privinf ledger create")
-        self._file = os.open(self.path, flags | os.O_CREAT, 0o600)
+        try:
+            self._file = open_secret(self.path, "a ledger", "ledger", flags | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:  # another process has made it meanwhile
+            self._file = open_secret(self.path, "a ledger", "ledger", flags)
 
     def _lock(self, patience: float) -> None:
         """Lock the file itself, by whatever name it was opened."""
@@ -240,15 +244,16 @@ class Chain:
             _write(self._file, content)
             os.fsync(self._file)
             self.anchor.record(str(first["id"]), after)
-        except OSError as problem:
+        except (OSError, StorageError) as problem:
             with suppress(OSError, StorageError):  # a line that nobody was told of is taken back
                 if (remembered := self.anchor.read()) is not None and remembered[1] == before:
                     os.ftruncate(self._file, self._size)
                     os.fsync(self._file)
             self.close()
+            reason = str(problem) if isinstance(problem, StorageError) else problem.strerror
             raise StorageError(
                 f"the ledger {self.path}, or its anchor {self.anchor.path}, cannot be written "
-                f"({problem.strerror}): nothing was recorded or sent"
+                f"({reason}): nothing was recorded or sent"
             ) from None
         self._tags.append(tag)
         self._size += len(content)
@@ -281,7 +286,7 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     StorageError
         It is damaged, or open elsewhere, or none of this kind.
     """
-    content = read_bytes(path, "a ledger", most=None)
+    content = read_bytes(path, "a ledger", most=None, secret="ledger")
     lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, kind)
     if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
         raise StorageError(

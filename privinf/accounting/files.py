@@ -18,7 +18,8 @@ from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccou
 from privinf.accounting.scopes import Part, Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, FileMissingError, StorageError
-from privinf.validation import check_path, check_vacant
+from privinf.secret_files import own_path
+from privinf.validation import check_vacant
 
 LONGEST_SPEND = 60.0  # seconds for another process's spend, which takes milliseconds
 
@@ -85,7 +86,7 @@ class LedgerFile(Ledger):
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
-        place = check_path(path).resolve()
+        place = own_path(path)
         account = FileAccount(place, budget, name, Anchor.of(place, anchor))
         enlist(account)
         self._account, self._scope = account, ()

@@ -22,7 +22,7 @@ from typing import Any
 
 from privinf.errors import StorageError
 from privinf.sealed import parse_json, read_text, sealed_json, unsealed, written_whole
-from privinf.validation import check_path
+from privinf.secret_files import own_path
 
 CHAINED_VERSION = 2
 PRIVATE = "private"
@@ -62,7 +62,7 @@ class Anchor:
             The account has no home, or the anchor would lie beside the journal.
         """
         if path is not None:
-            place = check_path(path).resolve()
+            place = own_path(path)
             if place.parent == journal.parent:
                 raise StorageError(f"the anchor {place} must lie in another folder than the ledger")
             return cls(place, journal)
@@ -76,7 +76,7 @@ class Anchor:
         """Return the journal's id and its head as they were remembered, None if there is no anchor."""
         if not os.path.lexists(self.path):
             return None
-        found = parse_json(read_text(self.path, "an anchor"), str(self.path))
+        found = parse_json(read_text(self.path, "an anchor", secret="ledger"), str(self.path))
         content = unsealed(found, "an anchor", ANCHOR_FIELDS)
         identity, count, tag = content["id"], content["count"], content["tag"]
         known = content["format"] == ANCHOR and content["path"] == str(self.journal)
@@ -85,7 +85,7 @@ class Anchor:
         return identity, Head(count, tag)
 
     def record(self, identity: str, head: Head) -> None:
-        """Remember a head; on disk when this returns (OSError if it cannot be)."""
+        """Remember a head; on disk when this returns (OSError or StorageError if it cannot be)."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = {
             "format": ANCHOR, "version": 1, "id": identity, "path": str(self.journal), "count": head.count,

@@ -17,9 +17,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation.envelope import Analyst
 from privinf.sealed import parse_json, read_text, save_text, unsealed
+from privinf.secret_files import open_secret
 
 BUNDLE, FEDERATION = "privinf-site-bundle", "privinf-federation"
 BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "socket", "schema")
@@ -81,7 +84,8 @@ def _record(path: Path, what: str, format: str, fields: tuple[str, ...]) -> dict
 
 def private_text(path: Path, text: str) -> None:
     """Write a new file that only its owner may read."""
-    with open(path, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
+    handle = open_secret(path.absolute(), "a secret key", "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with open(handle, "w", encoding="ascii") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
@@ -214,10 +218,11 @@ def flwr(folder: Path, record: Mapping[str, Any], *words: str) -> None:
     home = folder.absolute() / ".analyst"
     env = environment(home)
     port = record["address"].rpartition(":")[2]
-    entry = f'[{TAGGED}]\naddress = "127.0.0.1:{port}"\n'
-    save_text(
-        home / "config.toml", f'{entry}root-certificates = "{folder.absolute() / "ca.crt"}"\n', overwrite=True
-    )
+    section: dict[str, Any] = {"address": f"127.0.0.1:{port}"}
+    section["root-certificates"] = str(folder.absolute() / "ca.crt")
+    for name in reversed(TAGGED.split(".")):
+        section = {name: section}
+    save_text(home / "config.toml", tomli_w.dumps(section), overwrite=True)
     command = [executable("flwr"), *words[:-1], words[-1].partition(".")[2]]
     ended = subprocess.run(
         command, cwd=home, env=env, capture_output=True, text=True, timeout=300, check=False

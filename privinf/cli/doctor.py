@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,16 +19,22 @@ from privinf.cli.outputs import json_option
 from privinf.cli.sites import read_policy
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import IdentityKey, Query, RemoteSite, Roster
+from privinf.federation.checkpoint import KEY_FILE, OURS, RESERVATION, ROWS_FILE
 from privinf.federation.daemon import LONGEST_PATH
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.schema.declared import Numeric
 from privinf.sealed import read_text
+from privinf.secret_files import faults_of, folder_faults_of
+from privinf.typing import SecretKind
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 SITE_WORDS = (
     "name", "data", "schema", "policy", "ledger", "key", "node_key", "socket", "federation", "group",
 )  # fmt: skip
 WIDE, SOON, MUCH = 1e6, 30.0, 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
+SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
+# The secret files in the folder of a fit, beside its questions and releases.
+CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
 Level = Literal["error", "warning"]
 
 
@@ -50,10 +55,13 @@ def doctor_command(folder: Path, as_json: bool) -> None:
 
     \b
     privinf site doctor north
+    privinf site doctor fit.rounds       # the folder that a fit has as its checkpoint
 
-    Reads no row. What it cannot see: other copies of the files, and who else is administrator here.
+    Reads no row. Checkpoints in the site's folder are looked at too.
+    What it cannot see: other copies of the files, and who else is administrator here.
     """  # noqa: D301
-    found = findings(folder, read_site(folder))
+    alone = _is_checkpoint(folder) and not (folder / "site.toml").exists()
+    found = list(secrets_in(folder)) if alone else findings(folder, read_site(folder))
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=1))
     else:
@@ -118,22 +126,18 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
             yield Finding("error", f"{path} is missing", remedy)
             continue
         known = path.stat()
+        if word in SECRETS:
+            yield from _secret(path, SECRETS[word])
+            continue
         if known.st_uid != os.geteuid():
             yield Finding(
                 "warning", f"{path} belongs to another account", "run the site as the owner of its files"
             )
-        if word in ("key", "node_key", "ledger") and known.st_mode & 0o077:
-            yield Finding(
-                "error",
-                f"{path} is open to others (mode {stat.S_IMODE(known.st_mode):o})",
-                f"chmod 600 {path}",
-            )
-        elif word == "data" and known.st_mode & 0o077:
+        if word == "data" and known.st_mode & 0o077:
             yield Finding("warning", f"{path} is open to others", f"chmod -R go= {path}")
         elif known.st_mode & 0o022:
             yield Finding("error", f"{path} can be changed by others", f"chmod go-w {path}")
-    if folder.stat().st_mode & 0o022:
-        yield Finding("error", f"{folder} can be changed by others", f"chmod go-w {folder}")
+    yield from secrets_in(folder)
     socket = Path(site["socket"])
     if len(os.fsencode(socket)) > LONGEST_PATH:
         yield Finding(
@@ -143,6 +147,31 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
         )
     elif not socket.parent.is_dir():
         yield Finding("error", f"{socket.parent} is no folder", "make it: the socket is put there")
+
+
+def _secret(path: Path, kind: SecretKind) -> Iterator[Finding]:
+    """Look at a secret file by the rules that it is opened by, and warn of a ledger that others may read."""
+    faults = faults_of(path, "a secret file", kind)
+    yield from (Finding("error", one.what, one.remedy) for one in faults)
+    if kind == "ledger" and not faults:
+        for one in faults_of(path, "a ledger", "key"):
+            yield Finding("warning", one.what, one.remedy)
+
+
+def secrets_in(folder: Path) -> Iterator[Finding]:
+    """Look for files that others could read or change in a folder, and in the checkpoints in it."""
+    checkpoints = [place for place in (folder, *sorted(folder.iterdir())) if _is_checkpoint(place)]
+    for place in dict.fromkeys((folder, *checkpoints)):
+        yield from (Finding("error", one.what, one.remedy) for one in folder_faults_of(place))
+    for place in checkpoints:
+        for path in sorted(place.iterdir()):
+            if path.name in CHECKPOINT_FILES or OURS.fullmatch(path.name):
+                yield from _secret(path, "key" if path.suffix == ".key" else "ledger")
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    """Return whether a folder is that of a fit."""
+    return any(os.path.lexists(folder / name) for name in CHECKPOINT_FILES)
 
 
 def _contents(folder: Path, site: dict[str, str]) -> Iterator[Finding]:

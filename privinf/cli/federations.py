@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import tomli_w
 
 from privinf.cli.deployment import (
     FEDERATION,
@@ -39,6 +40,7 @@ from privinf.federation import IdentityKey, Roster, SocketFederation
 from privinf.federation.askers import EndOptions, ends_of
 from privinf.federation.checkpoint import HEADS_FILE
 from privinf.sealed import parse_json, read_text, save_text, sealed_json
+from privinf.secret_files import check_secret
 
 # In a federation's folder: by which questions are signed.
 ANALYST_KEY = "analyst.key"
@@ -157,6 +159,7 @@ def up_command(folder: Path, listen: str) -> None:
         raise ArgumentError(f"{folder} was made with --sockets: it needs no server")
     if days_left(read_text(folder / "server.pem", "a certificate")) <= 0.0:
         raise ArgumentError(f"the certificates in {folder} have expired: make the federation anew")
+    check_secret((folder / "server.key").absolute(), "the server's key", "key")
     if listen != "127.0.0.1":
         click.echo(f"Warning: whoever reaches {listen} can send code to all nodes", err=True)
     port = int(record["address"].rpartition(":")[2])
@@ -257,8 +260,7 @@ def over_flower(
         (app / "fitapp").mkdir()
         save_text(app / "roster.json", record["roster"])
         given = words | {"told": str(told), "roster": str(app / "roster.json")}
-        config = "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
-        save_text(app / "pyproject.toml", APP + config)
+        save_text(app / "pyproject.toml", APP + tomli_w.dumps(given))
         for name, text in (
             ("__init__", '"""A fit of privinf."""\n'),
             ("client_app", CLIENT),

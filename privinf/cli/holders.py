@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import tomli_w
 
 from privinf.accounting import Budget
 from privinf.cli.deployment import (
@@ -42,6 +43,7 @@ from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_ro
 from privinf.errors import ArgumentError
 from privinf.federation import IdentityKey, Roster, Site, SiteLedger
 from privinf.sealed import save_text, sealed_json
+from privinf.secret_files import check_secret
 
 
 @click.command("init")
@@ -109,13 +111,10 @@ def init_command(
         words = {"name": name, "data": str(data.absolute()), "schema": schema.name, "policy": "policy.json"}
         words |= {"ledger": f"{name}.ledger", "key": f"{name}.key", "node_key": "node.key", "socket": socket}
         words |= {"federation": "federation.json", "group": ""}
-        save_text(
-            made / "site.toml", "".join(f"{word} = {json.dumps(text)}\n" for word, text in words.items())
-        )
+        save_text(made / "site.toml", tomli_w.dumps(words))
         os.rename(made, folder)
         made = folder
         SiteLedger(folder / f"{name}.ledger", budget).close()  # its anchor goes by its path
-        (folder / f"{name}.ledger").chmod(0o600)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
@@ -210,6 +209,7 @@ def rebase_command(
 @contextmanager
 def _node(folder: Path, site: dict[str, str], federation: dict[str, Any]) -> Iterator[None]:
     """Keep a Flower node running beside the daemon: started once both are there, again whenever it ends."""
+    check_secret(folder / site["node_key"], "the node's key", "key")
     save_text(folder / "ca.crt", federation["authority"], overwrite=True)
     stopping = threading.Event()
     thread = threading.Thread(target=_keep, args=(folder, site, federation["address"], stopping), daemon=True)

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from privinf.federation.envelope import Analyst
 from privinf.federation.sessions import Journal
 from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
 from privinf.sealed import parse_json, read_bytes, read_text, written_whole
+from privinf.secret_files import FORBIDDEN, check_folder, open_secret, own_path
 
 anchor_option = click.option(
     "--anchor", type=NEW_FILE, help="File in another folder that remembers the ledger's last line."
@@ -212,7 +214,7 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     For a ledger that was moved, or whose anchor was lost. Do it only if you know that no later copy of the
     ledger exists: what a later one has that this one lacks could be spent again.
     """  # noqa: D301
-    place = path.resolve()
+    place = own_path(path)
     witness = Anchor.of(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
     told = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
@@ -229,24 +231,45 @@ def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     \b
     privinf ledger upgrade north.ledger
 
-    All charges stay. The old file is kept beside it, under a name that ends in .version-1.
+    All charges stay. The old file is kept beside it, under a name that ends in .version-1. Its owner alone
+    may read the ledger and the old file from then on (mode 0600). Of a ledger of version 2 that others may
+    read, this is all that is done.
     """  # noqa: D301
-    place = path.resolve()
+    place = own_path(path)
     kept = upgraded(place, Anchor.of(place, anchor))
-    told = {"ledger": str(path), "version": CHAINED_VERSION, "kept": str(kept)}
-    say(told, as_json, f"{path} is of version 2; the old file is {kept}")
+    told = {"ledger": str(path), "version": CHAINED_VERSION, "kept": None if kept is None else str(kept)}
+    done = "its owner alone may read it now" if kept is None else f"the old file is {kept}"
+    say(told, as_json, f"{path} is of version 2; {done}")
 
 
-def upgraded(path: Path, anchor: Anchor) -> Path:
-    """Upgrade a ledger of version 1, and return where the old file is.
+def _tightened(path: Path) -> bool:
+    """Let nobody but its owner read a ledger (mode 0600); say whether others could."""
+    handle = open_secret(path, "a ledger", "ledger")
+    try:
+        open_to_others = bool(os.fstat(handle).st_mode & FORBIDDEN["key"])
+        if open_to_others:
+            os.fchmod(handle, 0o600)
+        return open_to_others
+    finally:
+        os.close(handle)
+
+
+def upgraded(path: Path, anchor: Anchor) -> Path | None:
+    """Upgrade a ledger of version 1, and return where the old file is; None if others could only read it.
 
     Raises
     ------
     StorageError
-        It is open elsewhere, damaged, or no ledger of version 1.
+        It is open elsewhere or damaged; it is no ledger of version 1, and nobody else could read it.
     """
+    check_folder(path.parent, "a ledger")
     try:
         with FileLock(f"{path}.lock", timeout=0):
+            _end_stopped_upgrade(path)
+            if f'"version": {CHAINED_VERSION}'.encode() in _beginning(path):
+                if _tightened(path):
+                    return None
+                raise StorageError(f"{path} is of version 2 already: there is nothing to upgrade")
             kind, read = (FORMAT, _old_lines) if _is_site(path) else (CURATOR, _old_account)
             header, *lines = read(path)
             if (header.get("format"), header.get("version")) != (kind, 1):
@@ -263,20 +286,20 @@ def written_anew(path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any
 
     Returns that name. Raises StorageError if it cannot be done; the file is in its place then.
     """
-    kept = path.with_name(f"{path.name}.version-1")
+    kept = _kept(path)
     first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
     content, tag = b"", ""
     for line in (first, *lines):
         written, tag = encoded(first["secret"], tag, line)
         content += written
     try:
-        if not kept.exists():
-            os.link(path, kept)
-        elif not kept.samefile(path):
+        if os.path.lexists(kept):
             raise StorageError(f"{kept} is there already, and is another ledger: move it away first")
+        os.link(path, kept)
         anchor.record(first["id"], Head(1 + len(lines), tag))
         with written_whole(path, private=True, lasting=True) as stream:
             stream.write(content)
+        _tightened(kept)
     except OSError as problem:
         if isinstance(problem, StorageError):
             raise
@@ -286,18 +309,34 @@ def written_anew(path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any
 
 def _old_account(path: Path) -> list[dict[str, Any]]:
     """Return the lines that a file of version 1, one JSON object, becomes."""
-    account = read_account(read_text(path, "a ledger"))
+    account = read_account(read_text(path, "a ledger", secret="ledger"))
     told = account.to_dict()
     return [told, {"charge": told["entries"]}] if told["entries"] else [told]
 
 
+def _kept(path: Path) -> Path:
+    """Return the name under which an upgrade keeps the old file."""
+    return path.with_name(f"{path.name}.version-1")
+
+
+def _end_stopped_upgrade(path: Path) -> None:
+    """Remove the second name of a ledger whose upgrade was stopped after it had made it."""
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.lstat(path), os.lstat(_kept(path))):
+            _kept(path).unlink()
+
+
+def _beginning(path: Path) -> bytes:
+    return read_bytes(path, "a ledger", most=None, secret="ledger")[:400]
+
+
 def _is_site(path: Path) -> bool:
-    return f'"{FORMAT}"'.encode() in read_bytes(path, "a ledger", most=None)[:400]
+    return f'"{FORMAT}"'.encode() in _beginning(path)
 
 
 def _old_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of version 1; a torn last line is left out."""
-    content = read_bytes(path, "a site's ledger", most=None)
+    content = read_bytes(path, "a site's ledger", most=None, secret="ledger")
     whole, torn = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
     lines = [_old_line(line) for line in whole.split(b"\n")[:-1]]
     # A line that is whole but for the byte that ends it was not torn: its end was changed.

@@ -26,6 +26,7 @@ from privinf.accounting.scopes import Part, Scope
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.releases import FORMAT, WITHOUT_NOISE, Release, load_release
 from privinf.sealed import read_bytes, written_whole
+from privinf.secret_files import SAFELY
 from privinf.storage import container_bytes
 
 # What a ledger line says of the file: what it holds, by which arguments, and the key of the pending one.
@@ -192,6 +193,8 @@ def finish(out: Path, ledger: Ledger, account: Path, asked: str, *, overwrite: b
     lines = {entry.noise[OPENS]: entry for entry in ledger.entries if OPENS in entry.noise}
     ours = f".{glob.escape(out.name)}.{_tag(account)}.*.pending"
     for pending in sorted(out.parent.glob(ours)):
+        if pending.is_symlink() or not pending.is_file():
+            continue  # somebody else put it there
         with _held(pending, out) as stream:
             found = _opened(stream.read(), lines)
             if found is None:
@@ -270,7 +273,7 @@ def _standing(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> str:
 @contextmanager
 def _held(pending: Path, out: Path) -> Iterator[IO[bytes]]:
     """Open a pending file that no other process is at."""
-    with open(pending, "rb") as stream:
+    with open(pending, "rb", opener=lambda path, flags: os.open(path, flags | SAFELY)) as stream:
         _hold(stream, out)
         yield stream
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from privinf.federation.envelope import MOST_HEADS, Envelope, Fields, SignedHead
 from privinf.federation.messages import Query, Reply
 from privinf.federation.secure.keys import IdentityKey, Roster, signed_by
 from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed, written_whole
+from privinf.secret_files import check_folder
 from privinf.validation import check_path
 
 FORMAT = "privinf-heads"
@@ -87,6 +89,7 @@ class HeadMemory:
             if self._path is None or not self._changed:
                 return
             try:
+                check_folder(self._path.parent, "the memory of heads")
                 with FileLock(f"{self._path}.lock", timeout=LOCKED, mode=0o600):
                     self._read()
                     with written_whole(self._path, private=True, lasting=True) as stream:
@@ -105,14 +108,14 @@ class HeadMemory:
     def _read(self) -> None:
         """Take up what the file has more; what it says is signed, and checked."""
         assert self._path is not None
-        if self._path.exists():
+        if os.path.lexists(self._path):
             for key, (site, head) in _heads_of(self._path).items():
                 if head.after(self.of(key)):
                     self._known[key] = site, head
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
-    found = parse_json(read_text(path, "a memory of heads"), str(path))
+    found = parse_json(read_text(path, "a memory of heads", secret="ledger"), str(path))
     content = unsealed(found, "a memory of heads", ("format", "version", "heads"))
     if (content["format"], content["version"]) != (FORMAT, 1):
         raise StorageError(f"{path} is no memory of heads of a version that this privinf reads")

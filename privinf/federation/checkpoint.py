@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from privinf.federation.noise_memory import NoiseFile, known_as
 from privinf.federation.rounds import PlannedSum
 from privinf.schema import Design
 from privinf.sealed import reads
+from privinf.secret_files import check_folder
 from privinf.storage import read_container, write_container
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
@@ -51,12 +53,15 @@ class FitFolder:
     Raises
     ------
     StorageError
-        A file is damaged or of another fit, or the key is gone.
+        A file is damaged or of another fit, or the key is gone; or another account can write to the folder,
+        or can have read, changed or planted a file in it.
 
     Notes
     -----
     **Privacy.** With ``keyed`` the folder is a secret, see `NoiseFile`: it and its files are made for their
-    owner alone, and the files have an HMAC under the key. Files with other names are left alone.
+    owner alone, and the files have an HMAC under the key. Files with other names are left alone. A key that
+    is found is used only where a question or a release in the folder, of this very fit, has its HMAC; where
+    nothing was asked yet, the fit makes its own.
     """
 
     path: Path
@@ -69,7 +74,10 @@ class FitFolder:
     def __post_init__(self) -> None:
         self.path = Path(self.path)
         self._lock = FileLock(self.path / LOCK_FILE, timeout=0, mode=0o600, thread_local=False)
-        names = [path.name for path in self.path.glob("*.npz") if OURS.fullmatch(path.name)]
+        if not os.path.lexists(self.path):
+            return
+        _check_folder(self.path)
+        names = self._rounds()
         if not names:
             return
         if self.keyed or self.has(KEY_FILE):
@@ -77,16 +85,22 @@ class FitFolder:
         for name in sorted(names):
             self._lines.append(_lines_of(self.path / name, self.read(name)[0])[-1])
 
+    def _rounds(self) -> list[str]:
+        """Return the names of the files of questions and releases."""
+        return [path.name for path in self.path.glob("*.npz") if OURS.fullmatch(path.name)]
+
     def begin(self, server: TrustedServer) -> None:
         """Make the folder if it is not there, and let a server take up its noise key.
 
         Raises
         ------
         StorageError
-            Another run is at work in the folder, it is of other rows of the caller's, or it cannot be made.
+            Another run is at work in the folder, it is of other rows of the caller's, or it cannot be made;
+            or another account can write to it, or can have read, changed or planted a file in it.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_folder(self.path)
             self._lock.acquire()
         except Timeout:
             raise StorageError(
@@ -94,8 +108,12 @@ class FitFolder:
             ) from None
         except OSError as problem:
             raise StorageError(f"{self.path} cannot be used ({problem.strerror})") from None
-        server.bind(self.path / ROWS_FILE)
-        self.seal = server.remember(self.path / KEY_FILE)
+        begun = bool(self._rounds())
+        reserved = None if begun else self._reserved_before()
+        server.bind(self.path / ROWS_FILE, begun=begun)
+        self.seal = server.remember(self.path / KEY_FILE, begun=begun)
+        if reserved is not None:
+            self.write(RESERVATION, reserved, {})
         if server.heads is not None and not server.heads.kept:
             server.heads.keep_in(self.path / HEADS_FILE)
 
@@ -132,14 +150,26 @@ class FitFolder:
             self.write(RESERVATION, {"name": name, "run": run}, {})
         return name, run
 
+    def _reserved_before(self) -> dict[str, Any] | None:
+        """Return the reservation of a run that was stopped before its first question, None if it made none.
+
+        The key under which its file was written is about to be replaced.
+        """
+        if not (self.keyed and self.has(RESERVATION) and self.has(KEY_FILE)):
+            return None
+        self.seal = NoiseFile(self.path / KEY_FILE).key.seal()
+        header, _ = self.read(RESERVATION)
+        (self.path / RESERVATION).unlink()
+        return header
+
     def has(self, name: str) -> bool:
         """Return whether a file is there."""
-        return (self.path / name).exists()
+        return os.path.lexists(self.path / name)
 
     def read(self, name: str) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a file's header and arrays, if it is of this fit."""
         path = self.path / name
-        arrays, header = read_container(path, format=FORMAT, key=self.seal)
+        arrays, header = read_container(path, format=FORMAT, key=self.seal, private=True)
         if header.get("fit") != self.fit:
             raise StorageError(f"{path} is of another fit: give every fit a folder of its own")
         return header, arrays
@@ -344,6 +374,15 @@ def _lines_of(path: Path, header: Mapping[str, Any]) -> tuple[LedgerEntry, ...]:
     if not lines:
         raise _damaged(path)
     return lines
+
+
+def _check_folder(path: Path) -> None:
+    try:
+        check_folder(path, "the files of a fit")
+        return
+    except OSError as problem:
+        told = StorageError(f"{path} cannot be used as a folder ({problem.strerror})")
+    raise told
 
 
 def _damaged(path: Path) -> StorageError:

@@ -19,11 +19,14 @@ from privinf.accounting import LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query
 from privinf.noise import NoiseKey
-from privinf.sealed import written_whole
+from privinf.sealed import read_bytes, written_whole
+from privinf.secret_files import open_secret
 from privinf.typing import Floats
 from privinf.validation import in_digits
 
 FORMAT, VERSION = "privinf-noise-key", 1
+# What messages call the file.
+NOISE_KEY = "a noise key"
 
 
 def known_as(query: Query, words: str) -> tuple[str, str]:
@@ -130,14 +133,19 @@ class NoiseFile(NoiseMemory):
     path : path
         Made if it is not there, for its owner alone (mode 0600).
     key : NoiseKey, optional
-        Of a file that is made; one that is there has its own. None: it must be there.
+        Of a file that is made. None: the file must be there, and is used as it is.
     secure : bool, optional
         Whether the key is that of secure noise; None for what the file says.
+    begun : bool, optional
+        Whether other files show that noise was drawn, or planned, under the key that is there. True: that
+        key is used. False: the file gets `key` instead, and is refused if noise was drawn under its own. By
+        default the lines of the file decide: without any it gets `key`.
 
     Raises
     ------
     StorageError
-        The file is damaged, cannot be read or written, or is missing and `key` is None.
+        The file is damaged, cannot be read or written, or is missing and `key` is None; another account can
+        have read, changed or planted it; noise of another fit was drawn under its key.
     ArgumentError
         Its key is that of another kind of noise.
 
@@ -145,31 +153,53 @@ class NoiseFile(NoiseMemory):
     -----
     **Privacy.** Who reads the file can test guesses of every un-noised sum that it was used for: protect it
     as you protect the rows. An answer is on the disk before its noise is drawn. Every line has an HMAC under
-    the key; a last line that is not whole was never answered, and is taken away.
+    the key; a last line that is not whole was never answered, and is taken away. A key that was found is
+    used only if noise was drawn under it: the first noise is drawn under a key that this process has made,
+    so that nobody can plant one.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], key: NoiseKey | None = None, *, secure: bool | None = None
+        self,
+        path: str | os.PathLike[str],
+        key: NoiseKey | None = None,
+        *,
+        secure: bool | None = None,
+        begun: bool | None = None,
     ) -> None:
         self.path = Path(path)
-        if not self.path.exists():
-            if key is None or secure is None:
-                raise StorageError(f"{self.path} is missing: bring the noise key back, or start anew")
+        memory = self._found(None if begun is False else secure) if os.path.lexists(self.path) else None
+        if memory is None and (key is None or secure is None or begun):
+            raise StorageError(f"{self.path} is missing: bring the noise key back, or start anew")
+        if memory is not None and len(memory) and begun is False:
+            raise StorageError(
+                f"{self.path} is the key of another fit, or of one whose other files are gone: give every "
+                "fit a folder of its own"
+            )
+        used = memory is not None and (key is None or begun or (begun is None and len(memory) > 0))
+        if not used and key is not None and secure is not None:
             header = {"format": FORMAT, "version": VERSION, "key": key.secret_bytes().hex(), "secure": secure}
             _create(self.path, _sealed(header, key))
-        memory, self._whole = _read(self.path)
+            memory = self._found(secure)
+        assert memory is not None
+        super().__init__(memory.key, secure=memory.secure)
+        self._answers = memory._answers
+
+    def _found(self, secure: bool | None) -> NoiseMemory:
+        """Return what the file holds (errors as for the class)."""
+        memory, self._header, self._whole = _read(self.path)
         if memory is None:
             raise StorageError(
                 f"{self.path} is damaged, or no noise key of a version that this privinf reads"
             )
         if secure is not None and memory.secure is not secure:
             raise ArgumentError(f"{self.path} is of another noise source: go on with the same rng")
-        super().__init__(memory.key, secure=memory.secure)
-        self._answers = memory._answers
+        return memory
 
     def _write(self, line: Mapping[str, str]) -> None:
         try:
-            with self.path.open("r+b") as stream:
+            with open(open_secret(self.path, NOISE_KEY, "key", os.O_RDWR), "r+b") as stream:
+                if stream.read(len(self._header)) != self._header:
+                    raise StorageError(f"{self.path} was replaced by another key: nothing is drawn any more")
                 stream.seek(self._whole)
                 stream.truncate()
                 stream.write(_sealed(line, self.key))
@@ -182,14 +212,20 @@ class NoiseFile(NoiseMemory):
             ) from None
 
 
-def bind_rows(path: Path, digest: Callable[[bytes], str]) -> None:
+def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> None:
     """Keep in a secret file which rows, in which order, a fit is of; `digest` makes theirs under a key.
+
+    A file of a fit that has not `begun` is replaced: nothing was drawn from the rows that it is of.
 
     Raises
     ------
     StorageError
-        The file is of other rows, is damaged, or cannot be written.
+        The file is of other rows, is damaged, or cannot be written; or another account can have read, changed
+        or planted it.
     """
+    if not begun and os.path.lexists(path):
+        NoiseFile(path)  # refuses one that is not safe
+        path.unlink()
     kept = NoiseFile(path, NoiseKey(), secure=True)
     answer = digest(kept.key.seal())
     if kept._answers.get("rows", answer) != answer:
@@ -201,12 +237,10 @@ def bind_rows(path: Path, digest: Callable[[bytes], str]) -> None:
         kept.remember("rows", answer)
 
 
-def _read(path: Path) -> tuple[NoiseMemory | None, int]:
-    """Return what a file holds, None if it is damaged, and the length of its whole lines."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise StorageError(f"{path} cannot be read ({problem.strerror})") from None
+def _read(path: Path) -> tuple[NoiseMemory | None, bytes, int]:
+    """Return what a file holds, None if it is damaged, its first line, and the length of its whole lines."""
+    content = read_bytes(path, NOISE_KEY, most=None, secret="key")
+    first = content[: content.find(b"\n") + 1]
     whole = content.rfind(b"\n") + 1
     try:
         header, *lines = [json.loads(line) for line in content[:whole].decode().split("\n")[:-1]]
@@ -215,8 +249,8 @@ def _read(path: Path) -> tuple[NoiseMemory | None, int]:
         good = good and (header["format"], header["version"]) == (FORMAT, VERSION)
         memory._answers = {line["question"]: line["answer"] for line in lines}
     except (ArgumentError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        return None, whole
-    return (memory if good and len(memory) == len(lines) else None), whole
+        return None, first, whole
+    return (memory if good and len(memory) == len(lines) else None), first, whole
 
 
 def _sealed(line: Mapping[str, Any], key: NoiseKey) -> bytes:

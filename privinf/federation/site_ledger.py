@@ -23,6 +23,7 @@ from privinf.federation.envelope import SignedHead
 from privinf.federation.messages import Reply
 from privinf.federation.sessions import Journal
 from privinf.sealed import read_bytes
+from privinf.secret_files import own_path
 
 FORMAT = "privinf-site-ledger"
 Clock = Callable[[], float]
@@ -90,7 +91,7 @@ class SiteLedger(Ledger):
         clock: Clock = time.time,
     ) -> None:
         check_budget(budget)
-        place = Path(path).resolve()
+        place = own_path(path)
         self.journal = FileJournal(place, Anchor.of(place, anchor), budget, name, clock)
         self._account, self._scope = self.journal.account, ()
 
@@ -99,7 +100,7 @@ class SiteLedger(Ledger):
         cls, path: str | PathLike[str], *, anchor: str | PathLike[str] | None = None, clock: Clock = time.time
     ) -> SiteLedger:
         """Open a ledger that is there, and never make one (StorageError as for the class)."""
-        place = Path(path).resolve()
+        place = own_path(path)
         ledger = cls.__new__(cls)
         ledger.journal = FileJournal(place, Anchor.of(place, anchor), None, None, clock)
         ledger._account, ledger._scope = ledger.journal.account, ()
@@ -302,7 +303,7 @@ def read_pins(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:
-    content = read_bytes(path, "a site's ledger", most=None)
+    content = read_bytes(path, "a site's ledger", most=None, secret="ledger")
     return verified_lines(content[: content.rfind(b"\n") + 1], path, FORMAT)[0]
 
 

@@ -156,12 +156,15 @@ class TrustedServer(Rounds):
         """What its federation remembers of sites' ledgers, None if that checks no replies."""
         return getattr(self._federation, "heads", None)
 
-    def remember(self, path: str | PathLike[str]) -> bytes | None:
+    def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes | None:
         """Keep the noise key, and what is answered, in a secret file; take up a file that is there.
 
         Parameters
         ----------
         path : path
+        begun : bool, optional
+            Whether other files show that noise was drawn, or planned, under the key that is there: see
+            `NoiseFile`. By default it is used if its file says that an answer was given.
 
         Returns
         -------
@@ -173,26 +176,30 @@ class TrustedServer(Rounds):
         ArgumentError
             The noise cannot be keyed, the file is of another kind of noise, or there was a release already.
         StorageError
-            The file is damaged, or cannot be written.
+            The file is damaged, or cannot be written; or another account can have read, changed or planted
+            it.
 
         Notes
         -----
-        **Privacy.** See `NoiseFile`: the file is a secret.
+        **Privacy.** See `NoiseFile`: the file is a secret. A key under which nothing was drawn is replaced by
+        one of this server.
         """
         if self._memory is None:
             raise ArgumentError("OpenDP's noise cannot be keyed, hence not be kept: use the default source")
         if len(self._memory):
             raise ArgumentError("name the file before the first release: others have another key")
-        self._memory = NoiseFile(path, self._memory.key, secure=self.secure)
+        self._memory = NoiseFile(path, self._memory.key, secure=self.secure, begun=begun)
         return self._memory.key.seal()
 
-    def bind(self, path: Path) -> None:
+    def bind(self, path: Path, *, begun: bool) -> None:
         """Keep in a secret file which rows, in which order, are asked, if they are the caller's own.
+
+        Of a fit that has not `begun` the file is made again.
 
         Raises StorageError if the file is of others: batches are disjoint within one order of rows.
         """
         if isinstance(self._federation, LocalSites):
-            bind_rows(path, self._federation.digest)
+            bind_rows(path, self._federation.digest, begun=begun)
 
     @contextmanager
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:

@@ -28,6 +28,7 @@ from privinf.mechanisms.files import ParquetSource, Source, Types, require_colum
 from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.schema.reading import kind_of
+from privinf.secret_files import check_folder
 from privinf.typing import AnyPath, Floats, Table
 from privinf.validation import READ_ROWS, check_flag, check_path, even_parts
 
@@ -275,7 +276,8 @@ def open_rows(
     Raises
     ------
     StorageError
-        The file is not there; or, when it is read, the spool file cannot be written.
+        The file is not there; others could replace files in the folder of the spool file; or, when it is
+        read, the spool file cannot be written.
 
     Notes
     -----
@@ -302,6 +304,7 @@ def open_rows(
     folder = check_path(spool, "spool")
     if not folder.is_dir():
         raise StorageError(f"spool={str(folder)!r} is no folder: make it first")
+    check_folder(folder, "the rows", sticky=True)
     return OpenedSource(source_of(data), folder, bar)
 
 

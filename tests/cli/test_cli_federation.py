@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from click.testing import CliRunner
 import privinf as pi
 from privinf.accounting.journal import Anchor
 from privinf.cli import main
-from privinf.cli.deployment import certificates, days_left, node_key
+from privinf.cli.deployment import TAGGED, certificates, days_left, flwr, node_key
+from privinf.cli.doctor import read_site
 from privinf.cli.federated_fits import read_plan, run_plan
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import (
@@ -120,6 +122,40 @@ def plan(**words):
     Path("hospitals/fit.toml").write_text(
         f'model = "MomentOLS"\nformula = "ill ~ age + dose"\nepsilon = 1.0\ndelta = 1e-6\n{text}'
     )
+
+
+@pytest.mark.parametrize("name", ['the "north"', "back\\slash", "emoji \U0001f3e5", "delete \x7f", "it's"])
+def test_toml_files_name_folders_of_any_name(name, tmp_path, monkeypatch):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "rows.csv").write_text("ill,age\n1,20\n0,30\n")
+    (folder / "schema.json").write_text(json.dumps(pi.Schema({"ill": (0, 1), "age": (18, 90)}).to_dict()))
+    words = [
+        "--data",
+        folder / "rows.csv",
+        "--schema",
+        folder / "schema.json",
+        "--epsilon",
+        4,
+        "--delta",
+        1e-6,
+    ]
+    made = run("site", "init", "north", *words, "--folder", folder / "north")
+    assert made.exit_code == 0, made.output
+    assert read_site(folder / "north")["data"] == str(folder / "rows.csv")
+    commands = []
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: commands.append(words) or Ended())
+    flwr(folder, {"address": "server.example:8000"}, "run", "app", TAGGED)
+    written = tomllib.loads((folder / ".analyst" / "config.toml").read_text(encoding="utf-8"))
+    section = written["superlink"]["privinf"]
+    assert section == {"address": "127.0.0.1:8000", "root-certificates": str(folder / "ca.crt")}
+    assert commands[0][1:] == ["run", "app", "privinf"]
+
+
+class Ended:
+    """A command that ended well."""
+
+    returncode = 0
 
 
 def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(folder):
@@ -320,7 +356,7 @@ def spoil(what):
         case "key":
             os.chmod(site / "north.key", 0o644)
         case "ledger":
-            os.chmod(site / "north.ledger", 0o640)
+            os.chmod(site / "north.ledger", 0o660)
         case "gone":
             (site / "north.ledger").unlink()
         case "policy":
@@ -379,8 +415,10 @@ def test_the_doctor_warns(folder):
     for name in NAMES:
         assert init(name, "--trust", "server", "--simulation").exit_code == 0
     os.chmod("north.csv", 0o644)
+    os.chmod("north/north.ledger", 0o644)  # it may be read, and is
     told = run("site", "doctor", "north").output
-    for word in ("un-noised sums", "without noise", "north.csv is open to others"):
+    opened = [f"{name} is open to others" for name in ("north.csv", "north/north.ledger")]
+    for word in ("un-noised sums", "without noise", *opened):
         assert f"warning: {word}" in told or word in told
 
 

@@ -27,9 +27,11 @@ from privinf.federation import (
     TrustedServer,
 )
 from privinf.federation.envelope import Analyst
+from privinf.federation.noise_memory import NoiseFile
 from privinf.federation.sessions import LASTING, MOST_OPEN, Journal
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.mechanisms.statistics.ops import SiteOp
+from privinf.storage import read_container
 
 THREE = NAMES[:3]
 BOB, EVE = (IdentityKey(bytes([seed]) * 32) for seed in (7, 6))
@@ -480,6 +482,37 @@ def test_a_checkpointed_fit_goes_on_under_its_own_reservation(days, tmp_path):
     again = Rival(sites)
     model_of(again, "secure-sum").fit(**{**LEVEL, "rng": None}, checkpoint=tmp_path / "fit")
     assert {*again.ops} <= {"describe", "design"}  # all is in the folder
+
+
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+def test_a_fit_that_was_stopped_before_its_first_question_goes_on_under_its_reservation(
+    trust, tmp_path, monkeypatch
+):
+    """Its price is all that there is, so that a second reservation would be refused; the noise key is new."""
+    sites = sites_of(THREE, ledgers={name: Ledger(MU) for name in THREE})
+    folder = tmp_path / "fit"
+    with monkeypatch.context() as stopped:
+        stopped.setattr("privinf.federation.checkpoint._write_plan", stop)
+        with pytest.raises(KeyboardInterrupt):
+            model_of(InProcessFederation(sites), trust).fit(**{**LEVEL, "rng": None}, checkpoint=folder)
+    (name,) = {one.name for site in sites.values() for one in site.journal.reservations}
+    key = folder / "noise.key"
+    before = key.read_bytes() if trust == "server" else b""
+    fit = model_of(InProcessFederation(sites), trust).fit(**{**LEVEL, "rng": None}, checkpoint=folder)
+    _, header = read_container(folder / "reservation.npz", format="privinf-checkpoint", key=seal_of(key))
+    assert header["name"] == name
+    for site in sites.values():
+        assert len(site.ledger) == len(fit.privacy.entries)
+        assert site.journal.reservations == ()
+    assert trust == "secure-sum" or not key.read_bytes().startswith(before)
+
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def seal_of(key):
+    return NoiseFile(key).key.seal() if key.exists() else None
 
 
 def test_a_folder_of_an_earlier_version_goes_on_without_a_reservation(tmp_path):

@@ -37,7 +37,8 @@ def test_keys_are_kept_and_not_shown(tmp_path):
     with pytest.raises(TypeError):
         pickle.dumps(key)
     (tmp_path / "other").write_text("12")
-    with pytest.raises(StorageError):
+    (tmp_path / "other").chmod(0o600)
+    with pytest.raises(StorageError, match="holds no identity key"):
         IdentityKey.load(tmp_path / "other")
     with pytest.raises(ArgumentError):
         IdentityKey(b"short")

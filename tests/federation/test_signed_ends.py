@@ -61,6 +61,7 @@ def test_one_secret_has_two_keys(tmp_path):
     key.save(tmp_path / "key")
     again = IdentityKey.load(tmp_path / "key")
     (tmp_path / "old").write_text(key.secret_bytes().hex())
+    (tmp_path / "old").chmod(0o600)
     assert again.verifying == IdentityKey.load(tmp_path / "old").verifying == key.verifying
     assert key.verifying not in (key.public, other.verifying)
     signature = again.sign(b"text")

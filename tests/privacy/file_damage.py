@@ -470,6 +470,7 @@ def judge(kind: Kind, damaged: Damage, folder: Path) -> Verdict:
     for left in folder.iterdir():
         left.unlink()
     path.write_bytes(damaged.content)
+    path.chmod(0o600)  # keys are among them
     return verdict_on(kind, path, resealed=damaged.resealed)
 
 
@@ -532,6 +533,7 @@ def _said(kind: Kind, path: Path) -> bytes:
     if id(kind) not in _KNOWN:
         whole = path.with_name(f"whole{kind.suffix}")
         whole.write_bytes(kind.content)
+        whole.chmod(0o600)
         _KNOWN[id(kind)] = kind.says(kind.load(whole))
         whole.unlink()
     return _KNOWN[id(kind)]

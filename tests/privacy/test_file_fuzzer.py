@@ -380,5 +380,6 @@ def test_the_verdict_on_a_whole_file_is_same(kinds, tmp_path):
     for kind in kinds.values():
         path = tmp_path / f"file{kind.suffix}"
         path.write_bytes(kind.content)
+        path.chmod(0o600)
         assert verdict_on(kind, path, resealed=False).outcome == "same", kind.name
         path.unlink()

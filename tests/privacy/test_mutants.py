@@ -2,6 +2,7 @@
 
 import math
 import tempfile
+from pathlib import Path
 
 import attained
 import numpy as np
@@ -11,6 +12,7 @@ from mutation import Mutant
 from record_replay import audit
 from replay_fits import ASKED, allowed, run_of
 from scipy.special import ndtr
+from support.secret_kinds import refits_under_a_planted_key, safe_against_all
 
 import privinf as pi
 from privinf.accounting import (
@@ -152,6 +154,21 @@ def of_roundings():
                 lambda world, ledger, top=top, pair=pair: top.release(pair[world], ledger=ledger)
             ).overspent
     return found
+
+
+def of_secret_files():
+    """Keys and ledgers that others can have read, changed or planted."""
+    with tempfile.TemporaryDirectory() as folder:
+        return safe_against_all(Path(folder))
+
+
+def of_planted_keys():
+    """What a planter of a noise key learns of a fit that finds it."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        return [
+            *refits_under_a_planted_key(Path(one), linked=True),
+            *refits_under_a_planted_key(Path(two), linked=False),
+        ]
 
 
 def of_accounts():
@@ -359,6 +376,8 @@ CHECKS = {
     "unkept lines": of_unkept_lines,
     "other partitions": of_other_partitions,
     "accounts": of_accounts,
+    "secret files": of_secret_files,
+    "planted keys": of_planted_keys,
     "policy": of_policy,
     "roundings": of_roundings,
     "many roundings": of_many_roundings,
@@ -373,6 +392,8 @@ HC0, LINE = "mechanisms.moments", "Moments._line"
 SUMS = "mechanisms.statistics.moments"
 GRIDDED = "mechanisms.statistics.gridded"
 CURATOR = "federation.curator"
+
+FILES = "secret_files"
 
 # Name: what is broken, and the audit that must see it.
 MUTANTS = {
@@ -756,6 +777,40 @@ MUTANTS = {
             "carriers = len(roster)",
         ),
         of_fit("MomentOLS secure sums, HC0, a colluding site"),
+    ),
+    # secret files
+    "a key that was found is used though nothing was drawn": (
+        Mutant(
+            "federation.noise_memory",
+            "NoiseFile.__init__",
+            "(begun is None and len(memory) > 0)",
+            "len(memory) == 0",
+        ),
+        of_planted_keys,
+    ),
+    "a key that others may read": (
+        Mutant(FILES, "_file_faults", "known.st_mode & FORBIDDEN[kind]", "known.st_mode & 0o022"),
+        of_secret_files,
+    ),
+    "a ledger that others may write": (
+        Mutant(FILES, "_file_faults", "& FORBIDDEN[kind]", '& FORBIDDEN["key"] and kind == "key"'),
+        of_secret_files,
+    ),
+    "a file with a second name": (
+        Mutant(FILES, "_file_faults", "known.st_nlink > 1", "known.st_nlink > 2"),
+        of_secret_files,
+    ),
+    "a link is followed": (
+        Mutant(FILES, "_opened", "flags | SAFELY", "flags | os.O_NONBLOCK"),
+        of_secret_files,
+    ),
+    "a folder that everybody may write to": (
+        Mutant(FILES, "_folder_faults", "mode & 0o002", "False"),
+        of_secret_files,
+    ),
+    "the folder of a group": (
+        Mutant(FILES, "_folder_faults", "not _is_own_group(known.st_gid, folder)", "False"),
+        of_secret_files,
     ),
     # accounts
     "the largest mu for all": (

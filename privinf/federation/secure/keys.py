@@ -19,12 +19,15 @@ from typing import Any
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
+from privinf.secret_files import open_secret
+from privinf.validation import check_path
 
 SITE_KEY_BYTES = 32
 # Of Curve25519's field: a public key is a number below it.
 FIELD = 2**255 - 19
 # The d of Edwards' curve x^2 (d y^2 + 1) = y^2 - 1, on which Ed25519 keys are points.
 EDWARDS = -121665 * pow(121666, -1, FIELD) % FIELD
+KEY = "an identity key"  # what messages call its file
 # What the signing key is derived for.
 SIGNING = b"privinf ed25519 identity 1"
 
@@ -125,12 +128,20 @@ class IdentityKey:
         return bytes(self._secret.private_bytes_raw())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the secret to a new file that only its owner may read; StorageError if it exists."""
+        """Write the secret to a new file that only its owner may read.
+
+        Raises
+        ------
+        StorageError
+            There is such a file, it cannot be made, or others may write to its folder.
+        """
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = open_secret(check_path(path), KEY, "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             raise StorageError(f"there is a file at {path}: an identity key is never replaced") from None
         except OSError as problem:
+            if isinstance(problem, StorageError):
+                raise
             raise StorageError(
                 f"{path} cannot be made ({problem.strerror or type(problem).__name__})"
             ) from None
@@ -140,18 +151,69 @@ class IdentityKey:
             os.fsync(stream.fileno())
 
     @classmethod
-    @reads("an identity key")
+    @reads(KEY)
     def load(cls, path: str | PathLike[str]) -> IdentityKey:
-        """Read what `save` wrote; StorageError if it is not that, or damaged.
+        """Read the file that `save` wrote.
 
-        A file of an earlier version has no second line, the checksum, and is read as it is.
+        Parameters
+        ----------
+        path : path
+            A file of the calling account, with mode 0600, one name, and no symbolic link; others may not
+            write to its folder. A secret that was mounted differently goes to `from_bytes`.
+
+        Raises
+        ------
+        StorageError
+            It is not such a file, or is damaged; or another account can have read, changed or planted it,
+            and the message has the command to type.
+
+        Notes
+        -----
+        **Privacy.** A key that others may read or write is refused: see `privinf.secret_files`.
         """
-        lines = read_bytes(path, "an identity key").decode("ascii", errors="replace").splitlines()
+        return cls._parsed(read_bytes(path, KEY, secret="key"), str(path))
+
+    @classmethod
+    @reads(KEY)
+    def from_bytes(cls, content: bytes) -> IdentityKey:
+        """Return the key in the content of a file that `save` wrote.
+
+        For secrets that a system mounts under rules of its own, such as those of Kubernetes, which are links
+        that belong to root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
+
+        Parameters
+        ----------
+        content : bytes
+            What `save` wrote. A file of an earlier version has no second line, the checksum.
+
+        Raises
+        ------
+        StorageError
+            It is not the content of such a file, or is damaged.
+
+        Notes
+        -----
+        **Privacy.** Who else could read or change the secret is not checked: the caller answers for it.
+
+        Examples
+        --------
+        >>> content = b"11" * 32
+        >>> IdentityKey.from_bytes(content).public == IdentityKey(bytes([0x11]) * 32).public
+        True
+        """
+        if not isinstance(content, bytes):
+            raise ArgumentError("content must be the bytes of a key file")
+        return cls._parsed(content, "the content")
+
+    @classmethod
+    def _parsed(cls, content: bytes, place: str) -> IdentityKey:
+        """Return the key in the content of a file; a file of an earlier version has no checksum."""
+        lines = content.decode("ascii", errors="replace").splitlines()
         if len(lines) not in (1, 2) or len(lines[0]) != 2 * SITE_KEY_BYTES or not _is_hex(lines[0]):
-            raise StorageError(f"{path} holds no identity key")
+            raise StorageError(f"{place} holds no identity key")
         secret = bytes.fromhex(lines[0])
         if len(lines) == 2 and lines[1] != _seal(secret):
-            raise StorageError(f"{path} is damaged: the key does not match its checksum")
+            raise StorageError(f"{place} is damaged: the key does not match its checksum")
         return cls(secret)
 
     def __repr__(self) -> str:

@@ -259,7 +259,7 @@ class SecureServer(TrustedServer):
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
         return PlannedSum(with_question(query, asked_bits=bits), tuple(asked), plan.site_scale, level)
 
-    def remember(self, path: str | PathLike[str]) -> None:
+    def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
         """Keep nothing: the noise is made at the sites, and they remember what they sent."""
 
     def release(self, planned: PlannedSum) -> NoisySum:

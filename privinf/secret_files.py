@@ -1,0 +1,277 @@
+"""Secret files: opened only where no other account can have read, changed or planted them.
+
+The rules are those of ssh. A secret file is a regular file with one name, and no symbolic link; it belongs to
+the account that opens it; others may not read or write a key, and not write a ledger. The folder of the file
+belongs to that account or to root, and others may not write to it. All this is asked of the opened file and
+the opened folder, not of their paths, so that nothing can be exchanged between the check and the use.
+
+Decisions that the rules need:
+
+* **Sticky folders** such as ``/tmp`` are refused like all folders that others may write to, as ssh refuses
+  them: others cannot replace a file there, but they can put one where a file is expected.
+* **Folders above** are not checked. Whoever may write to them can put another folder in the place of the
+  file's; as this folder and the file must belong to the caller too, he cannot put his own.
+* **A group that may write** to a folder counts as others, unless it is the account's own private group,
+  which has no other member, and the folder has no access control list: many systems make such groups, and
+  new folders that they may write to.
+* **No switch** turns the checks off. A mounted secret, which often is a link of root's, is read by the
+  caller, and goes to `IdentityKey.from_bytes`.
+* **File systems without permissions** (FAT, Windows): a warning, once in a process. Such a file system is
+  recognized by a file that is made with mode 0600 and is shown with another one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+
+from privinf.errors import StorageError, UnprotectedFilesWarning
+from privinf.typing import SecretKind
+from privinf.validation import check_path
+
+POSIX = os.name == "posix"
+# What every opening has: no link is followed, no pipe is waited for, no child process gets the file.
+SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+# By which flags a folder is opened: one that may be entered and not listed is opened too.
+OF_FOLDERS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Permissions that nobody but the owner may have, by the kind of file.
+FORBIDDEN: dict[SecretKind, int] = {"key": 0o077, "ledger": 0o022}
+# How often a file is opened again that another process replaced at this very moment.
+ATTEMPTS = 100
+OWN_FOLDER = "keep secret files in a folder of your own: mkdir -m 700 FOLDER"
+NO_PERMISSIONS = (
+    "the file system of {} has no permissions: whether other accounts can read or change keys and ledgers "
+    "there cannot be checked. Keep them on a file system with permissions"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFault:
+    """What is wrong with a secret file or its folder, and what to do.
+
+    `of_permissions` says that it is a matter of owners and permissions, which some file systems do not have.
+    """
+
+    what: str
+    remedy: str
+    of_permissions: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.remedy}"
+
+
+def own_path(path: str | PathLike[str]) -> Path:
+    """Return the absolute path of a secret file: links to its folder are followed, one to itself is not."""
+    place = check_path(path).absolute()
+    return place.parent.resolve() / place.name
+
+
+def open_secret(path: Path, what: str, kind: SecretKind, flags: int = os.O_RDONLY) -> int:
+    """Open a secret file, or make one, and return its descriptor.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What messages call it, such as "the noise key".
+    kind : {"key", "ledger"}
+        A key is read by its owner alone; a ledger only has to be written by its owner alone.
+    flags : int
+        Of ``os.open``. With ``O_CREAT | O_EXCL`` the file is made, with mode 0600.
+
+    Raises
+    ------
+    StorageError
+        Another account can have read, changed or planted the file; the message has the command to type.
+    OSError
+        It cannot be opened.
+    """
+    with _opened_folder(path.parent, what) as folder:
+        for _ in range(ATTEMPTS):
+            handle = _opened(path, flags, folder, what)
+            try:
+                known = os.fstat(handle)
+                if known.st_nlink:
+                    _refuse(_file_faults(known, path, what, kind), folder, path.parent, known)
+                    return handle
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)  # it was replaced by a new one after it was opened
+    raise StorageError(f"{path} is replaced all the time: {what} cannot be read")
+
+
+def check_secret(path: Path, what: str, kind: SecretKind) -> None:
+    """Raise StorageError or OSError unless a secret file can be opened, as `open_secret` does."""
+    os.close(open_secret(path, what, kind))
+
+
+def check_folder(folder: Path, what: str, *, sticky: bool = False) -> None:
+    """Raise StorageError unless a folder is the caller's or root's, and others may not write to it.
+
+    With `sticky` others may, where they cannot replace the caller's files: for files with random names.
+    """
+    with _opened_folder(folder, what, sticky=sticky):
+        pass
+
+
+def faults_of(path: Path, what: str, kind: SecretKind) -> list[FileFault]:
+    """Return everything that is wrong with a secret file, without its folder; nothing is opened or raised."""
+    with suppress(OSError):
+        return list(_file_faults(os.lstat(path), path, what, kind)) if POSIX else []
+    return []
+
+
+def folder_faults_of(folder: Path) -> list[FileFault]:
+    """Return everything that is wrong with the folder of secret files."""
+    with suppress(OSError):
+        return list(_folder_faults(os.stat(folder), folder)) if POSIX else []
+    return []
+
+
+@contextmanager
+def _opened_folder(folder: Path, what: str, *, sticky: bool = False) -> Iterator[int | None]:
+    """Open and check the folder of a secret file; None where the system does not open folders."""
+    if not POSIX:
+        yield None
+        return
+    handle = os.open(folder, OF_FOLDERS)
+    try:
+        known = os.fstat(handle)
+        if not (sticky and known.st_mode & stat.S_ISVTX and known.st_uid in (0, os.geteuid())):
+            _refuse(_folder_faults(known, folder, what), handle, folder, known)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _opened(path: Path, flags: int, folder: int | None, what: str) -> int:
+    """Open a file of an opened folder; StorageError for a link, a pipe, or whatever else is no file."""
+    name = path if folder is None else path.name
+    try:
+        return os.open(name, flags | SAFELY, 0o600, dir_fd=folder)
+    except OSError as problem:
+        if isinstance(problem, FileExistsError):
+            raise
+        known = None
+        with suppress(OSError):
+            known = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if known is None or stat.S_ISREG(known.st_mode):
+            raise
+        fault = next(_file_faults(known, path, what, "key"))
+    raise StorageError(str(fault))
+
+
+def _file_faults(known: os.stat_result, path: Path, what: str, kind: SecretKind) -> Iterator[FileFault]:
+    """Yield what is wrong with a secret file."""
+    name = shlex.quote(str(path))
+    if stat.S_ISLNK(known.st_mode):
+        yield FileFault(
+            f"{path} is a symbolic link, and may have been planted",
+            f"give the path of the file itself, or remove the link: rm {name}",
+            of_permissions=False,
+        )
+        return
+    if not stat.S_ISREG(known.st_mode):
+        yield FileFault(
+            f"{path} is not a regular file, as {what} must be",
+            f"remove it: rm {name}",
+            of_permissions=False,
+        )
+        return
+    if not POSIX:
+        return
+    if known.st_uid != (own := os.geteuid()):
+        yield FileFault(
+            f"{path} belongs to account {known.st_uid}, not to yours, {own}",
+            f"run as that account. If you know its content, take it: sudo chown {own} {name}; else rm {name}",
+        )
+    if known.st_nlink > 1:
+        yield FileFault(
+            f"{path} has {known.st_nlink} names (hard links), and must have one",
+            f"remove the others, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}",
+            of_permissions=False,
+        )
+    if known.st_mode & FORBIDDEN[kind]:
+        yield FileFault(
+            f"{path} is open to others (mode {stat.S_IMODE(known.st_mode):o})",
+            f"if you trust who could use it, type chmod 600 {name}; else make a new one",
+        )
+
+
+def _folder_faults(known: os.stat_result, folder: Path, what: str = "files in it") -> Iterator[FileFault]:
+    """Yield what is wrong with the folder of a secret file."""
+    mode = stat.S_IMODE(known.st_mode)
+    if known.st_uid not in (0, os.geteuid()):
+        yield FileFault(f"the folder {folder} belongs to account {known.st_uid}, not to yours", OWN_FOLDER)
+    if mode & 0o002 or (mode & 0o020 and not _is_own_group(known.st_gid, folder)):
+        own = known.st_uid == os.geteuid() and not mode & stat.S_ISVTX
+        yield FileFault(
+            f"{folder} can be changed by others (mode {mode:o}), who could replace {what}",
+            f"chmod go-w {shlex.quote(str(folder))}" if own else OWN_FOLDER,
+        )
+
+
+def _refuse(faults: Iterator[FileFault], folder: int | None, place: Path, known: os.stat_result) -> None:
+    """Raise StorageError for the first fault that is one on this file system."""
+    if folder is None:
+        _warn_once(place)
+    for fault in faults:
+        if folder is None or not fault.of_permissions or not _has_no_permissions(folder, known.st_dev):
+            raise StorageError(str(fault))
+        _warn_once(place)
+
+
+def _is_own_group(group: int, folder: Path) -> bool:
+    """Return whether a group is the private one of this account: of its name, and without other members.
+
+    In a folder with an access control list the group's permissions are those of everybody in the list.
+    """
+    with suppress(AttributeError, OSError):
+        os.getxattr(folder, "system.posix_acl_access")
+        return False
+    pwd, grp = import_module("pwd"), import_module("grp")
+    try:
+        account, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    others = {*found.gr_mem, *(one.pw_name for one in pwd.getpwall() if one.pw_gid == group)}
+    return bool(found.gr_name == account.pw_name and others == {account.pw_name})
+
+
+def _has_no_permissions(folder: int, device: int) -> bool:
+    """Return whether a file that is made here for its owner alone is shown as open to others."""
+    if os.fstat(folder).st_dev != device:
+        return False  # a file that is mounted by itself
+    probe = f".privinf-{secrets.token_hex(8)}.tmp"
+    try:
+        handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, 0o600, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        return bool(os.fstat(handle).st_mode & FORBIDDEN["key"])
+    finally:
+        os.close(handle)
+        os.unlink(probe, dir_fd=folder)
+
+
+@cache
+def _warning_given() -> list[bool]:
+    """Return a list that is empty until the warning was given in this process."""
+    return []
+
+
+def _warn_once(place: Path) -> None:
+    if not _warning_given():
+        _warning_given().append(True)
+        warnings.warn(NO_PERMISSIONS.format(place), UnprotectedFilesWarning, stacklevel=2)
