@@ -58,6 +58,7 @@ def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"u": rng.normal(size=50), "g": rng.choice(["r", "s"], 50)})
     table.assign(y=rng.normal(size=50)).to_csv("rows.csv", index=False)
+    (tmp_path / "rows.csv").chmod(0o600)
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     (tmp_path / "policy.json").write_text('{"trusted_server": true, "operations": ["column_sums"]}')
     (tmp_path / "keyed.json").write_text('{"secure_sums": true}')

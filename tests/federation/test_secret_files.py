@@ -1,5 +1,6 @@
 """Secret files that others can have read, changed or planted are refused, with the remedy to type."""
 
+import json
 import os
 import stat
 import struct
@@ -25,6 +26,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.journal import Anchor, Head
 from privinf.cli import main
 from privinf.cli.deployment import private_text
+from privinf.cli.pending import _tag, finish
 from privinf.errors import StorageError, UnprotectedFilesWarning
 from privinf.federation import IdentityKey, SiteLedger
 from privinf.federation.noise_memory import NoiseFile
@@ -269,6 +271,43 @@ def test_upgrade_tightens_a_ledger_that_others_may_read(tmp_path):
     refused = run("ledger", "upgrade", path)
     assert refused.exit_code
     assert f"chmod 600 {path}" in refused.output.replace("\n", " ")
+
+
+def test_rows_are_not_spooled_where_others_can_replace_the_file(tmp_path):
+    data = {"y": [0.2, 0.4], "x": [1.0, 2.0]}
+    tmp_path.chmod(0o757)
+    with pytest.raises(StorageError, match=f"chmod go-w {tmp_path}"):
+        pi.open_rows(data, spool=tmp_path)
+    for mode in (0o1777, 0o700):  # of a sticky folder others cannot replace a file with a random name
+        tmp_path.chmod(mode)
+        pi.open_rows(data, spool=tmp_path)
+
+
+def test_a_pipe_in_the_place_of_a_pending_release_is_passed_over(tmp_path):
+    account = tmp_path / "study.ledger"
+    pending = tmp_path / f".out.npz.{_tag(account)}.00.pending"
+    os.mkfifo(pending)
+    pending.with_name(pending.name.replace("00", "01")).symlink_to(pending)
+    assert finish(tmp_path / "out.npz", Ledger(), account, "asked", overwrite=False) is None
+    assert pending.is_fifo()
+
+
+def test_a_servers_key_that_others_can_read_starts_no_server(tmp_path):
+    bundles = []
+    for name in ("north", "south"):
+        (tmp_path / "rows.csv").write_text("y,x\n0,1\n1,0\n")
+        (tmp_path / "schema.json").write_text(json.dumps(pi.Schema({"y": (0, 1), "x": (0, 1)}).to_dict()))
+        words = ["--schema", tmp_path / "schema.json", "--epsilon", 1, "--delta", 1e-6]
+        made = run("site", "init", name, "--data", tmp_path / "rows.csv", *words, "--folder", tmp_path / name)
+        assert made.exit_code == 0, made.output
+        bundles.append(tmp_path / name / f"{name}.bundle.json")
+    made = run("federation", "init", tmp_path / "hospitals", *bundles)
+    assert made.exit_code == 0, made.output
+    key = tmp_path / "hospitals" / "server.key"
+    key.chmod(0o644)
+    refused = run("federation", "up", tmp_path / "hospitals")
+    assert refused.exit_code == 2
+    assert f"chmod 600 {key}" in refused.output
 
 
 def test_the_doctor_looks_at_checkpoints(tmp_path):
