@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ from privinf.federation.noisy import NoisyGram, NoisySum, assumed
 from privinf.federation.rounds import Args
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.gaussian import Line
+from privinf.mechanisms.gaussian import Line, after_the_charge
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp, clipped_total
+from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.mechanisms.statistics.terms import TermSums, add_together
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
@@ -129,8 +130,19 @@ def _in_memory(block: SiteBlock, one: _Planned) -> Accumulator | Floats:
     return sums
 
 
-def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulator | Floats]:
-    """Return the un-noised sums of one pass, or of queries where a database makes them."""
+def _by_passes(
+    passes: RowPasses, planned: Sequence[_Planned], digests: BatchDigests
+) -> list[Accumulator | Floats]:
+    """Return the un-noised sums of one pass, or of queries where a database makes them.
+
+    Raises
+    ------
+    AlignmentError
+        The sum is over a batch, whose rows are not those of the first pass.
+    """
+    batches = [one.statistic.batch_pass(one.args, digests) for one in planned]
+    if len(planned) > 1 and any(batch is not None for batch in batches):
+        return [total for one in planned for total in _by_passes(passes, [one], digests)]
     exact = all(one.exact for one in planned)
     if passes.adds(exact=exact):
         if not exact:
@@ -138,6 +150,8 @@ def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulat
         return [*passes.push([(one.statistic, one.args) for one in planned])]
     sums: list[Accumulator | PlainSums] = []
     for block in passes.blocks():
+        if batches[0] is not None:
+            block = replace(block, batch=batches[0])
         if not sums:
             for one in planned:
                 assert one.statistic.sums is not None
@@ -148,6 +162,8 @@ def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulat
         for each in sums:
             if not isinstance(each, TermSums):
                 each.update(block)
+    if batches[0] is not None:
+        batches[0].check()
     return [each.floats() if isinstance(each, PlainSums) else each for each in sums]
 
 
@@ -186,6 +202,7 @@ class Curator:
         self._noise = get_source(rng)
         self._key = None if self._noise.secure else self._noise.new_key()
         self._asked = 0
+        self._digests = BatchDigests()
         self.ledger = check_ledger(ledger)
 
     @property
@@ -211,7 +228,8 @@ class Curator:
         ArgumentError, BudgetExceededError, SensitivityError
             As there; no row was read.
         SchemaError, AlignmentError
-            A table that is not in memory is not what it was declared to be; nothing was charged for it.
+            A table that is not in memory is not what it was declared to be; nothing was charged for it. Rows
+            of a batch are not those of the first pass: for rows in memory that is seen after the charge.
         """
         return self.vector_sums([(op, args, label, mu)])[0]
 
@@ -221,17 +239,29 @@ class Curator:
         entries = [one.entry for one in planned]
         if isinstance(self._rows, RowPasses):
             self.ledger.check([entry.loss for entry in entries])
-            totals = _by_passes(self._rows, planned)
+            totals = _by_passes(self._rows, planned, self._digests)
             lines = self.ledger.spend(*entries)
         else:
             lines = self.ledger.spend(*entries)
-            totals = [_in_memory(self._rows, one) for one in planned]
+            totals = [self._in_memory(one) for one in planned]
         found = []
         for one, total, line in zip(planned, totals, lines, strict=True):
             self._asked += 1
             values = one.noised(total, self._source(one.statistic.name) if one.scale > 0.0 else self._noise)
             found.append(NoisySum(values, self.nobs, (self._name,), one.scale, one.mu, (line,)))
         return found
+
+    def _in_memory(self, one: _Planned) -> Accumulator | Floats:
+        """Return the un-noised sum over rows in memory, a batch's from rows that nobody else writes into."""
+        assert isinstance(self._rows, SiteBlock)
+        batch = one.statistic.batch_pass(one.args, self._digests)
+        if batch is not None:
+            self._rows = self._rows.owned()
+        if batch is None or not self._rows.lent:
+            return _in_memory(self._rows, one)
+        total = _in_memory(replace(self._rows, batch=batch), one)
+        after_the_charge(batch.check)
+        return total
 
     def _planned(self, op: str, args: Args, label: str, mu: float) -> _Planned:
         """Return a release with its ledger line; nothing is read or charged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -40,6 +40,7 @@ from privinf.federation.sessions import Journal
 from privinf.federation.site_designs import SiteDesigns
 from privinf.federation.site_ledger import SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.gaussian import after_the_charge
 from privinf.mechanisms.rows import as_rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
@@ -110,7 +111,9 @@ class Site:
     that cannot fail for whatever stands in a row. Un-noised sums leave only where the policy says
     ``trusted_server=True``, and only for charges that cover the site's own sensitivity. In a secure sum
     (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Batches,
-    which stand in parallel in the ledger, follow from the order of the rows: keep it.
+    which stand in parallel in the ledger, follow from the order of the rows: keep it. Arrays that the caller
+    holds too are copied before the first batch, or, from 64 MB on, compared by digests: where they were
+    changed since, the question is refused after its charge, which stands.
 
     Examples
     --------
@@ -154,6 +157,8 @@ class Site:
         self.policy = SitePolicy() if policy is None else policy
         self.ledger = check_ledger(ledger)
         self._designs, self._missing = SiteDesigns(opened, schema), opened.missing
+        if len(self._designs) != self.size:
+            raise AlignmentError("the table was changed while it was read: start again")
         self._journal = Journal(self.ledger)
         if isinstance(self.ledger, SiteLedger):
             bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
@@ -256,8 +261,24 @@ class Site:
         if checked.terms is not None:
             return self._masked(query, name, checked, by)
         self._journal.begin(query, query.digest, checked.entries, by)
-        sums = checked.op.total(self._placed(name, query.design), query.args, checked.reach)
-        return Reply(name, sums, self.size)
+        return Reply(name, self._total(query, name, checked), self.size)
+
+    def _total(self, query: Query, name: str, checked: CheckedQuery) -> Floats:
+        """Return the un-noised sum over the rows, which was charged.
+
+        Raises
+        ------
+        AlignmentError
+            The sum is over a batch, and the rows are large arrays that were changed since another one.
+        """
+        op, args = checked.op, query.args
+        batch = op.batch_pass(args, self._designs.digests)
+        block = self._placed(name, query.design, by_places=batch is not None)
+        if batch is None or not block.lent:
+            return op.total(block, args, checked.reach)
+        total = op.total(replace(block, batch=batch), args, checked.reach)
+        after_the_charge(batch.check)
+        return total
 
     def _introduced(self, query: Query, name: str) -> Reply:
         """Take a design: by the policy and public facts alone; no row is read."""
@@ -312,7 +333,7 @@ class Site:
         if (sent := self._journal.recall(digest)) is not None:
             return sent
         self._journal.begin(query, digest, checked.entries, by)
-        total = checked.op.total(self._placed(name, query.design), query.args, checked.reach)
+        total = self._total(query, name, checked)
         steps = quantised(total, terms, checked.reach.units(self.size), checked.reach.bound)
         words = noisy_words(steps, terms, name)
         masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
@@ -337,12 +358,12 @@ class Site:
             **imputing(self._missing),
         }
 
-    def _placed(self, name: str, digest: str | None = None) -> SiteBlock:
+    def _placed(self, name: str, digest: str | None = None, *, by_places: bool = False) -> SiteBlock:
         """Return the rows by a design, the latest by default, at the site of this name."""
         if digest is None:
             assert self.design is not None
             digest = self.design.digest
-        return self._designs.placed(digest, name)
+        return self._designs.placed(digest, name, by_places=by_places)
 
     def check_again(self) -> None:
         """Raise SchemaError if the rows were changed into what cannot be opened: for their holder alone."""

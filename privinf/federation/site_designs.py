@@ -12,6 +12,7 @@ from privinf.errors import AlignmentError, NotAvailableError, PrivinfError, Sche
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import SiteBlock, made_up, stream_of
+from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.schema import Design, Schema
 
 # What a design that comes with a question may have: columns, bytes of its matrix; and, so that it is checked
@@ -37,6 +38,8 @@ class SiteDesigns:
         The design that came last.
     own : frozenset of str
         Digests of designs that the holder has put in place.
+    digests : BatchDigests
+        Of the rows of batches, where they are read from arrays that others can write into.
 
     Raises
     ------
@@ -50,13 +53,14 @@ class SiteDesigns:
     rows, which cannot fail. That some columns are unavailable is public.
     """
 
-    __slots__ = ("_designs", "_matrices", "_opened", "latest", "own", "schema")
+    __slots__ = ("_designs", "_matrices", "_opened", "digests", "latest", "own", "schema")
 
     def __init__(self, rows: Rows, schema: Design | Schema) -> None:
         self.schema = schema if isinstance(schema, Schema) else schema.schema
         if isinstance(schema, Design):
             check_sums(schema)
         self._opened = OpenedRows(rows, schema)
+        self.digests = BatchDigests()
         self._designs: dict[str, Design] = {}
         self._matrices: OrderedDict[str, SiteBlock] = OrderedDict()
         self.latest: Design | None = None
@@ -84,7 +88,13 @@ class SiteDesigns:
 
     def digest(self, key: bytes) -> str:
         """Return the digest of the rows under a key: for the holder's ledger alone."""
+        self._keep()
         return self._opened.digest(key)
+
+    def _keep(self) -> None:
+        """Keep rows that nobody else writes into; matrices that were made before are made again."""
+        if self._opened.keep():
+            self._matrices.clear()
 
     def check_again(self) -> None:
         """Raise SchemaError if the rows were changed into what cannot be opened: for the holder alone."""
@@ -146,8 +156,13 @@ class SiteDesigns:
         assert design.y_high is not None
         return made_up(design.low, design.high, design.y_low, design.y_high)
 
-    def placed(self, digest: str, name: str) -> SiteBlock:
-        """Return the rows by a design, at the site of this name; matrices are kept up to `CACHE_BYTES`."""
+    def placed(self, digest: str, name: str, *, by_places: bool = False) -> SiteBlock:
+        """Return the rows by a design, at the site of this name; matrices are kept up to `CACHE_BYTES`.
+
+        `by_places` says that the places of the rows decide on the price: they are kept (`OpenedRows.keep`).
+        """
+        if by_places:
+            self._keep()
         if digest not in self._matrices:
             self._matrices[digest] = SiteBlock.of(self.named(digest), self._opened)
         self._matrices.move_to_end(digest)

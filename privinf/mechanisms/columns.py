@@ -79,7 +79,8 @@ class ColumnPasses:
         if often:
             rows.refuse_once()
         if unit is not None:
-            rows = rows.opened([*names, unit], schema)
+            columns = list(dict.fromkeys([*names, unit]))
+            rows = rows.copied(columns).opened(columns, schema)
             unit_codes(Schema(dict.fromkeys(names, (0.0, 1.0)), unit=unit, max_rows=max_rows), rows)
         self._rows, self._names, self.schema = rows, tuple(names), schema
         self._reader: Reader | None = None

@@ -33,6 +33,7 @@ from privinf.mechanisms.gaussian import (
     warn_of_large_delta,
 )
 from privinf.mechanisms.passes import OwnSum, RowPasses
+from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import BLOCK, EncodedRows, Rows, as_rows, imputing, weight_bound
 from privinf.mechanisms.statistics.block import SMALLEST
@@ -230,16 +231,22 @@ class Moments:
 
         target = rows_target(to, noise_free=math.isinf(mu))
         blocks = encoded_blocks(self.design, rows, self.weights, whole=target is None)
-        q2 = max(
-            float(np.einsum("ij,ij->i", block.public, block.public).max(initial=0.0)) for block in blocks
-        )
+        sizes, q2 = PublicSizes(np.zeros(self.layout.public), 0.0), 0.0
+        for block in blocks:
+            sizes = sizes.joined(PublicSizes.of(block.public))
+            q2 = max(q2, float(np.einsum("ij,ij->i", block.public, block.public).max(initial=0.0)))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         (asked,) = self._asked(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
         scale, entry = self._line(asked, mu).calibrated(budget.source)
         recorded = budget.ledger.spend(entry)
         law = _law(self.trust, weight, scale, budget) | imputing(rows.missing)
-        sent = (self._sent(block, weight, scale, budget.source) for block in blocks)
-        return write_rows(target, Release("moments", {}, law, self.design, recorded, blocks.n), sent)
+
+        def sent(block: EncodedRows) -> dict[str, Any]:
+            sizes.check(block.public)  # which the scale of the noise counts on
+            return self._sent(block, weight, scale, budget.source)
+
+        release = Release("moments", {}, law, self.design, recorded, blocks.n)
+        return write_rows(target, release, map(sent, blocks))
 
     def _sent(self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource) -> dict[str, Any]:
         """Return the noisy moments of every record, and what goes beside them in clear."""

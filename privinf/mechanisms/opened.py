@@ -15,6 +15,7 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.rows import BLOCK, Rows, needed, unit_codes
+from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
 from privinf.typing import ColumnLike, Floats, Label
@@ -41,6 +42,8 @@ class OpenedRows:
         What is wrong with the columns that could not be opened: for the holder, never for a reply.
     ordered : bool
         Whether rows have places of their own (see `Rows`).
+    lent : bool
+        Whether the arrays are the caller's own, who can write into them (see `keep`).
 
     Raises
     ------
@@ -54,7 +57,9 @@ class OpenedRows:
     **Privacy.** Holds raw rows. Not pickled and not shown.
     """
 
-    __slots__ = ("_declared", "_design", "_matrix", "_reader", "_response", "_size", "defects", "ordered")
+    __slots__ = (
+        "_declared", "_design", "_matrix", "_reader", "_response", "_size", "defects", "lent", "ordered"
+    )  # fmt: skip
 
     def __init__(self, rows: Rows, schema: Schema | Design) -> None:
         self._design = schema if isinstance(schema, Design) and schema.schema is None else None
@@ -70,6 +75,9 @@ class OpenedRows:
             self._open_arrays(self._design, rows)
         else:
             self._open_columns(schema, rows)
+        self.lent = True
+        if self._declared is not None and self._declared.unit is not None:
+            self.keep()  # nobody gets more rows after they were counted
         if self._response is not None and len(self._response) != self._size:
             raise AlignmentError(
                 f"the response has {len(self._response)} rows and the features have {self._size}"
@@ -95,11 +103,33 @@ class OpenedRows:
         if isinstance(schema, Design):
             self._reader.open(self._needed(schema))
 
-    def check_again(self) -> None:
-        """Raise SchemaError if arrays, read where they are, would no longer be opened; copies nothing.
+    def keep(self) -> bool:
+        """Keep rows of one's own from now on, where that takes less than `COPIED_BYTES` of arrays.
 
-        Columns of tables were copied when they were opened.
+        Columns of tables are copied whatever their size. Returns whether something was copied: what was made
+        of the rows before can be of others. Where arrays are too large they stay `lent`.
         """
+        if not self.lent:
+            return False
+        arrays = [one for one in (self._matrix, self._response) if one is not None]
+        if self._reader is not None:
+            self._reader.keep()
+        elif sum(one.nbytes for one in arrays) >= COPIED_BYTES:
+            return False
+        if self._matrix is not None:
+            self._matrix = np.array(self._matrix)
+        if self._response is not None:
+            self._response = np.array(self._response)
+        self.lent = False
+        return True
+
+    @property
+    def lends(self) -> bool:
+        """Whether blocks of the rows are views of the caller's arrays; those of tables are computed."""
+        return self.lent and not (self._matrix is None and self._response is None)
+
+    def check_again(self) -> None:
+        """Raise SchemaError if arrays, read where they are, would no longer be opened; copies nothing."""
         try:
             if self._design is not None and self._matrix is not None:
                 _check_matrix(self._matrix, self._design)
@@ -114,8 +144,11 @@ class OpenedRows:
         Numbers count as doubles, factors by their levels' texts, so that a table has one digest, whichever
         file it stands in and in whatever blocks it was read. Rows without places of their own are sorted.
 
+        The rows are kept first (`keep`), so that they stay those of the digest.
+
         **Privacy.** A function of every row: it stays with the holder, as its key does.
         """
+        self.keep()
         named = self._columns()
         order = None if self.ordered else np.lexsort([values for values, _ in named.values()])
         whole = hmac.new(key, f"{self._size} rows".encode(), hashlib.sha256)

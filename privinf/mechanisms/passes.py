@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import AlignmentError, SchemaError, SensitivityError
+from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.roster import numeric_names
 from privinf.mechanisms.rows import (
     Rows,
@@ -50,6 +51,8 @@ class RowPasses:
         Whether blocks hold the rows of whole units, side by side, of a schema that has some.
     stream : int, optional
         Blocks have all columns side by side, as a site's, and its stream of public random numbers.
+    public : PublicSizes, optional
+        What no row's public columns may pass, from a pass that somebody else has made.
 
     Attributes
     ----------
@@ -62,7 +65,8 @@ class RowPasses:
     ------
     AlignmentError
         Lengths differ, there are fewer rows than coefficients, or a unit has more rows than declared; a table
-        has another number of rows than in the pass before. Here, or by a pass.
+        has another number of rows than in the pass before; after `public_sizes`, public columns of a row are
+        larger than any were then. Here, or by a pass.
     SchemaError
         As for `encode`; here, or by the first pass.
 
@@ -72,8 +76,8 @@ class RowPasses:
     """
 
     __slots__ = (
-        "_alone", "_codes", "_count", "_design", "_kept", "_names", "_ones", "_plain", "_rows", "_stream",
-        "_weights", "read", "seen",
+        "_alone", "_codes", "_count", "_design", "_kept", "_names", "_ones", "_plain", "_public", "_rows",
+        "_stream", "_weights", "read", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +89,7 @@ class RowPasses:
         passes: int = 1,
         together: bool = False,
         stream: int | None = None,
+        public: PublicSizes | None = None,
     ) -> None:
         self._design, self._weights, self._stream, self.read = design, weights, stream, 0
         self._codes: Integers | None = None
@@ -97,6 +102,7 @@ class RowPasses:
         self.seen: set[str] = set()
         self._count: int | None = None
         self._plain = False
+        self._public = public
         schema = design.schema
         streamed = not rows.in_memory and rows.response is None and schema is not None and schema.unit is None
         if streamed:
@@ -104,7 +110,9 @@ class RowPasses:
                 rows.refuse_once()
             self._rows = rows
             return
-        self._hold(rows.opened(needed(design, weights), design.schema), together)
+        columns = needed(design, weights)
+        held = rows if schema is None or schema.unit is None else rows.copied(columns)
+        self._hold(held.opened(columns, schema), together)
 
     def _hold(self, rows: Rows, together: bool) -> None:
         """Take rows that are in memory; those of a unit are brought together."""
@@ -215,7 +223,10 @@ class RowPasses:
         """Return exact sums over all rows, made where these are; errors as for `Elsewhere.sums`."""
         from privinf.mechanisms.pushdown import Elsewhere
 
-        there = Elsewhere(self._rows, self._design, self.empty, self._weights, self._stream, type(self))
+        there = Elsewhere(
+            rows=self._rows, design=self._design, empty=self.empty, weights=self._weights,
+            stream=self._stream, public=self._public, passes=type(self),
+        )  # fmt: skip
         found, counts = there.sums(asked, exact=exact)
         for n in counts:
             self._counted(n)
@@ -252,6 +263,8 @@ class RowPasses:
             public = self._ones[: len(matrix)]
         elif not self._alone:
             public = matrix[:, ~self._design.private]
+            if self._public is not None:
+                self._public.check(public)
         return self._site_block(matrix[:, self._kept], response, public, weights, start)
 
     def _site_block(
@@ -295,17 +308,19 @@ class RowPasses:
         """Return the largest size of each public column, and of their rows on the grid the squared norm.
 
         A constant alone is known without a look. Others are public as they are; rounding them to the grid
-        lengthens a row by half a unit of each at most.
+        lengthens a row by half a unit of each at most. No row of a later pass may be larger: the price counts
+        on it.
         """
         public = np.flatnonzero(~self._design.private)
         if self._alone:
             return np.ones(len(public)), float(len(public))
-        reach, norm2 = np.zeros(len(public)), 0.0
+        sizes, norm2 = PublicSizes(np.zeros(len(public)), 0.0), 0.0
         for block in self.blocks():
             assert block.clear is not None
-            reach = np.maximum(reach, np.abs(block.clear).max(axis=0))
+            sizes = sizes.joined(PublicSizes.of(block.clear))
             norm2 = max(norm2, float(np.einsum("ij,ij->i", block.clear, block.clear).max()))
-        reach[reach == 0.0] = 1.0
+        self._public = sizes
+        reach = np.where(sizes.columns == 0.0, 1.0, sizes.columns)
         rounding = 0.5 * np.linalg.norm(reach[public != self._design.constant]) / FULL_SCALE
         return reach, float((np.sqrt(norm2) + rounding) ** 2)
 

@@ -6,7 +6,7 @@ Everything here is a function of one record at a time and of public numbers, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -83,6 +83,17 @@ class Rows:
         if not self.features.repeatable:
             object.__setattr__(self, "features", frame)
         return replace(self, features=frame)
+
+    def copied(self, columns: Sequence[str]) -> Rows:
+        """Return the rows with a copy of some columns of a data frame; other tables as they are.
+
+        For tables with a unit: nobody who writes into the frame gives a person more rows after they were
+        counted.
+        """
+        if not isinstance(self.features, pd.DataFrame):
+            return self
+        present = [name for name in columns if name in self.features.columns]
+        return replace(self, features=self.features[present].copy())
 
     def __len__(self) -> int:
         if not isinstance(self.features, IN_MEMORY) and self.features.repeatable:

@@ -109,6 +109,11 @@ class Reader:
             else:
                 self.number(name)
 
+    def keep(self) -> None:
+        """Copy the columns that were read, so that nobody who writes into the table changes them."""
+        self._numbers = {name: np.array(values) for name, values in self._numbers.items()}
+        self._bases = {}
+
     def defects(self, names: Iterable[str]) -> dict[str, str]:
         """Return what is wrong with the columns that cannot be opened, by name; for the holder."""
         found = {}

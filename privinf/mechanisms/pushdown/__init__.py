@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import AlignmentError
+from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.pushdown.databases import Dialect, Layer, case, unfit
 from privinf.mechanisms.pushdown.questions import ALL_ROWS, Question
 from privinf.mechanisms.rows import Rows, check_levels, needed
@@ -35,6 +36,8 @@ class Elsewhere:
         Column of public observation weights.
     stream : int or None
         Blocks have all columns side by side, and their stream of public random numbers.
+    public : PublicSizes or None
+        What no row's public columns may pass.
     passes : type
         `RowPasses`, for the parts of the rows.
     """
@@ -44,6 +47,7 @@ class Elsewhere:
     empty: SiteBlock
     weights: str | None
     stream: int | None
+    public: PublicSizes | None
     passes: Callable[..., Any]
 
     def sums(
@@ -64,7 +68,10 @@ class Elsewhere:
         from privinf.mechanisms.pushdown.cluster import PartitionTask, add_partitions
 
         names = tuple((op.name, args) for op, args in asked)
-        task = PartitionTask(self.design, self.rows.missing, self.weights, self.stream, self.passes, names)
+        task = PartitionTask(
+            design=self.design, missing=self.rows.missing, weights=self.weights, stream=self.stream,
+            public=self.public, passes=self.passes, asked=names,
+        )  # fmt: skip
         n, seen = add_partitions(self.rows, task, found)
         check_levels(self.design.schema, needed(self.design), set(seen))
         return found, [n]

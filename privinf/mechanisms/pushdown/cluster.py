@@ -21,6 +21,7 @@ from privinf.mechanisms import files
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.dask_frames import NAME, computed
 from privinf.mechanisms.files import Source, Types
+from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.rows import Rows, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
@@ -93,6 +94,7 @@ class PartitionTask:
     missing: Missing
     weights: str | None
     stream: int | None
+    public: PublicSizes | None
     passes: Callable[..., PartPasses]
     asked: tuple[tuple[str, Args], ...]
 
@@ -145,7 +147,7 @@ def _summed(task: PartitionTask, frame: object) -> _Partial:
     if not isinstance(frame, pd.DataFrame):
         raise SchemaError(f"a partition of {NAME} is no data frame")
     rows = Rows(_Partition(frame), None, task.missing)
-    passes = task.passes(task.design, rows, task.weights, stream=task.stream)
+    passes = task.passes(task.design, rows, task.weights, stream=task.stream, public=task.public)
     sums = _accumulators(task, passes)
     for block in passes.part():
         for each in sums:

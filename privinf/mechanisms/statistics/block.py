@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.opened import OpenedRows
+from privinf.mechanisms.statistics.places import COPIED_BYTES, BatchPass
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
@@ -62,6 +63,10 @@ class SiteBlock:
         Whether all numbers are known to be finite.
     units : ndarray, shape (rows,), or None
         Whose row each is, rows of one unit side by side; None: every row is a unit.
+    lent : bool
+        Whether the arrays are the caller's own, who can write into them.
+    batch : BatchPass or None
+        What picks the rows of a batch, and holds them to those of the first pass.
     """
 
     features: Floats
@@ -77,6 +82,8 @@ class SiteBlock:
     ordered: bool = True
     finite: bool = False
     units: Integers | None = None
+    lent: bool = False
+    batch: BatchPass | None = None
 
     @classmethod
     def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
@@ -85,8 +92,14 @@ class SiteBlock:
         assert design.y_high is not None
         return cls(
             rows.matrix(design), rows.response(design), design.low, design.high, design.y_low, design.y_high,
-            ordered=rows.ordered,
+            ordered=rows.ordered, lent=rows.lends,
         )  # fmt: skip
+
+    def owned(self) -> SiteBlock:
+        """Return the same rows where nobody else writes into them; large arrays stay `lent`."""
+        if not self.lent or self.features.nbytes + self.response.nbytes >= COPIED_BYTES:
+            return self
+        return replace(self, features=np.array(self.features), response=np.array(self.response), lent=False)
 
     def __len__(self) -> int:
         return len(self.response)
@@ -105,7 +118,7 @@ class SiteBlock:
                 self.response_high, self.start + part.start, self.stream,
                 None if self.clear is None else self.clear[part],
                 None if self.weights is None else self.weights[part], self.ordered, self.finite,
-                None if self.units is None else self.units[part],
+                None if self.units is None else self.units[part], self.lent, self.batch,
             )  # fmt: skip
 
     def columns(self, args: Args, chosen: Integers | slice | None = None) -> Floats:

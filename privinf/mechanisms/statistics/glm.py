@@ -185,8 +185,13 @@ def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
     """Return the rows of the batch asked for; all without one."""
     if "batches" not in args:
         return block
-    drawn = batch_of(block, int(args["seed"]), int(args["batches"])) == int(args["batch"])
-    return replace(block, features=block.features[drawn], response=block.response[drawn])
+    codes = batch_of(block, int(args["seed"]), int(args["batches"]))
+    if block.batch is not None:
+        features, response = block.batch.rows(codes, block.features, block.response)
+    else:
+        drawn = codes == int(args["batch"])
+        features, response = block.features[drawn], block.response[drawn]
+    return replace(block, features=features, response=response)
 
 
 def _sketched_score(rows: RowReader) -> tuple[Product]:

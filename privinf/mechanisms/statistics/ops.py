@@ -26,6 +26,7 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     whole_number,
 )
+from privinf.mechanisms.statistics.places import BatchDigests, BatchPass
 from privinf.typing import Floats, Integers, Relation
 
 T = TypeVar("T")
@@ -203,8 +204,20 @@ class SiteOp:
 
         Partitions are drawn by the site's name, and so named after it. A site as a whole is in every class.
         """
-        part = None if self.partition is None or "client_rows" in args else self.partition(args)
+        part = self.part(args)
         return () if part is None else (scope_component(part[1], f"{part[0]} at {site}"),)
+
+    def part(self, args: Args) -> tuple[str, str] | None:
+        """Return the names of a partition by the places of records, and of the class that the sum is over.
+
+        None where the sum is over all records, or where sites as a whole, which are in every class, pay.
+        """
+        return None if self.partition is None or "client_rows" in args else self.partition(args)
+
+    def batch_pass(self, args: Args, digests: BatchDigests) -> BatchPass | None:
+        """Return what holds a pass over the rows of a class to the first one; None for sums over all."""
+        part = self.part(args)
+        return None if part is None else digests.batch(part[0], int(args["batches"]), int(part[1]))
 
     def reach(self, args: Args, columns: int, rows: int = 0, *, own: bool = False) -> Reach:
         """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.

@@ -1,0 +1,136 @@
+"""Holding every pass over a holder's rows to the first one, where a price depends on the places of rows.
+
+Batches are drawn by the places of records, and the releases of different batches compose in parallel: a
+record pays for its own batch alone. That is right only if a record is in the same batch in every pass. So the
+first pass keeps a digest of the rows of every batch, in their order, and each later pass over a batch must
+read the same rows. What is released is then a function of the table that the first pass read. Only the rows
+of the batch that is asked for are hashed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any
+
+import numpy as np
+
+from privinf.errors import AlignmentError
+from privinf.typing import Floats, Integers
+
+# Arrays of fewer bytes, which others can write into, are copied; larger ones are held to a digest.
+COPIED_BYTES = 1 << 26
+# Most batches that have a digest each: with more, one digest is of all rows, in every pass.
+MOST_BATCHES = 1 << 12
+KEY_BYTES, DIGEST_BYTES = 32, 32
+ROWS_MOVED = (
+    "the table has changed since it was read first: its rows, or their order. Batches go by the places of "
+    "rows, so nothing more is released. Start again with a table that nobody writes to"
+)
+
+
+class BatchDigests:
+    """Digests of the rows of every batch, as the first pass over a table read them.
+
+    Notes
+    -----
+    **Privacy.** Digests are functions of raw rows, under a key that is thrown away with them: they stay in
+    the process of the holder, are not pickled and not shown.
+    """
+
+    __slots__ = ("_first", "_key")
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self._first: dict[str, dict[int, bytes]] = {}
+
+    def batch(self, partition: str, batches: int, number: int) -> BatchPass:
+        """Return what takes part in one pass over the rows: for a batch of a partition into so many."""
+        return BatchPass(self, partition, batches, number)
+
+    def hasher(self) -> Any:
+        """Return an empty keyed hash."""
+        return hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES)
+
+    def first(self, partition: str) -> dict[int, bytes] | None:
+        """Return the digests of a partition's batches; None before its first pass has ended."""
+        return self._first.get(partition)
+
+    def keep(self, partition: str, digests: dict[int, bytes]) -> None:
+        """Keep the digests of the first pass."""
+        self._first[partition] = digests
+
+    def __repr__(self) -> str:
+        return "<BatchDigests, not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("digests of raw rows are not pickled: pickle the release or the result instead")
+
+
+class BatchPass:
+    """One pass over all rows for one batch: its rows are picked and hashed, and compared at the end.
+
+    Made by `BatchDigests.batch`. Blocks come in the order of the rows, each once, of any size.
+
+    Notes
+    -----
+    **Privacy.** What is hashed is the very copy of the rows that is summed.
+    """
+
+    __slots__ = ("_digests", "_hashers", "_known", "_number", "_partition", "_together")
+
+    def __init__(self, digests: BatchDigests, partition: str, batches: int, number: int) -> None:
+        self._digests, self._partition, self._number = digests, partition, number
+        self._known = digests.first(partition)
+        self._together = batches > MOST_BATCHES
+        self._hashers: dict[int, tuple[Any, Any]] = {}
+
+    def rows(self, codes: Integers, features: Floats, response: Floats) -> tuple[Floats, Floats]:
+        """Return the rows (m, p) of the batch, and their responses, from a block of rows.
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (rows,)
+            Number of the batch of each row.
+        features : ndarray, shape (rows, p)
+        response : ndarray, shape (rows,)
+        """
+        if self._together:
+            features, response = np.array(features), np.array(response)
+            self._hash(0, features, response)
+        chosen = codes == self._number
+        own = features[chosen], response[chosen]
+        if not self._together:
+            self._hash(self._number, *own)
+            if self._known is None:
+                self._hash_others(codes, features, response)
+        return own
+
+    def _hash_others(self, codes: Integers, features: Floats, response: Floats) -> None:
+        order = np.argsort(codes, kind="stable")
+        numbers, starts = np.unique(codes[order], return_index=True)
+        for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            if number != self._number:
+                self._hash(number, features[places], response[places])
+
+    def _hash(self, number: int, features: Floats, response: Floats) -> None:
+        """Add rows to the hashes of a batch, row after row, whatever the blocks they come in."""
+        if not len(response):
+            return
+        if number not in self._hashers:
+            self._hashers[number] = self._digests.hasher(), self._digests.hasher()
+        for hasher, values in zip(self._hashers[number], (features, response), strict=True):
+            hasher.update(np.ascontiguousarray(values))
+
+    def check(self) -> None:
+        """Keep the digests of a first pass; else raise AlignmentError unless the batch has the same rows."""
+        found = {number: b"".join(one.digest() for one in both) for number, both in self._hashers.items()}
+        if self._known is None:
+            self._digests.keep(self._partition, found)
+            return
+        number = 0 if self._together else self._number
+        if found.get(number) != self._known.get(number):
+            raise AlignmentError(ROWS_MOVED)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("digests of raw rows are not pickled: pickle the release or the result instead")
