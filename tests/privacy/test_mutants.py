@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import attained
+import moving_tables
 import numpy as np
 import pandas as pd
 import pytest
@@ -371,7 +372,19 @@ def of_unkept_lines():
     return [f"released at mu {made.loss.mu}"]
 
 
+def of_moving_tables(complaints):
+    """A table that changes between the passes over it: see `moving_tables`."""
+
+    def check():
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            return complaints("CSV file", Path(folder), patch)
+
+    return check
+
+
 CHECKS = {
+    "batches of a file that moves": of_moving_tables(moving_tables.complaints_of_batches),
+    "public columns that grow": of_moving_tables(moving_tables.complaints_of_public_sizes),
     "file ledgers": of_file_ledgers,
     "unkept lines": of_unkept_lines,
     "other partitions": of_other_partitions,
@@ -397,6 +410,16 @@ FILES = "secret_files"
 
 # Name: what is broken, and the audit that must see it.
 MUTANTS = {
+    "batches of other rows": (
+        Mutant(
+            "mechanisms.statistics.places", "BatchPass.check", "raise AlignmentError(ROWS_MOVED)", "return"
+        ),
+        CHECKS["batches of a file that moves"],
+    ),
+    "public columns beyond those that the noise is for": (
+        Mutant("mechanisms.public_sizes", "PublicSizes.check", "raise AlignmentError(ROWS_BEYOND)", "return"),
+        CHECKS["public columns that grow"],
+    ),
     # the five that survived
     "HC0 charged by the weight, not its square": (
         Mutant(SUMS, "_residual_reach", "_largest(args, 2)", "_largest(args, 1)"),
