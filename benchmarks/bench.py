@@ -343,7 +343,7 @@ def growth_rows() -> list[tuple[str, ...]]:
 def growth_costs(n: int, d: int) -> dict[str, np.ndarray]:
     """Return seconds (wall, processor) at one size."""
     y, X, bounds = bounded(n, d)
-    model, local = pi.MomentOLS(y, X, **bounds), pi.ModulatedOLS(y, X, radius=1.0)
+    model, local = pi.MomentOLS(y, X, **bounds), pi.ModulatedOLS(y, X, radius=1.0, response="public")
     return medians(
         {
             "X'X by numpy": lambda: X.T @ X,
@@ -371,7 +371,7 @@ def release_ratio(n: int = 1_000_000, d: int = 10) -> float:
     """Return a seeded release of n x d over ``rng.standard_normal`` of that shape."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.3, 0.3, (n, d))
-    model = pi.ModulatedOLS(X[:, 0], X, radius=1.0)
+    model = pi.ModulatedOLS(X[:, 0], X, radius=1.0, response="public")
     times = best(
         {
             "release": lambda: model.release(epsilon=4.0, delta=1e-5, rng=1),
@@ -387,7 +387,7 @@ def fit_ratio(n: int = 1_000_000, d: int = 10) -> float:
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.3, 0.3, (n, d))
     y = X.sum(axis=1) + rng.standard_normal(n)
-    release = pi.ModulatedOLS(y, X, radius=1.0).release(epsilon=16.0, delta=1e-5, rng=1)
+    release = pi.ModulatedOLS(y, X, radius=1.0, response="public").release(epsilon=16.0, delta=1e-5, rng=1)
     times = best(
         {
             "ours": lambda: pi.ModulatedOLS.from_release(release).fit().bse,

@@ -51,7 +51,7 @@ def modulated(seed: np.random.SeedSequence, *, n: int, epsilon: float, covariate
     """One fit of the sphere design: what Wald intervals, the flag and the score test say."""
     rng = np.random.default_rng(seed)
     y, X, truth = sphere(rng, n, covariates)
-    model = pi.ModulatedOLS(y, X, radius=1.0, public=["z"] if covariates else ())
+    model = pi.ModulatedOLS(y, X, radius=1.0, public=["z"] if covariates else (), response="public")
     r = model.fit(epsilon=epsilon, delta=DELTA, rng=rng)
     out = {
         "weak": r.identification.weak,
@@ -158,7 +158,7 @@ def _iterative(seed: np.random.SeedSequence, *, n: int) -> dict:
     rng = np.random.default_rng(seed)
     y, X, truth = sphere(rng, n)
     out = {}
-    model = pi.ModulatedOLS(y, X, radius=1.0)
+    model = pi.ModulatedOLS(y, X, radius=1.0, response="public")
     for name, options in {
         "one-shot": {"method": "one-shot"},
         "client-average": {"method": "iterative", "rounds": 10},
@@ -246,7 +246,7 @@ def moments(scale: float) -> None:
 def _local(seed: np.random.SeedSequence, *, n: int, epsilon: float) -> dict:
     rng = np.random.default_rng(seed)
     y, X, truth = sphere(rng, n)
-    a = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=epsilon, delta=DELTA, rng=rng)
+    a = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=epsilon, delta=DELTA, rng=rng)
     b = pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2.5, 2.5), trust="local").fit(
         epsilon=epsilon, delta=DELTA, rng=rng
     )

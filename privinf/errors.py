@@ -106,5 +106,13 @@ class UnprotectedFilesWarning(PrivinfWarning):
     """The file system has no permissions: other accounts may be able to read or change keys and ledgers."""
 
 
+class ExtrapolationWarning(PrivinfWarning):
+    """New rows hold values that the fit could not see: beyond a spline's knots, or beyond declared bounds."""
+
+
+class UnprotectedResponseWarning(PrivinfWarning):
+    """The response is sent in clear: the privacy claim covers the other columns alone."""
+
+
 class DataDependentBoundsWarning(PrivinfWarning):
     """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""

@@ -13,6 +13,7 @@ import pandas as pd
 from privinf.doors import door, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
 from privinf.results import Results
+from privinf.results.cautions import warned_once
 from privinf.schema import Design
 from privinf.typing import Floats, Table
 
@@ -80,9 +81,9 @@ def model_of(result: Results, rows: Table) -> Any:
     design: Design | None = result._context.design or getattr(result, "_design", None)
     if design is None or design.schema is None:
         raise NotAvailableError(NO_FORMULA)
-    result.cov_params()
-    result._rows(rows, True)
-    result._warn_if_weak("marginaleffects")
+    with warned_once(result, "marginaleffects"):
+        result.cov_params()
+        result._rows(rows, True)
     known = result.estimate
     if known.bias is not None and (most := float(np.max(known.bias / known.bse))) > BIAS_SEEN:
         warn(BIASED.format(most), HeavyTailWarning)

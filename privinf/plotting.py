@@ -14,6 +14,7 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.intervals import precision_of
+from privinf.results.cautions import reads_intervals
 from privinf.results.provenance import DescribedResults
 from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_fraction
@@ -35,6 +36,7 @@ LONGEST_LABEL = 32
 BAR, INNER = 2.2, 6.0
 
 
+@reads_intervals
 def coefficients(
     result: DescribedResults,
     *,
@@ -141,6 +143,7 @@ def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
     return found, f" ({', '.join(filter(None, said))})"
 
 
+@reads_intervals
 def bands(
     result: DescribedResults,
     rows: ColumnsLike,

@@ -107,7 +107,7 @@ def fitted(
     if method == "DP-SGD":
         given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rounds": ROUNDS, "rng": seed}
         return [dp_fedsgd(y, X, clip_norm=clip, step=step, **given).params for clip, step in settings]
-    model = pi.ModulatedOLS(y, X, adjacency="unit", sensitivity="lipschitz", **MAP)
+    model = pi.ModulatedOLS(y, X, adjacency="unit", sensitivity="lipschitz", response="public", **MAP)
     if method == "one-shot ridge":
         once = pi.ModulatedOLS.from_release(model.release(rng=seed, **theirs))
         return [np.asarray(once.fit(ridge=ridge).params) for (ridge,) in settings]

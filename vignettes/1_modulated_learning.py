@@ -137,12 +137,12 @@ def draws(task: Task, data: tuple[np.ndarray, ...], epsilon: float, seed: int) -
     fit = {"stabilization": "fuller"}
     radius = 1.5 * np.sqrt(X.shape[1])
 
-    paper = pi.ModulatedOLS(y, X, adjacency="unit", sensitivity="lipschitz", **MAP)
+    paper = pi.ModulatedOLS(y, X, adjacency="unit", sensitivity="lipschitz", response="public", **MAP)
     rounds = paper.release(method="iterative", rounds=ROUNDS, progress=False, **server, **theirs)
     once = paper.release(**theirs)
     analyst = pi.ModulatedOLS.from_release
-    exact = pi.ModulatedOLS(y, X, adjacency="unit", **MAP).release(**budget)
-    honest = pi.ModulatedOLS(y, X, radius=radius, **MAP)
+    exact = pi.ModulatedOLS(y, X, adjacency="unit", response="public", **MAP).release(**budget)
+    honest = pi.ModulatedOLS(y, X, radius=radius, response="public", **MAP)
     moments = partial(pi.MomentOLS, y, X, radius=radius, y_bounds=(-3.0, 3.0))
     found = {
         "iterative": analyst(rounds).fit(estimator="last", **server),
@@ -768,7 +768,9 @@ def one_fit(seed: np.random.SeedSequence, n: int, epsilon: float) -> dict[str, o
     """Return what one simulated study concludes about the true coefficients."""
     rng = np.random.default_rng(seed)
     sample = sphere_design(n, rng)
-    fit = pi.ModulatedOLS(sample.y, sample.X, radius=1.0).fit(epsilon=epsilon, delta=DELTA, rng=rng)
+    fit = pi.ModulatedOLS(sample.y, sample.X, radius=1.0, response="public").fit(
+        epsilon=epsilon, delta=DELTA, rng=rng
+    )
     weak = bool(fit.identification.weak)
     # what an analyst who ignores the flag would do: the sandwich, whether or not A is positive definite
     system = modulation_system(fit.release)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 
 PARTIES = "Each party alone (the totals above are per person: all parties together)"
+IN_CLEAR = "the response is NOT protected: it was sent as it is"
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
 
@@ -83,6 +84,10 @@ class Printable(Protocol):
         """What the claim rests on."""
 
     @property
+    def response_in_clear(self) -> bool:
+        """Whether a response was sent as it is."""
+
+    @property
     def releases(self) -> pd.DataFrame:
         """One row a release."""
 
@@ -131,6 +136,8 @@ def _has_ledger(report: Printable) -> bool:
 def _facts(report: Printable) -> Facts:
     facts = _totals(report)
     mu = available(lambda: report.mu)
+    if report.response_in_clear:
+        facts.insert(0, ("warning", IN_CLEAR))
     if report.stamp:
         facts.insert(0, ("warning", report.stamp))
     if math.isfinite(mu) and report.entries:

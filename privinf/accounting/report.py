@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting.budget import DEFAULT_DELTA, Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
-from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
+from privinf.accounting.entries import CLEAR_RESPONSE, LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger, account_of
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
@@ -174,6 +174,11 @@ class PrivacyReport:
         units = {entry.unit for entry in self.entries}
         mixed = [OF_RECORDS] if "record" in units and len(units) > 1 else []
         return tuple(dict.fromkeys([text for entry in self.entries for text in entry.assumptions] + mixed))
+
+    @property
+    def response_in_clear(self) -> bool:
+        """Whether a response was sent as it is, so that the claim covers the other columns alone."""
+        return CLEAR_RESPONSE in self.assumptions
 
     @property
     def releases(self) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from privinf.mechanisms.opened import split
 from privinf.mechanisms.rows import ALIGNED, Rows, refuse_unordered
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
-from privinf.schema.design import resolve_design
+from privinf.schema.design import UNBOUNDED_RADIUS, resolve_design
 from privinf.typing import (
     Bounds,
     ColumnLike,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from privinf.federation import Federation
 
 ONE_SITE = "all"
-# adjacency="unit" protects records at distance 1 and needs no bound: a ball that holds every float row.
-NO_BOUND_RADIUS = 1e100
 AT_SITES = 'is for rows in one place: several sites trust a "server", or take part in a "secure-sum"'
 NO_RECORD_ALONE = "is not offered: the fit asks for sums over records, and no record can noise its own"
 NEEDS_SITES = "needs a federation, or from_arrays"
@@ -158,7 +156,7 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
     bounds, y_bounds = arrays.own_bounds(held, limits.bounds, limits.y_bounds, private)
     radius = limits.radius
     if bounds is None and radius is None and limits.unbounded:
-        radius = NO_BOUND_RADIUS
+        radius = UNBOUNDED_RADIUS
     if bounds is None and radius is None:
         raise SensitivityError(
             f"no public bounds for {private[0] if private else 'X'!r}: pass bounds=[(low, high), ...] or "

@@ -18,7 +18,7 @@ from privinf.inference.score_test import identification
 from privinf.inference.solution import small_sample, solve
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.results.notes import CLIPPED, Note
+from privinf.results.notes import CLIPPED, CLIPPED_COLUMNS, CLIPPED_RESPONSE, Note
 from privinf.schema import Design
 from privinf.typing import Floats, Stabilization, Target
 from privinf.validation import check_choice, check_number, check_positive
@@ -159,7 +159,7 @@ def build_results(
         point = transform @ solution.point + shift
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
     rsquared, scale = fit_measures(system, solution.params, design.constant_direction)
-    clipped = () if exact else (Note(CLIPPED, "header"),)
+    clipped = () if exact else clipped_target(release.design)
     return kind(
         estimate.transformed(transform, shift=shift, names=design.names),
         report=PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"]),
@@ -178,6 +178,18 @@ def build_results(
         notes=(*clipped, *fit.notes(), *notes),
         point=point,
     )
+
+
+def clipped_target(design: Design) -> tuple[Note, ...]:
+    """Return a note on what is clipped, if anything is."""
+    if design.bounded and not design.response_public:
+        return (Note(CLIPPED, "header"),)
+    if design.bounded:
+        ends = np.concatenate([design.low[design.private], design.high[design.private]])
+        box = bool(np.isfinite(ends).all())
+        how = ("clipped to their", "bounds") if box else ("projected into the", "ball")
+        return (Note(CLIPPED_COLUMNS.format(*how, design.response), "header"),)
+    return () if design.response_public else (Note(CLIPPED_RESPONSE, "header"),)
 
 
 def small_sampled(result: ResultsT, scaled: bool = True) -> ResultsT:

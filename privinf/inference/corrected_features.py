@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
-from privinf.errors import ArgumentError, NotPositiveDefiniteError
+from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.linear_scores import (
     LargeSample,
     Units,
@@ -171,6 +171,21 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
             "noise on noise": own,
             "response noise": self.y_noise_var * (gram + between),
         }
+
+    def leaving_out(self, part: int, parts: int) -> CorrectedLeastSquares:
+        """Return the system of the records but those of every `parts`-th unit."""
+        if isinstance(self._X, ReadRows):
+            raise NotAvailableError("rows that are read from a file are not divided")
+        units = self._units.of_rows()
+        keep = units % parts != part
+        V, response, cumulants = self._fourth
+        return CorrectedLeastSquares(
+            self._X[keep], self._y[keep], self.noise_cov, y_noise_var=self.y_noise_var,
+            y_noise_cross=self._cross, fourth_directions=V, fourth_cumulants=cumulants,
+            fourth_response=response, groups=None if self._units.order is None else units[keep],
+            weights=None if self._weights is None else self._weights[keep],
+            shared_response_noise=self._shared_response_noise,
+        )  # fmt: skip
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return ``meat - noise_meat`` where it is well determined, else residual variance times A."""

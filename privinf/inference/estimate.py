@@ -41,6 +41,10 @@ def upper_quantile(p: float, df: float | Floats = np.inf) -> float | Floats:
 _SYMMETRY_TOLERANCE, _ADDING = 1e-8, 1e-6
 
 
+# What a covariance, estimated from what was released, differs by from the sum of its named terms.
+UNATTRIBUTED = "unattributed"
+
+
 @dataclass(frozen=True, slots=True)
 class VarianceTerms:
     """Named terms of a covariance, which add up to it.

@@ -258,6 +258,12 @@ class Units:
         for low, high in pairwise(edges):
             yield slice(ends[low], ends[high]), slice(low, high)
 
+    def of_rows(self) -> Integers:
+        """Return the unit of each sorted row, from 0, shape (n,)."""
+        if self._starts is None:
+            return np.arange(self.n)
+        return np.repeat(np.arange(self.count), np.diff(np.append(self._starts, self.n)))
+
     def totals(self, values: Floats, units: slice) -> Floats:
         """Return the sums over each unit of one block's rows."""
         if self._starts is None:

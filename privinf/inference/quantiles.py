@@ -7,7 +7,7 @@ isotonic regression is what rows can have. A count is *seen* where it passes som
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -266,6 +266,35 @@ def quantile_interval(
     last = int(passed[-1]) + 2 if len(passed) else 1
     middle = float(inverse(found, np.array([aim]), low, high)[0])
     return middle, min(float(edges[first]), middle), max(float(edges[last]), middle)
+
+
+def ordered_intervals(q: Sequence[float], intervals: Sequence[tuple[float, float, float]]) -> Floats:
+    """Return estimates and ends of intervals of several quantiles, shape (k, 3), in the order of their q.
+
+    Parameters
+    ----------
+    q : sequence of k float
+    intervals : sequence of k (estimate, low, high)
+        Each from noise of its own, so that they may be out of order.
+
+    Notes
+    -----
+    Estimates are the isotonic regression. A lower end is the least of those of its own and all larger q, an
+    upper end the largest of those of its own and all smaller q. Both are then in order, and every interval
+    contains the one that it was made from, so that none covers less, alone or jointly. The isotonic estimate
+    lies between the least estimate of its own and larger q and the largest of its own and smaller q, hence
+    inside. Intervals that were in order stay as they were.
+
+    **Privacy.** Post-processing.
+    """
+    order = np.argsort(np.asarray(q, dtype=np.float64), kind="stable")
+    middle, low, high = np.asarray(intervals, dtype=np.float64)[order].T
+    ordered = np.empty((len(order), 3))
+    ordered[order, 0] = isotonic_regression(middle).x
+    ordered[order, 1] = np.minimum.accumulate(low[::-1])[::-1]
+    ordered[order, 2] = np.maximum.accumulate(high)
+    ordered[:, 0] = np.clip(ordered[:, 0], ordered[:, 1], ordered[:, 2])  # means of equal numbers, rounded
+    return ordered
 
 
 # ---- where to clip a mean

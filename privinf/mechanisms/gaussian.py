@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
+from privinf.accounting.entries import CLEAR_RESPONSE
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import door, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SensitivityError
@@ -45,7 +46,6 @@ PUBLIC_PLACES = "the order of the rows is public: what is protected had no part 
 NOTHING_ADDED = "the number of records is public; a record is replaced by one that contributes nothing"
 PUBLIC_CLIENTS = "the sites and their numbers of records are public; one site is replaced as a whole"
 NO_CLIENT = "the sites and their numbers of records are public; one site contributes nothing instead"
-CLEAR_RESPONSE = "covers features only; y released in clear"
 PUBLIC_ROWS = "which rows belong to one unit is public"
 DATA_BOUNDS = "bounds were taken from the data: the claim does not cover them"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import UNATTRIBUTED
 from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance
 from privinf.inference.solution import quadratic
 from privinf.mixing.rows import (
@@ -18,6 +20,7 @@ from privinf.mixing.rows import (
     nonnegative,
     normal_meat,
     ones_means,
+    residual_square,
     row_tensor,
     row_terms,
     shown_sampling,
@@ -134,6 +137,11 @@ class MixedLeastSquares:
             )
         if (variances < 0.0).any():
             raise ArgumentError("noise must hold variances: numbers from 0 up")
+        self._given: dict[str, Any] = {
+            "X": features, "y": response, "noise": variances, "n": n, "share": share, "constant": constant,
+            "ones_row": ones_row, "ones_response": ones_response, "population": population,
+            "disjoint": disjoint,
+        }  # fmt: skip
         self.n = check_count(n, "n")
         self._kept = (1.0 - check_number(share, "share", low=0.0, high=0.99)) * self.n
         self._y_noise = check_number(y_noise, "y_noise", low=0.0)
@@ -173,15 +181,31 @@ class MixedLeastSquares:
         return float(e @ e - self._rows_noise * self._row_noise(slopes)) / self._kept + shift**2
 
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
-        """Return the terms of `noise_meat`: `row_terms`, that of the means, and mixing, which is the rest."""
+        """Return the terms of `noise_meat`: `row_terms`, that of the means, and mixing, which is the rest.
+
+        The variance of a row's residual is that of the meat, less what the noise adds to it. Where that
+        leaves nothing, the noise hides the people's residuals: mixing is 0, and what the terms then exceed
+        the meat by is called unattributed.
+        """
         slopes, _ = self._split(beta)
         S, size, common = np.diag(self._noise), self._kept / self.k, self._common(slopes)
-        variance = max(self._variance(beta), 0.0)
-        at = row_terms(size, self._gram, variance, S, common, slopes, self._y_noise)
+        square = residual_square(self._X, self._y, slopes, *self._row_moments)
+        people = square - self._row_noise(slopes)
+        at = row_terms(size, self._gram, max(people, 0.0) / size, S, common, slopes, self._y_noise)
         terms = {name: self._joined(self._unit * term, 0.0) for name, term in at.items()}
         means = self.n * self._row_noise(slopes) * self._mean_noise
         terms["noise of the means"] = self._joined(0.0 * S, means)
-        return {"mixing": self.noise_meat(beta) - sum(terms.values()), **terms}
+        rest = self.noise_meat(beta) - sum(terms.values())
+        if people > 0.0:
+            return {"mixing": rest, **terms}
+        return {"mixing": 0.0 * rest, **terms, UNATTRIBUTED: rest}
+
+    def leaving_out(self, part: int, parts: int) -> MixedLeastSquares:
+        """Return the system of the mixed rows but every `parts`-th, scaled as if they were all."""
+        keep = np.arange(self.k) % parts != part
+        given, up = dict(self._given), math.sqrt(self.k / int(keep.sum()))
+        X, y, noise = given.pop("X")[keep] * up, given.pop("y")[keep] * up, given.pop("noise") * up**2
+        return MixedLeastSquares(X, y, noise, y_noise=self._y_noise * up**2, **given)
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the meat of mixing and noise, given the people; shape (p, p)."""
@@ -278,9 +302,14 @@ class MixedLeastSquares:
 
     def _row_meat(self, slopes: Floats) -> Floats:
         """Return the rows' part of the meat, of the slopes' scores."""
-        gram, noise = self._gram * (self._kept / self.k), self._noise * (self._rows_noise / self.k)
-        meat: Floats = self._unit * normal_meat(self._X, self._y, slopes, gram, np.diag(noise))
+        meat: Floats = self._unit * normal_meat(self._X, self._y, slopes, *self._row_moments)
         return meat
+
+    @cached_property
+    def _row_moments(self) -> tuple[Floats, Floats]:
+        """The people's second moments in one row, and the covariance of a row's noise."""
+        noise = self._noise * (self._rows_noise / self.k)
+        return self._gram * (self._kept / self.k), np.diag(noise)
 
     def _row_noise(self, slopes: Floats) -> float:
         return self._y_noise + float(slopes @ (self._noise * slopes))

@@ -85,11 +85,18 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
     ``mean(d d' e^2)``, which is no error of the total, and where rows are normal its relative variance is
     8/k, that of this 2/k. By `residual_excess` the residuals at the estimate are larger than at the truth.
     """
-    e, (k, d) = y - X @ slopes, X.shape
-    variance, cross = float(e @ e) / (k - d), X.T @ e / k
-    excess = residual_excess(gram, S, slopes, variance) / k if variance > 0.0 else 0.0
-    meat = X.T @ X / k * (variance * (1.0 + excess) / (1.0 + 2.0 * excess)) + np.outer(cross, cross)
+    e, k = y - X @ slopes, len(X)
+    cross = X.T @ e / k
+    meat = X.T @ X / k * residual_square(X, y, slopes, gram, S) + np.outer(cross, cross)
     return np.asarray(meat, dtype=np.float64)
+
+
+def residual_square(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -> float:
+    """Return s^2 of `normal_meat`: the variance of a mixed row's residual, noise included."""
+    e, (k, d) = y - X @ slopes, X.shape
+    variance = float(e @ e) / (k - d)
+    excess = residual_excess(gram, S, slopes, variance) / k if variance > 0.0 else 0.0
+    return variance * (1.0 + excess) / (1.0 + 2.0 * excess)
 
 
 def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) -> float:

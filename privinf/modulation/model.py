@@ -9,8 +9,8 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
-from privinf.errors import ArgumentError
+from privinf.doors import doors, warn
+from privinf.errors import ArgumentError, UnprotectedResponseWarning
 from privinf.fitting.model import RELEASE_WORDS, FitWords, ReleaseModel, check_records, spending_of
 from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, small_sampled
@@ -37,6 +37,7 @@ from privinf.typing import (
     ColumnsLike,
     Missing,
     Pair,
+    ResponseMode,
     SpendingWords,
     Stabilization,
     Table,
@@ -45,6 +46,11 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_words, counted
 
 ModulationMethod = Literal["one-shot", "iterative"]
+IN_CLEAR = (
+    "{} is NOT protected: without y_bounds= it is sent as it is, and epsilon covers the other columns "
+    "alone. Pass y_bounds=(low, high), public bounds, to protect it, or response='public' to state that it "
+    "may be seen"
+)
 
 
 @doors
@@ -54,7 +60,7 @@ class ModulatedOLS(ReleaseModel):
     Parameters
     ----------
     y : array_like, shape (n,)
-        Response; sent in clear unless `y_bounds` are given.
+        Response. Without `y_bounds` it is NOT protected: it is sent as it is, with a warning.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     radius : float, optional
@@ -63,6 +69,10 @@ class ModulatedOLS(ReleaseModel):
         Public bounds of the private columns. "data" takes them from the rows: a leak, with a warning.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget.
+    response : {"protected", "public"}, optional
+        "public" states that the response may be seen as it is, and silences the warning; "protected" needs
+        `y_bounds`. Through `from_formula` the response is protected unless this says "public", or the schema
+        declares its columns public.
     public : sequence of column names or positions
         Columns sent in clear, beyond what `privinf.add_constant` declares.
     contraction, amplitude, frequency, directions
@@ -107,13 +117,15 @@ class ModulatedOLS(ReleaseModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 2))
     >>> y = X @ [1.0, -1.0] + 0.1 * rng.standard_normal(20_000)
-    >>> fit = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=20.0, delta=1e-6, rng=0)
+    >>> fit = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=20.0, delta=1e-6, rng=0)
     >>> fit.conf_int().shape
     (2, 2)
     """
 
     kind = "modulation"
     mechanism_class = Modulation
+    # Whether y would be sent as it is without anybody having said so.
+    _response_unstated = False
 
     def __init__(
         self,
@@ -123,6 +135,7 @@ class ModulatedOLS(ReleaseModel):
         radius: float | None = None,
         bounds: Bounds = None,
         y_bounds: Pair | str | None = None,
+        response: ResponseMode | None = None,
         public: Sequence[str | int] = (),
         missing: Missing = "raise",
         weights: None = None,
@@ -132,11 +145,13 @@ class ModulatedOLS(ReleaseModel):
         refuse_weights(weights)
         check_words(options, ModulationOptions.__annotations__)
         unbounded = options.get("adjacency") == "unit"
+        check_response(response, y_bounds)
         limits = Limits(bounds, radius, y_bounds, public, unbounded=unbounded)
         held = rows_of_arrays(y, X, limits, missing=missing)
         self._bind(
             Modulation(held.design, missing=missing, data_bounds=held.data_bounds, **options), held, ledger
         )
+        self._response_unstated = response is None and held.design.response_public
 
     @classmethod
     def from_formula(
@@ -200,6 +215,8 @@ class ModulatedOLS(ReleaseModel):
         """
         given = spending_of({**spending, "to": to}, words=RELEASE_WORDS)
         check_method(method, {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm})
+        if self._rows is not None and self._response_unstated:
+            warn(IN_CLEAR.format(self.mechanism.design.response), UnprotectedResponseWarning)
         if method == "one-shot":
             return self._released(ledger, given)
         if self._rows is None:
@@ -347,3 +364,16 @@ def check_method(method: ModulationMethod, given: Mapping[str, object]) -> None:
     used = [name for name, value in given.items() if value is not None]
     if method == "one-shot" and used:
         raise ArgumentError(f"{', '.join(used)}: only with method='iterative'")
+
+
+def check_response(response: ResponseMode | None, y_bounds: object) -> None:
+    """Refuse a response that is to be protected without bounds, or public with them."""
+    if response is None:
+        return
+    protected = check_choice(response, ResponseMode, "response") == "protected"
+    if protected and y_bounds is None:
+        raise ArgumentError("response='protected' needs public bounds: pass y_bounds=(low, high)")
+    if not protected and y_bounds is not None:
+        raise ArgumentError(
+            "response='public' sends y as it is, and y_bounds= protects it: leave one of them out"
+        )

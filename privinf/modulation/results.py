@@ -118,7 +118,8 @@ class ModulatedOLSResults(Results):
         Raises
         ------
         NotAvailableError
-            There are public columns (their norm is not bounded by the schema), or no bound of y is known.
+            There are public columns (their norm is not bounded by the schema), no bounds are declared at all
+            (``adjacency="unit"`` needs none), or no bound of y is known.
 
         Notes
         -----
@@ -129,6 +130,11 @@ class ModulatedOLSResults(Results):
         if not design.private.all():
             raise NotAvailableError(
                 "the bound needs ||x|| bounded: columns sent in clear have no public bound"
+            )
+        if not design.bounded:
+            raise NotAvailableError(
+                "no bounds are declared, so that no bound on the variance exists: adjacency='unit' protects "
+                "records at distance 1 and clips nothing. Pass bounds= or radius= to the model"
             )
         if response_norm is None:
             if design.response_public:

@@ -131,9 +131,9 @@ class PortableResults(DescribedResults):
 
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
         each), ``covariance`` (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
-        ``privacy`` (totals, ``stamp``, ``assumptions`` and one entry a release), ``facts``: the summary's
-        labels and values, and ``notes``, its warnings and footnotes. What there is not is None, and
-        infinite ends are ``"inf"`` and ``"-inf"``.
+        ``privacy`` (totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry a release),
+        ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. What there is
+        not is None, and infinite ends are ``"inf"`` and ``"-inf"``.
         """
         cov = self._estimate.cov
         with warnings.catch_warnings():
@@ -325,6 +325,7 @@ def _spent(report: PrivacyReport) -> dict[str, Any]:
 
 def _privacy(report: PrivacyReport) -> dict[str, Any]:
     told = {"epsilon": report.epsilon(), "delta": report.default_delta, "stamp": report.stamp}
+    told |= {"response_in_clear": report.response_in_clear}
     return told | {"assumptions": list(report.assumptions), "releases": _records(report.releases)}
 
 

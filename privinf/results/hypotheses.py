@@ -64,7 +64,6 @@ class HypothesisResults(WaldResults):
         -------
         ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
         """
-        self._warn_if_weak("t_test()")
         check_choice(alternative, Alternative, "alternative")
         restrictions = linear_constraints(r_matrix, self.names)
         result = self._with_covariance(cov_p).t_test(
@@ -105,7 +104,6 @@ class HypothesisResults(WaldResults):
         """
         use_f = _optional_flag(use_f, "use_f")
         return self._joint(
-            "wald_test()",
             r_matrix,
             cov_p,
             invcov,
@@ -121,7 +119,7 @@ class HypothesisResults(WaldResults):
 
         See `wald_test`, of which it is the case ``use_f=True``.
         """
-        return self._joint("f_test()", r_matrix, cov_p, invcov, use_f=True)
+        return self._joint(r_matrix, cov_p, invcov, use_f=True)
 
     def compare_f_test(self, restricted: HypothesisResults) -> tuple[float, float, int]:
         """Test this fit against one of some of its columns, made from the same release.
@@ -233,13 +231,11 @@ class HypothesisResults(WaldResults):
 
     def _joint(
         self,
-        asked: str,
         r_matrix: ConstraintLike,
         cov_p: ArrayLike | None,
         invcov: ArrayLike | None,
         **how: Any,
     ) -> ContrastResults:
-        self._warn_if_weak(asked)
         restrictions = check_independent(linear_constraints(r_matrix, self.names))
         if invcov is not None:
             k = len(restrictions.R)

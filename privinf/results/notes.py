@@ -17,6 +17,14 @@ CHANGED_TARGET = "ChangedTarget"
 IMPUTING = "impute-public"
 IMPUTED_LABEL, IMPUTED_VALUE = "Missing values:", "middle of bounds"
 CLIPPED = "Target: the regression among rows clipped to the public bounds."
+CLIPPED_COLUMNS = (
+    "Target: the regression among rows whose private columns are {} public {}; {} is used as it is."
+)
+CLIPPED_RESPONSE = (
+    "Target: the regression among rows whose response is clipped to its public bounds; no bounds are "
+    "declared for the other columns, which are used as they are."
+)
+TARGET = "Target: the regression among rows"
 CLIPPED_PAIRS = "Correlations are those among values clipped to their public bounds."
 COMPLETED = (
     "Target: the regression among rows whose missing values are the middle of their public bounds, clipped "
@@ -92,5 +100,5 @@ def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     """Return the notes of a result of completed rows: its target, and what that does to estimates."""
     told, must = Note(COMPLETED, "header"), Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
-    others = (note for note in ranked(notes) if note.text not in (CLIPPED, COMPLETED, must.text))
+    others = (note for note in ranked(notes) if not note.text.startswith(TARGET) and note.text != must.text)
     return (told, must, *others)

@@ -16,7 +16,7 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import PortableResults
-from privinf.results.summary import number, privacy_facts
+from privinf.results.summary import UNPROTECTED, number, privacy_facts
 from privinf.typing import Floats
 from privinf.version import __version__
 
@@ -138,6 +138,9 @@ def _lead(result: PortableResults) -> str:
 def _banners(result: PortableResults) -> list[str]:
     stamp = result.privacy.stamp
     alarms = [f'<p class="alarm"><b>{_text(stamp)}</b></p>'] if stamp else []
+    if result.privacy.response_in_clear:
+        text = f"{UNPROTECTED.format(result.model.endog_names)}: it was sent as it is."
+        alarms.append(f'<p class="alarm"><b>{_text(text)}</b></p>')
     told = [
         f'<p class="caution"><b>{_text(kind)}.</b> {_text(text.removeprefix("intervals: "))}</p>'
         for kind, text in result.cautions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,7 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.doors import warn
+from privinf.errors import ArgumentError, ExtrapolationWarning, NotAvailableError, SchemaError
 from privinf.inference.delta_method import (
     CountObservation,
     DeltaMethod,
@@ -215,6 +217,8 @@ def prediction_rows(
             f"exog of shape {rows.shape} does not fit {len(names)} coefficients: {', '.join(names)}"
         )
     rows = np.where(np.isnan(rows).any(axis=1, keepdims=True), np.nan, rows)
+    if design is not None and design.schema is None and design.names == tuple(names):
+        warn_beyond(design.beyond_bounds(rows))
     return rows, table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(rows))
 
 
@@ -225,7 +229,15 @@ def formula_rows(table: pd.DataFrame, inputs: Names, design: Design) -> Floats:
     rows = np.full((len(table), len(design.names)), np.nan)
     if whole.any():
         rows[whole] = design.matrix(table[whole], extrapolate=True)
+        warn_beyond(design.beyond(table[whole]))
     return rows
+
+
+def warn_beyond(beyond: Mapping[str, str]) -> None:
+    """Warn of columns of new rows whose values the fit could not see; `beyond` says what they pass."""
+    if beyond:
+        told = "; ".join(f"{name!r} {text}" for name, text in beyond.items())
+        warn(f"predictions of rows beyond what the fit could see: {told}", ExtrapolationWarning)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,13 +198,9 @@ class DescribedResults(HypothesisResults):
     @property
     def variance_formula(self) -> VarianceFormula:
         """The named terms that add up to the coefficients' covariance, their sizes and their equation."""
-        from privinf.results.variance import VarianceFormula
+        from privinf.results.variance import variance_formula
 
-        terms = self._estimate.terms
-        if terms is None:
-            stored = "this result was stored or made without named terms"
-            raise NotAvailableError(f"variance_formula: {self._estimate.weak_reason or stored}")
-        return VarianceFormula(self.names, terms)
+        return variance_formula(self._estimate, self._context)
 
     @cached_property
     def noise_share(self) -> pd.Series[float]:
@@ -235,7 +231,6 @@ class DescribedResults(HypothesisResults):
             Normal intervals were asked for and `identification` says that they should not be trusted.
         """
         if check_choice(method, IntervalMethod, "method") == "wald":
-            self._warn_if_weak("conf_int()")
             table = super().conf_int(alpha)
         else:
             hulls = [found.hull for found in self._score_sets(alpha)]
@@ -262,6 +257,11 @@ class DescribedResults(HypothesisResults):
         Restrictions: `privinf.inference.score_sets`, which without noise is the Lagrange multiplier
         test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
         fit, and without noise it is their Wald test).
+
+        Without an argument it tests what `fvalue` tests, that every slope is zero. Its statistic is a
+        chi-square, the sum over its ``df`` restrictions, and `fvalue` is a mean over them: compare
+        ``statistic / df`` with F. They still differ a little, since the score test takes the variance of the
+        scores where the slopes are zero, and F that of the estimate, which divides by a noisy Hessian.
 
         It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
         assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true

@@ -14,6 +14,7 @@ from statsmodels.iolib.summary2 import Summary
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
+from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note
 from privinf.results.provenance import DescribedResults
@@ -26,6 +27,10 @@ ERRORS_NOTE = (
     "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
     "data would have had without noise, estimated from the release."
 )
+# A chi-square statistic is a sum over its degrees of freedom, and F a mean: this is what to compare with F.
+PER_DF = "Per df, as F:"
+# A row at the head of every table of a fit whose response went out as it is.
+UNPROTECTED = "{} is NOT protected"
 SLOW_SETS = (
     "Score intervals, which hold their level however strong the noise is, take hundreds of passes over the "
     "records here: conf_int(method='score') computes them, and the summary shows them from then on."
@@ -226,16 +231,19 @@ def _interval_header(alpha: float) -> tuple[str, str]:
 
 
 def _model_facts(result: DescribedResults, told: Wording) -> tuple[list[Fact], list[Fact]]:
+    name = result.model.endog_names if told.yname is None else told.yname
+    unprotected = [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
     left = [
-        ("Dep. Variable:", result.model.endog_names if told.yname is None else told.yname),
+        ("Dep. Variable:", name),
         ("Model:", result.model.name),
+        *unprotected,
         *([("Method:", result.method)] if result.method else []),
         *((f"{name}:", str(value)) for name, value in result.options.items()),
     ]
     completed = [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
     if told.slim:
         right = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
-        return left[:2], [*right, *completed]
+        return left[: 2 + len(unprotected)], [*right, *completed]
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
@@ -252,7 +260,7 @@ def _moment_facts(result: DescribedResults) -> list[Fact]:
         ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
         ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
     ]
-    if math.isinf(result.estimate.df_resid):
+    if not _shows_f(result):
         return measures
     return [
         *measures,
@@ -260,6 +268,10 @@ def _moment_facts(result: DescribedResults) -> list[Fact]:
         ("F-statistic:", _or_reason(lambda: result.fvalue)),
         ("Prob (F-statistic):", _or_reason(lambda: result.f_pvalue)),
     ]
+
+
+def _shows_f(result: DescribedResults) -> bool:
+    return result._no_moments is None and math.isfinite(result.estimate.df_resid)
 
 
 def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
@@ -276,6 +288,8 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
         test = result.score_test()
         right.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
         right.append((test.law.tail + ":", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
+        if test.df > 1 and test.law == CHI_SQUARE and _shows_f(result):
+            right.append((PER_DF, number(test.statistic / test.df)))
     except (NotAvailableError, NotPositiveDefiniteError):
         pass
     return left, right

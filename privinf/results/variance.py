@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from privinf.doors import doors
-from privinf.errors import ArgumentError
-from privinf.inference.estimate import VarianceTerms
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.inference.estimate import UNATTRIBUTED, Estimate, VarianceTerms
+from privinf.inference.solution import sandwich
+from privinf.results.context import Context
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_choice
+
+# Parts that the jackknife leaves out in turn, and the numbers up to which a printed formula computes it.
+PARTS, AT_ONCE = 20, 2_000_000
+# Shares of the variance by which two estimates of the sampling term are taken for one.
+SAME = 1e-6
+SAMPLING = "sampling"
+WHAT_IS_LEFT = (
+    f"\n{UNATTRIBUTED}: what the covariance, estimated from the released records, differs by from the sum of "
+    "the other terms, which follow from formulas; it estimates 0"
+)
+LEFT_NOTE = (
+    "The term 'unattributed' is the error of two estimates of the same variance, and can be negative; the "
+    "other terms are variances."
+)
+NEGATIVE_NOTE = (
+    "Negative: {}. Such a term is a difference of two estimates, and estimates a variance that is small next "
+    "to its own error."
+)
+NO_RECORDS = (
+    "standard errors of the terms come from leaving out parts of the released records, and this result holds "
+    "none: its release is of sums, or was not stored"
+)
 
 
 @doors
@@ -27,14 +53,18 @@ class VarianceFormula:
         The coefficients, or combinations of them.
     terms : VarianceTerms
         Covariances of the named terms, user units.
+    resample : callable, optional
+        Returns the terms without one part of the released records after the other; see `standard_errors`.
 
     Notes
     -----
     **Privacy.** Post-processing: no cost.
 
-    `equation` says what each term is; docs/explain/noise-to-interval.md has those of all models. A term that
-    is found as a difference, as sampling often is, can be negative where the noise is strong: the estimate of
-    a small number. A bias that intervals allow for is no variance and in no term.
+    `equation` says what each term is; docs/explain/noise-to-interval.md has those of all models. Sampling is
+    the square of ``bse_sampling`` where that is known. What the covariance then differs by from the sum of
+    its terms is called "unattributed": the error of the estimates, around 0. `standard_errors` says how well
+    the terms are known. Where a term is a difference and negative, `notes` say so. A bias that intervals
+    allow for is no variance and in no term.
 
     Examples
     --------
@@ -51,11 +81,51 @@ class VarianceFormula:
 
     names: tuple[str, ...]
     terms: VarianceTerms
+    resample: Callable[[], list[VarianceTerms]] | None = None
 
     @property
     def equation(self) -> str:
         """The formula, and what each term is."""
-        return self.terms.equation
+        return self.terms.equation + (WHAT_IS_LEFT if UNATTRIBUTED in self._every else "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to bear in mind: the unattributed term, and terms that came out negative."""
+        found = self.variances.drop(columns=UNATTRIBUTED, errors="ignore")
+        total = self.variances.sum(axis=1)
+        below = [
+            f"{term} of {name}"
+            for term in found.columns
+            for name in found.index
+            if found.loc[name, term] < -SAME * total[name]
+        ]
+        left = (LEFT_NOTE,) if UNATTRIBUTED in self._every else ()
+        return (*left, NEGATIVE_NOTE.format(", ".join(below))) if below else left
+
+    @property
+    def standard_errors(self) -> pd.DataFrame:
+        """Standard errors of `variances`, by a jackknife over 20 parts of the released records.
+
+        Raises
+        ------
+        NotAvailableError
+            The release holds sums, and no records or mixed rows; or they are in a file.
+        """
+        return self._jackknife(lambda variances: variances)
+
+    @property
+    def share_errors(self) -> pd.DataFrame:
+        """Standard errors of `shares`; see `standard_errors`."""
+        return self._jackknife(lambda variances: variances.div(variances.sum(axis=1), axis=0))
+
+    def _jackknife(self, figure: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
+        if self.resample is None:
+            raise NotAvailableError(NO_RECORDS)
+        parts = [figure(replace(self, terms=terms, resample=None).variances) for terms in self.resample()]
+        columns = self.variances.columns
+        stack = np.stack([part.reindex(columns=columns, fill_value=0.0).to_numpy() for part in parts])
+        spread = np.sqrt((len(stack) - 1.0) * stack.var(axis=0))
+        return pd.DataFrame(spread, list(self.names), columns)
 
     @property
     def noise(self) -> tuple[str, ...]:
@@ -84,15 +154,108 @@ class VarianceFormula:
         R = check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2)
         if R.shape[1] != len(self.names):
             raise ArgumentError(f"r_matrix must have a column for each of {len(self.names)} coefficients")
-        return VarianceFormula(tuple(f"c{i}" for i in range(len(R))), self.terms.mapped(R))
+        names, resample = tuple(f"c{i}" for i in range(len(R))), self.resample
+        mapped = None if resample is None else (lambda: [terms.mapped(R) for terms in resample()])
+        return VarianceFormula(names, self.terms.mapped(R), mapped)
 
     @property
     def _every(self) -> dict[str, Floats]:
-        return {**self.terms.sampling, **self.terms.noise}
+        both = UNATTRIBUTED in self.terms.sampling and UNATTRIBUTED in self.terms.noise
+        joint = self.terms.sampling[UNATTRIBUTED] + self.terms.noise[UNATTRIBUTED] if both else None
+        return {**self.terms.sampling, **self.terms.noise} | ({} if joint is None else {UNATTRIBUTED: joint})
+
+    def _printed(self) -> pd.DataFrame:
+        """Return the shares as texts, with their errors where these are quick."""
+        shares = self.shares
+        table = shares.map("{:.1%}".format)
+        if self.resample is None or not getattr(self.resample, "quick", False):
+            return table
+        errors = self.share_errors
+        for term in table:
+            table[term] = [f"{a} ({b:.1%})" for a, b in zip(table[term], errors[term], strict=True)]
+        return table
 
     def __repr__(self) -> str:
-        shares = self.shares.to_string(float_format="{:.1%}".format)
-        return f"{self.equation}\n\nShares of the variance\n{shares}"
+        table = self._printed()
+        errors = " (standard errors)" if "(" in str(table.iloc[0, 0]) else ""
+        notes = "".join(f"\n{note}" for note in self.notes)
+        return f"{self.equation}\n\nShares of the variance{errors}\n{table.to_string()}{notes}"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self.equation}</pre>{self.shares.to_html(float_format='{:.1%}'.format)}"
+        notes = "".join(f"<p>{note}</p>" for note in self.notes)
+        return f"<pre>{self.equation}</pre>{self._printed().to_html()}{notes}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeaveOut:
+    """The terms of a covariance without one part of the released records after the other.
+
+    Attributes
+    ----------
+    estimate : Estimate
+    context : Context
+        With the estimating equation, scaled units.
+    """
+
+    estimate: Estimate
+    context: Context
+
+    @property
+    def quick(self) -> bool:
+        """Whether a printed formula may wait for it."""
+        size = getattr(self.context.system, "k", self.estimate.nobs)
+        return int(size) * len(self.estimate.params) <= AT_ONCE
+
+    def __call__(self) -> list[VarianceTerms]:
+        """Return the terms of the whole covariance, user units, as each of `PARTS` remainders has them."""
+        system, design, bread = self.context.system, self.context.design, self.estimate.bread
+        assert system is not None
+        assert design is not None
+        assert bread is not None
+        transform = design.to_user[0]
+        added = transform.T @ bread @ transform - system.A  # by a stabilization
+        found = []
+        for part in range(PARTS):
+            one: Any = system.leaving_out(part, PARTS)  # type: ignore[attr-defined]
+            gram = one.A + added
+            beta = np.linalg.solve(gram, one.g)
+            share = (PARTS - 1.0) / PARTS  # fewer records have more error; terms are of all
+
+            def term(meat: Floats, gram: Floats = gram, n: int = one.n, share: float = share) -> Floats:
+                cov = transform @ sandwich(gram, meat, n) @ transform.T
+                return np.asarray(share * cov, dtype=np.float64)
+
+            noise = {name: term(meat) for name, meat in one.noise_terms(beta).items()}
+            total = term(one.meat(beta))
+            try:
+                sampling = term(one.clean_meat(beta)[0])
+            except PrivinfError:
+                sampling = None
+            found.append(attributed(VarianceTerms.dividing(total, "", noise), sampling))
+        return found
+
+
+def attributed(terms: VarianceTerms, sampling: Floats | None) -> VarianceTerms:
+    """Return terms of which sampling is the covariance without noise, and a term for what is then left.
+
+    Terms stay as they are where there is no such covariance, or where it is their own.
+    """
+    held = terms.sampling.get(SAMPLING)
+    if sampling is None or held is None or len(terms.sampling) > 1:
+        return terms
+    total = np.diag(sum((*terms.noise.values(), held)))
+    left = held - sampling
+    if (np.abs(np.diag(left)) <= SAME * total).all():
+        return terms
+    return replace(terms, sampling={SAMPLING: sampling, UNATTRIBUTED: left})
+
+
+def variance_formula(estimate: Estimate, context: Context) -> VarianceFormula:
+    """Return the named terms of a result; NotAvailableError with the reason where there are none."""
+    if estimate.terms is None:
+        stored = "this result was stored or made without named terms"
+        raise NotAvailableError(f"variance_formula: {estimate.weak_reason or stored}")
+    terms = attributed(estimate.terms, context.sampling_cov)
+    at_hand = context.system is not None and hasattr(context.system, "leaving_out")
+    at_hand = at_hand and estimate.bread is not None and not context.absorbed and context.point is None
+    return VarianceFormula(estimate.names, terms, LeaveOut(estimate, context) if at_hand else None)

@@ -21,6 +21,7 @@ from privinf.errors import (
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
+from privinf.results.cautions import Cautious
 from privinf.results.context import Context, index_of
 from privinf.results.prediction import (
     NO_SCATTER,
@@ -53,7 +54,7 @@ class Coefficients(pd.Series):
 
 
 @doors
-class WaldResults:
+class WaldResults(Cautious):
     """Coefficients with normal inference.
 
     All of it is post-processing of the estimate and its covariance. Where the estimate is too weakly

@@ -13,14 +13,21 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema import geometry
 from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_pair, public_flags
-from privinf.schema.declared import checked_names
+from privinf.schema.declared import Numeric, checked_names
 from privinf.schema.geometry import DesignFields, design_from_dict, design_to_dict, identity
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.table import Schema, canonical_digest, check_schema
-from privinf.schema.terms import Column, Plain, Response, constant_direction
+from privinf.schema.terms import Column, Plain, Response, Spline, constant_direction
 from privinf.typing import Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
+
+# New rows: how far a value may pass a bound unmentioned, in ranges (numerical derivatives step so far).
+HAIR = 1e-3
+FLAT_BEYOND = "passes the boundary knots of its spline, beyond which the curve is flat"
+BEYOND_BOUNDS = "passes its declared bounds, to which values were clipped in the fit: this extrapolates"
+# Of a ball that holds every row: adjacency="unit" protects records at distance 1 and needs no bound.
+UNBOUNDED_RADIUS = 1e100
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,6 +260,11 @@ class Design(DesignFields):
         return box if self.radius is None else min(box, self.radius)
 
     @property
+    def bounded(self) -> bool:
+        """Whether a bound of private rows follows from the declarations: bounds of all, or a radius."""
+        return self.norm < UNBOUNDED_RADIUS
+
+    @property
     def y_diameter(self) -> float:
         """Width of the scaled response.
 
@@ -384,6 +396,48 @@ class Design(DesignFields):
         declared = self.schema is not None and all(name in self.schema for name in column.inputs)
         return np.array(_read(column, reader, bounds, strict=not declared))
 
+    def beyond(self, table: Table) -> dict[str, str]:
+        """Return which columns of new rows hold values that no fit could see, and what they pass.
+
+        Parameters
+        ----------
+        table : table
+            New rows of a formula, not those of a fit, without missing values.
+
+        Returns
+        -------
+        dict of str to str
+            Names of columns, and texts that follow from the declarations alone. A spline is flat beyond its
+            boundary knots; any other column was clipped to its declared bounds.
+        """
+        reader, found = self._reader(table, "raise", None), {}
+        columns = self.columns if self.raw is None else self.raw
+        knots = {
+            piece.column: (piece.basis.lower, piece.basis.upper)
+            for column in columns
+            for piece in column.pieces
+            if isinstance(piece, Spline)
+        }
+        for name in self.inputs:
+            declared = None if self.schema is None or name not in self.schema else self.schema[name]
+            if not isinstance(declared, Numeric):
+                continue
+            values = reader.number(name)
+            if name in knots and _passes(values, *knots[name]):
+                found[name] = FLAT_BEYOND
+            elif not declared.public and _passes(values, declared.low, declared.high):
+                found[name] = BEYOND_BOUNDS
+        return found
+
+    def beyond_bounds(self, rows: Floats) -> dict[str, str]:
+        """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan."""
+        found = {}
+        for place, name in enumerate(self.names):
+            low, high = float(self.low[place]), float(self.high[place])
+            if self.private[place] and math.isfinite(low) and _passes(rows[:, place], low, high):
+                found[name] = BEYOND_BOUNDS
+        return found
+
     def frame(self) -> pd.DataFrame:
         """Return made-up public rows with the columns that the formula or the matrix names."""
         if self.schema is None:
@@ -496,6 +550,12 @@ def _read(column: Column, reader: Reader, inside: Interval | None, *, strict: bo
     if strict:
         raise SchemaError(f"{column.name!r} is not finite in some rows; restrict its columns first")
     return np.where(finite, values, column.values(reader, clip=True))
+
+
+def _passes(values: Floats, low: float, high: float) -> bool:
+    """Return whether some values lie outside, by more than a hair of the range."""
+    room = HAIR * (high - low)
+    return bool(((values < low - room) | (values > high + room)).any())
 
 
 def _middles(design: Design) -> dict[str, float]:

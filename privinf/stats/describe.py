@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Unpack
 from privinf.accounting import PrivacyReport
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
-from privinf.inference.quantiles import quantile_interval
+from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.results.export import PortableTable
 from privinf.results.notes import sentence
@@ -129,7 +129,10 @@ def describe(  # type: ignore[misc]
         first, lines = looks.first((1.0 - SUMS_SHARE) * part, "describe")
         entries += [*sums.entries, *lines]
         made = described(sums, level=level)
-        quarters = [quantile_interval(first, q, two_sided(level), looks.low, looks.high) for q in QUARTILES]
+        z = two_sided(level)
+        quarters = ordered_intervals(
+            QUARTILES, [quantile_interval(first, q, z, looks.low, looks.high) for q in QUARTILES]
+        ).tolist()
         found[name] = [sums.nobs, made.estimate, made.sd, *(one[0] for one in quarters)]
         ends[name] = [*made.confidence_interval(level), *(end for one in quarters for end in one[1:])]
     index = pd.MultiIndex.from_product([TOLD_ROWS, ["low", "high"]])

@@ -21,6 +21,7 @@ from privinf.inference.quantiles import (
     inverse,
     mean_clip,
     monotone,
+    ordered_intervals,
     quantile_interval,
     window_edges,
 )
@@ -111,10 +112,15 @@ class QuantileLooks(Released):
         return self.recorded
 
     def rows(self, level: float) -> tuple[EstimateRow, ...]:
-        """Return each quantile and its interval; its standard error is half of that over the normal one."""
+        """Return each quantile and its interval; its standard error is half of that over the normal one.
+
+        Noise of their own may put quantiles out of order: they and their ends are put in order.
+        """
         z, rows = two_sided(level), []
-        for q, found in zip(self.quantiles, self.looks, strict=True):
-            middle, low, high = quantile_interval(found, q, z, *self.bounds)
+        pairs = zip(self.quantiles, self.looks, strict=True)
+        intervals = [quantile_interval(found, q, z, *self.bounds) for q, found in pairs]
+        ordered = ordered_intervals(self.quantiles, intervals).tolist()
+        for q, (middle, low, high) in zip(self.quantiles, ordered, strict=True):
             rows.append(EstimateRow(f"{100.0 * q:.6g}%", middle, 0.5 * (high - low) / z, low, high))
         return tuple(rows)
 
@@ -166,7 +172,8 @@ def quantile(
     A quarter of mu^2 pays for the distribution function at 1,024 cells of the bounds, the rest for one at
     some 64 edges about what that shows (`privinf.inference.quantiles`). Laplace noise would have 28 times
     the variance in the first look, and intervals an eighth wider (docs/tests.md). Near an end of the data,
-    n mu below 250, an interval may end at a bound.
+    n mu below 250, an interval may end at a bound. Several quantiles and the ends of their intervals are in
+    the order of q: estimates by isotonic regression, intervals by widening those that are out of order.
 
     **Privacy.** Replace-one of one record, n public, every record read, two Gaussian releases or more
     (`privinf.mechanisms.distribution`); the edges of the second follow from the first.

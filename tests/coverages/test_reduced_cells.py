@@ -29,7 +29,7 @@ def test_wald_intervals_cover_where_the_signal_is_identified():
     reps, rng, misses, flagged = 400, np.random.default_rng(1), np.zeros(5), 0
     for _ in range(reps):
         y, X = sphere(rng, 5000)
-        r = pi.ModulatedOLS(y, X, radius=1.0).fit(mu=4.5, rng=rng)
+        r = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(mu=4.5, rng=rng)
         misses += np.abs(r.params.to_numpy() - BETA) > 1.959964 * r.bse.to_numpy()
         flagged += r.identification.weak
     low, high = limits(0.05, reps, cells=5)
@@ -48,7 +48,9 @@ def test_score_test_keeps_its_size_where_the_signal_is_weak(covariates):
             z = rng.uniform(-1, 1, 5000) + X[:, 0]
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(1, 6)])).assign(z=z)
             y, public = y + 0.7 - 0.4 * z, ["z"]
-        r = pi.ModulatedOLS(y, X, radius=1.0, public=public).fit(epsilon=1.0, delta=DELTA, rng=rng)
+        r = pi.ModulatedOLS(y, X, radius=1.0, public=public, response="public").fit(
+            epsilon=1.0, delta=DELTA, rng=rng
+        )
         rejected += r.score_test(BETA).pvalue < 0.05
         power += r.score_test(np.zeros(5)).pvalue < 0.05
         assert r.identification.weak
@@ -63,7 +65,7 @@ def test_wald_test_fails_where_the_score_test_does_not():
     rng, rejected, reps = np.random.default_rng(3), 0, 200
     for _ in range(reps):
         y, X = sphere(rng, 5000)
-        r = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=1.0, delta=DELTA, rng=rng)
+        r = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=1.0, delta=DELTA, rng=rng)
         assert r.identification.weak
         if r.estimate.cov is None:
             rejected += 1
@@ -77,7 +79,7 @@ def test_score_intervals_cover():
     rng, reps, covered = np.random.default_rng(4), 60, np.zeros(5)
     for _ in range(reps):
         y, X = sphere(rng, 20_000)
-        r = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=3.0, delta=DELTA, rng=rng)
+        r = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=3.0, delta=DELTA, rng=rng)
         ci = r.conf_int(method="score").to_numpy()
         covered += (ci[:, 0] <= BETA) & (ci[:, 1] >= BETA)
     assert (covered / reps >= binom.ppf(0.001, reps, 0.95) / reps).all()
@@ -104,7 +106,7 @@ def test_client_average_is_as_good_as_one_shot_and_pooling_is_not():
     errors = {"one": [], "average": [], "pooled": []}
     for _ in range(reps):
         y, X = sphere(rng, 4000)
-        m = pi.ModulatedOLS(y, X, radius=1.0)
+        m = pi.ModulatedOLS(y, X, radius=1.0, response="public")
         fits = {
             "one": m.fit(mu=4.0, rng=rng),
             "average": m.fit(mu=4.0, rng=rng, method="iterative", progress=False),
@@ -127,7 +129,7 @@ def test_pooled_scores_must_be_clustered_by_client():
     clustered, independent = np.zeros(5), np.zeros(5)
     for _ in range(reps):
         y, X = sphere(rng, 2000)
-        release = pi.ModulatedOLS(y, X, radius=1.0).release(
+        release = pi.ModulatedOLS(y, X, radius=1.0, response="public").release(
             mu=60.0, rng=rng, method="iterative", rounds=4, progress=False
         )
         system = modulation_system(release, "pooled")
@@ -145,7 +147,9 @@ def test_standard_error_without_noise_is_estimated_from_the_release():
     rng, found = np.random.default_rng(8), []
     for _ in range(60):
         y, X = sphere(rng, 5000)
-        found.append(pi.ModulatedOLS(y, X, radius=1.0).fit(mu=6.0, rng=rng).bse_sampling.to_numpy())
+        found.append(
+            pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(mu=6.0, rng=rng).bse_sampling.to_numpy()
+        )
     truth = math.sqrt(0.09 * 5 / 5000)
     assert abs(np.median(found) / truth - 1) < 0.05
 
@@ -154,7 +158,7 @@ def test_local_moments_beat_modulated_features_at_small_epsilon():
     rng, ratios = np.random.default_rng(9), []
     for _ in range(8):
         y, X = sphere(rng, 200_000)
-        a = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=1.0, delta=DELTA, rng=rng)
+        a = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=1.0, delta=DELTA, rng=rng)
         b = pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2.5, 2.5), trust="local").fit(
             epsilon=1.0, delta=DELTA, rng=rng
         )

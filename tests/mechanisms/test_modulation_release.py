@@ -125,10 +125,12 @@ def test_noise_scale_follows_from_sensitivity_and_mu():
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (100, 3))
     expected = {"exact": 0.5 * 2.0, "lipschitz": (0.5 + 0.1 * 2.0 / math.sqrt(2)) * 2.0}
     for rule, sensitivity in expected.items():
-        model = pi.ModulatedOLS(X[:, 0], X, radius=1.0, frequency=2.0, directions=2, sensitivity=rule)
+        model = pi.ModulatedOLS(
+            X[:, 0], X, radius=1.0, frequency=2.0, directions=2, sensitivity=rule, response="public"
+        )
         release = model.release(mu=0.5, rng=0)
         assert release.law["scales"][0] == pytest.approx(sensitivity / 0.5, rel=1e-9)
-    unit = pi.ModulatedOLS(X[:, 0], X, adjacency="unit").release(mu=0.5, rng=0)
+    unit = pi.ModulatedOLS(X[:, 0], X, adjacency="unit", response="public").release(mu=0.5, rng=0)
     assert unit.law["scales"][0] == pytest.approx(0.5 / 0.5, rel=1e-9)
     assert unit.entries[0].relation == "metric"
 
@@ -166,7 +168,7 @@ def test_planned_share_is_better_than_its_neighbours():
 
 def test_classic_calibration_reports_the_epsilon_it_really_gives():
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (100, 3))
-    release = pi.ModulatedOLS(X[:, 0], X, radius=1.0).release(
+    release = pi.ModulatedOLS(X[:, 0], X, radius=1.0, response="public").release(
         epsilon=16.0, delta=1e-5, calibration="classic", rng=0
     )
     sigma = release.law["scales"][0]

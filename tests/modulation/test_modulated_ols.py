@@ -1,5 +1,6 @@
 """ModulatedOLS beyond the conformance suite: estimators, formulas of the paper, options, bad input."""
 
+import importlib.util
 import math
 
 import numpy as np
@@ -25,7 +26,7 @@ def sphere(n, seed=0):
 
 def test_fixed_interface():
     y, X = sphere(4000)
-    m = pi.ModulatedOLS(y, X, radius=1.0)
+    m = pi.ModulatedOLS(y, X, radius=1.0, response="public")
     r = m.fit(epsilon=4.0, delta=1e-5, method="one-shot", rng=0)
     assert isinstance(r.params, pd.Series)
     assert r.params.index.tolist() == ["x1", "x2", "x3", "x4", "x5"]
@@ -42,7 +43,7 @@ def test_fixed_interface():
 
 def test_release_is_read_only_and_in_scaled_units():
     y, X = sphere(500)
-    release = pi.ModulatedOLS(y, X, radius=1.0).release(epsilon=math.inf)
+    release = pi.ModulatedOLS(y, X, radius=1.0, response="public").release(epsilon=math.inf)
     np.testing.assert_allclose(release.arrays["features"], 0.5 * X, rtol=1e-12)
     with pytest.raises(ValueError, match="read-only"):
         release.arrays["features"][0, 0] = 1.0
@@ -50,7 +51,7 @@ def test_release_is_read_only_and_in_scaled_units():
 
 def test_iterative_release_and_its_three_estimators():
     y, X = sphere(3000)
-    m = pi.ModulatedOLS(y, X, radius=1.0, directions=2, amplitude=0.5)
+    m = pi.ModulatedOLS(y, X, radius=1.0, directions=2, amplitude=0.5, response="public")
     release = m.release(method="iterative", rounds=4, mu=40.0, rng=0, progress=False)
     assert release.arrays["features"].shape == (4, 3000, 5)
     assert release.arrays["directions"].shape == (4, 2, 5)
@@ -70,7 +71,7 @@ def test_iterative_release_and_its_three_estimators():
 
 def test_client_average_of_equal_rounds_is_the_mean_message():
     y, X = sphere(2000)
-    release = pi.ModulatedOLS(y, X, radius=1.0).release(
+    release = pi.ModulatedOLS(y, X, radius=1.0, response="public").release(
         method="iterative", rounds=5, mu=20.0, rng=1, progress=False
     )
     system = modulation_system(release, "client-average")
@@ -87,7 +88,7 @@ def test_client_average_of_equal_rounds_is_the_mean_message():
 
 def test_unequal_budgets_weigh_the_rounds():
     y, X = sphere(1000)
-    m = pi.ModulatedOLS(y, X, radius=1.0)
+    m = pi.ModulatedOLS(y, X, radius=1.0, response="public")
     release = m.release(method="iterative", rounds=2, schedule=[1.0, 3.0], mu=2.0, rng=0, progress=False)
     first, second = (entry.loss.mu**2 for entry in release.entries)
     assert second / first == pytest.approx(3.0)
@@ -394,7 +395,7 @@ def test_unbiased_attack_respects_the_bound():
 
 def test_ridge_and_fuller_are_named_and_do_what_they_say():
     y, X = sphere(3000)
-    release = pi.ModulatedOLS(y, X, radius=1.0).release(mu=25.0, rng=0)
+    release = pi.ModulatedOLS(y, X, radius=1.0, response="public").release(mu=25.0, rng=0)
     model = pi.ModulatedOLS.from_release(release)
     plain, ridge = model.fit(), model.fit(ridge=0.5)
     system = modulation_system(release)
@@ -425,12 +426,12 @@ def test_public_columns_travel_in_clear_and_only_if_declared():
     y, X = sphere(2000)
     z = np.linspace(0, 1, 2000)
     frame = pi.add_constant(pd.DataFrame(X, columns=list("abcde"))).assign(z=z)
-    m = pi.ModulatedOLS(y, frame, radius=1.0, public=["z"])
+    m = pi.ModulatedOLS(y, frame, radius=1.0, public=["z"], response="public")
     release = m.release(mu=2.0)
     np.testing.assert_array_equal(release.arrays["public"], np.column_stack([np.ones(2000), z]))
     assert release.arrays["features"].shape == (2000, 5)
     # a column of ones that nobody declared is protected like any other
-    undeclared = pi.ModulatedOLS(y, np.column_stack([np.ones(2000), X]), radius=2.0)
+    undeclared = pi.ModulatedOLS(y, np.column_stack([np.ones(2000), X]), radius=2.0, response="public")
     assert undeclared.release(mu=2.0).arrays["features"].shape == (2000, 6)
 
 
@@ -438,13 +439,13 @@ def test_declared_constant_must_be_one():
     y, X = sphere(100)
     frame = pd.DataFrame(X, columns=list("abcde")).assign(const=2.0)
     with pytest.raises(pi.errors.SchemaError, match="const"):
-        pi.ModulatedOLS(y, frame, radius=1.0, public=["const"]).fit(mu=1.0, rng=0)
+        pi.ModulatedOLS(y, frame, radius=1.0, public=["const"], response="public").fit(mu=1.0, rng=0)
 
 
 def test_bounds_from_the_data_warn_and_mark_the_report():
     y, X = sphere(200)
     with pytest.warns(pi.errors.DataDependentBoundsWarning):
-        m = pi.ModulatedOLS(y, X, bounds="data")
+        m = pi.ModulatedOLS(y, X, bounds="data", response="public")
     r = m.fit(mu=1.0, rng=0)
     assert any("bounds" in text for text in r.privacy.assumptions)
     assert "bounds" in str(r.summary())
@@ -474,7 +475,7 @@ def test_bounds_from_the_data_warn_and_mark_the_report():
 )
 def test_bad_input_is_refused_before_anything_is_spent(change, error, words):
     y, X = sphere(100)
-    arguments = {"y": y, "X": X, "radius": 1.0}
+    arguments = {"y": y, "X": X, "radius": 1.0, "response": None if "y_bounds" in change else "public"}
     for name, value in change.items():
         arguments[name] = value(arguments[name]) if callable(value) else value
     ledger = pi.Ledger()
@@ -486,7 +487,7 @@ def test_bad_input_is_refused_before_anything_is_spent(change, error, words):
 
 def test_options_that_do_not_belong_are_refused():
     y, X = sphere(300)
-    m = pi.ModulatedOLS(y, X, radius=1.0)
+    m = pi.ModulatedOLS(y, X, radius=1.0, response="public")
     with pytest.raises(pi.errors.ArgumentError, match="iterative"):
         m.fit(mu=1.0, rounds=3, rng=0)
     with pytest.raises(pi.errors.ArgumentError, match="iterative"):
@@ -505,16 +506,16 @@ def test_options_that_do_not_belong_are_refused():
 
 def test_no_option_is_accepted_and_ignored():
     y, X = sphere(300)
-    m = pi.ModulatedOLS(y, X, radius=1.0)
+    m = pi.ModulatedOLS(y, X, radius=1.0, response="public")
     one = m.release(mu=1.0, rng=0)
     rounds = m.release(mu=1.0, rng=0, method="iterative", rounds=2, progress=False)
     refused = [
         lambda: pi.ModulatedOLS.from_release(one).fit(step=0.5),
         lambda: pi.ModulatedOLS.from_release(rounds).fit(max_norm=2.0),
-        lambda: pi.ModulatedOLS(y, X, radius=1.0, response_share=0.3),
+        lambda: pi.ModulatedOLS(y, X, radius=1.0, response_share=0.3, response="public"),
         lambda: m.fit(mu=1.0, rng=0, source="opendp"),
         lambda: m.fit(mu=1.0, rng=0, calibration="classic"),
-        lambda: pi.ModulatedOLS(y, X, radius=1.0, ledger="book").fit(mu=1.0, rng=0),
+        lambda: pi.ModulatedOLS(y, X, radius=1.0, ledger="book", response="public").fit(mu=1.0, rng=0),
         lambda: pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2, 2)).fit(mu=9.0, rng=0, robust_share=0.3),
         lambda: pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2, 2), trust="local").fit(
             mu=9.0, rng=0, robust_share=0.3
@@ -564,7 +565,7 @@ def test_missing_values_are_imputed_from_public_numbers():
 
 def test_weak_identification_warns_where_normal_inference_is_asked():
     y, X = sphere(40_000)
-    r = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=4.0, delta=1e-5, rng=0)
+    r = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=4.0, delta=1e-5, rng=0)
     assert r.identification.weak
     assert r.estimate.cov is not None
     for ask in (r.conf_int, lambda: r.t_test("x1 = 0"), lambda: r.wald_test("x1 = x2")):
@@ -628,3 +629,63 @@ def test_named_terms_of_the_noise_add_up_to_theorem_8_1():
     terms = system.noise_terms(np.linalg.solve(system.A, system.g))
     assert list(terms) == ["feature noise", "feature noise in residuals", "noise on noise", "response noise"]
     assert np.trace(sum(terms.values())) / r.nobs == pytest.approx(r.gradient_variance(), rel=1e-9)
+
+
+def test_a_response_that_nobody_declared_public_is_warned_of_wherever_rows_are_sent(tmp_path):
+    """At fit and at release, and at the head of everything that is shown; saying so silences the warning."""
+    y, X = sphere(400)
+    for send in ("fit", "release"):
+        with pytest.warns(pi.errors.UnprotectedResponseWarning, match="y is NOT protected") as told:
+            made = getattr(pi.ModulatedOLS(y, X, radius=1.0), send)(epsilon=30.0, delta=1e-6, rng=0)
+        assert [one.filename for one in told] == [__file__]
+    model = pi.ModulatedOLS(y, X, radius=1.0)
+    with pytest.raises(pi.errors.UnprotectedResponseWarning):  # filters make it an error: nothing is charged
+        model.fit(epsilon=30.0, delta=1e-6, rng=0)
+    assert not model.ledger.entries
+    r = pi.ModulatedOLS.from_release(made).fit()  # whoever analyses a release sends nothing
+    stated = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=30.0, delta=1e-6, rng=0)
+    for result in (r, stated):
+        assert result.privacy.response_in_clear
+        assert "the response is NOT protected" in str(result.privacy)
+        head = str(result.summary()).partition("----")[0]
+        assert "y is NOT protected" in head
+        assert "y is NOT protected" in str(result.summary(slim=True))
+        assert result.to_dict()["facts"]["Response"] == "y is NOT protected"
+        assert result.to_dict()["privacy"]["response_in_clear"] is True
+    if importlib.util.find_spec("matplotlib"):
+        r.report(tmp_path / "page.html")
+        assert "y is NOT protected" in (tmp_path / "page.html").read_text()
+    protected = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3)).fit(epsilon=30.0, delta=1e-6, rng=0)
+    assert not protected.privacy.response_in_clear
+    assert "NOT protected" not in str(protected.summary())
+
+
+def test_what_is_said_of_the_response_fits_its_bounds():
+    y, X = sphere(50)
+    with pytest.raises(pi.errors.ArgumentError, match="needs public bounds: pass y_bounds"):
+        pi.ModulatedOLS(y, X, radius=1.0, response="protected")
+    with pytest.raises(pi.errors.ArgumentError, match="leave one of them out"):
+        pi.ModulatedOLS(y, X, radius=1.0, response="public", y_bounds=(-3, 3))
+    pi.ModulatedOLS(y, X, radius=1.0, response="protected", y_bounds=(-3, 3))
+
+
+def test_a_response_that_the_schema_declares_public_is_not_warned_of():
+    frame = pd.DataFrame({"x": np.linspace(-1, 1, 50), "y": np.linspace(-1, 1, 50)})
+    schema = pi.Schema({"x": (-1, 1), "y": pi.Numeric(-1, 1, public=True)})
+    r = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=schema).fit(epsilon=30.0, delta=1e-6, rng=0)
+    assert "y is NOT protected" in str(r.summary())
+
+
+def test_without_bounds_there_is_no_bound_and_nothing_is_called_clipped():
+    y, X = sphere(400)
+    r = pi.ModulatedOLS(y, X, adjacency="unit", response="public").fit(epsilon=30.0, delta=1e-6, rng=0)
+    with pytest.raises(pi.errors.NotAvailableError, match="no bounds are declared"):
+        r.variance_bound(beta_norm=1.0, response_norm=1.0)  # it was 9.7e196
+    assert "clipped" not in str(r.summary())
+    protected = pi.ModulatedOLS(y, X, adjacency="unit", y_bounds=(-3, 3))
+    assert "whose response is clipped" in protected.fit(epsilon=30.0, delta=1e-6, rng=0).notes[0]
+    ball = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=30.0, delta=1e-6, rng=0)
+    assert "projected into the public ball; y is used as it is" in ball.notes[0]
+    assert ball.variance_bound(beta_norm=1.0, response_norm=1.0) < 1e3
+    box = pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * X.shape[1], response="public")
+    assert "clipped to their public bounds" in box.fit(epsilon=30.0, delta=1e-6, rng=0).notes[0]

@@ -101,7 +101,7 @@ def round_scores(noise, **options):
     rounds, scores = 5, []
     for sign in (-1, 1):
         y, X = world(sign * u)
-        design = pi.ModulatedOLS(y, X, radius=1.0).mechanism.design
+        design = pi.ModulatedOLS(y, X, radius=1.0, response="public").mechanism.design
         session = pi.Modulation(design, **{"amplitude": 0.4, **options}).open(
             (y, X), rounds=rounds, mu=MU, **{key: value + sign + 1 for key, value in noise.items()}
         )
@@ -162,7 +162,7 @@ def phase_scores(source_of, rule="exact"):
     sent = []
     for which in (0, 1):
         y, X = np.zeros(PHASE_DRAWS), np.tile(pair[which], (PHASE_DRAWS, 1))
-        design = pi.ModulatedOLS(y, X, radius=1.0).mechanism.design
+        design = pi.ModulatedOLS(y, X, radius=1.0, response="public").mechanism.design
         mechanism = pi.Modulation(design, sensitivity=rule, **TURN)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(gaussian, "get_source", lambda rng, source, which=which: source_of(which))
@@ -244,7 +244,7 @@ def test_box_bounds_are_enforced_and_the_mutant_is_caught(monkeypatch):
         out = []
         for sign, seed in ((-1, 0), (50, 1)):
             y, X = world(np.full(D, float(sign)))
-            model = pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * D, amplitude=0.0)
+            model = pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * D, amplitude=0.0, response="public")
             out.append(model.release(mu=MU, rng=seed).arrays["features"].sum(axis=1))
         return out
 

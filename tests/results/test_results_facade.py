@@ -264,7 +264,7 @@ def test_compare_says_what_each_claim_assumes():
     rng, words = np.random.default_rng(0), {"mu": 1.0, "rng": 0}
     X, y = rng.uniform(-1, 1, (300, 1)), rng.uniform(-1, 1, 300)
     hidden = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], y_bounds=(-1, 1)).fit(**words)
-    clear = pi.ModulatedOLS(y, X, bounds=[(-1, 1)]).fit(**words)
+    clear = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], response="public").fit(**words)
     text = " ".join(str(compare({"hidden": hidden, "clear": clear})).split())
     assert "The claim of clear assumes: covers features only; y released in clear." in text
     assert "The claim assumes: the number of records is public" in text

@@ -25,7 +25,7 @@ def fit():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (3000, 2))
     y = X @ [0.5, -0.5] + 0.1 * rng.standard_normal(3000)
-    return pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * 2).fit(mu=40.0, rng=0)
+    return pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * 2, response="public").fit(mu=40.0, rng=0)
 
 
 def same(a, b):

@@ -4,6 +4,7 @@ import io
 import numpy as np
 import pytest
 
+import privinf as pi
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.errors import ArgumentError, SteepDirectionWarning
 from privinf.inference.corrected_features import CorrectedLeastSquares
@@ -199,3 +200,18 @@ def test_pure_epsilon_reports(make_entry):
     )  # fmt: skip
     assert "not available" in str(made(PrivacyReport.of([entry])).summary())
     assert GaussianLoss(1.0).mu == 1.0
+
+
+def test_the_score_statistic_stands_beside_what_f_is_compared_with():
+    """Issue 38: 67.1 beside F = 15.93 of the same hypothesis; one is a sum over the slopes, one a mean."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 4))
+    y = X @ [0.3, -0.2, 0.1, 0.0] + 0.5 * rng.standard_normal(2000)
+    r = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 4, y_bounds=(-3, 3)).fit(epsilon=2.0, delta=1e-6, rng=0)
+    test, facts = r.score_test(), r.to_dict()["facts"]
+    assert test.df == 4
+    assert float(facts["Per df, as F"]) == pytest.approx(test.statistic / 4, abs=1e-3)
+    assert test.statistic / 4 == pytest.approx(r.fvalue, rel=0.2)
+    assert test.statistic > 3 * r.fvalue
+    one = pi.MomentOLS(y, X[:, :1], bounds=[(-1, 1)], y_bounds=(-3, 3)).fit(epsilon=2.0, delta=1e-6, rng=0)
+    assert "Per df, as F" not in one.to_dict()["facts"]  # of one slope there is nothing to divide by

@@ -147,7 +147,8 @@ def test_prediction_refuses_unknown_levels_without_printing_them(results):
 
 def test_prediction_outside_the_bounds_extrapolates(results, ols):
     new = pd.DataFrame({"x1": [3.0], "x2": [-2.0], "g": ["c"]})
-    same(results.predict(new), ols.predict(new))
+    with pytest.warns(ExtrapolationWarning, match="'x1' passes its declared bounds"):
+        same(results.predict(new), ols.predict(new))
 
 
 def test_delta_method(results, ols):

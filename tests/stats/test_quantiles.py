@@ -16,7 +16,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.inference.quantiles import mean_clip, quantile_interval, window_edges
+from privinf.inference.quantiles import mean_clip, ordered_intervals, quantile_interval, window_edges
 from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes, prefix_sensitivity
 from privinf.noise import SimulationNoise
 
@@ -187,3 +187,44 @@ def test_a_description_is_pandas_without_single_records():
     assert ledger.total().mu == pytest.approx(calibrate_mu(epsilon=2.0, delta=1e-6), rel=1e-6)
     assert all(isinstance(line.loss, GaussianLoss) for line in ledger.entries)
     assert "NOT PRIVATE" in repr(pi.stats.describe(rows, ["x"], schema=schema, mu=1.0, rng=0))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_several_quantiles_and_the_ends_of_their_intervals_are_in_order(ties):
+    """Each has noise of its own: of 40 samples of 100 rows some were out of order before (with ties, all)."""
+    q, moved = [0.75, 0.25, 0.5], 0
+    for seed in range(40):
+        x = np.random.default_rng([seed, 3]).normal(50.0, 10.0, 100)
+        x = np.full(100, 50.0) if ties else x
+        found = pi.stats.quantile(x, q, bounds=(0.0, 100.0), epsilon=1.0, delta=1e-6, rng=seed)
+        table = np.array([row[1:] for row in found.rows])[np.argsort(q)]
+        assert (np.diff(table[:, [0, 2, 3]], axis=0) >= 0.0).all()
+        assert ((table[:, 2] <= table[:, 0]) & (table[:, 0] <= table[:, 3])).all()
+        looks = found.release
+        alone = [
+            quantile_interval(one, at, 1.959964, 0.0, 100.0) for one, at in zip(looks.looks, q, strict=True)
+        ]
+        alone = np.array(alone)[np.argsort(q)]
+        moved += (np.diff(alone, axis=0) < 0.0).any()
+        assert (table[:, 2] <= alone[:, 1] + 1e-9).all()  # each contains the interval of its own look
+        assert (table[:, 3] >= alone[:, 2] - 1e-9).all()
+    assert moved >= 3
+
+
+def test_intervals_that_are_in_order_stay_and_others_grow():
+    stay = [(1.0, 0.0, 2.0), (3.0, 1.0, 4.0)]
+    np.testing.assert_array_equal(ordered_intervals([0.1, 0.2], stay), stay)
+    np.testing.assert_array_equal(ordered_intervals([0.2, 0.1], stay[::-1]), stay[::-1])
+    found = ordered_intervals([0.1, 0.2, 0.3], [(3.0, 2.5, 5.0), (1.0, 0.5, 2.0), (4.0, 3.0, 4.5)])
+    np.testing.assert_array_equal(found, [[2.0, 0.5, 5.0], [2.0, 0.5, 5.0], [4.0, 3.0, 5.0]])
+
+
+def test_intervals_of_several_quantiles_cover_each_of_them():
+    q, held = [0.25, 0.5, 0.75], np.zeros(3)
+    truth = -np.log(1.0 - np.array(q))
+    for seed in range(150):
+        x = np.random.default_rng([seed, 7]).exponential(size=200)
+        found = pi.stats.quantile(x, q, bounds=(0.0, 15.0), epsilon=1.0, delta=1e-6, rng=seed)
+        ends = np.array([row[3:] for row in found.rows])
+        held += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
+    assert (held >= 135).all()

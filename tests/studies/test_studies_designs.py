@@ -34,7 +34,9 @@ def test_supports():
 
 def test_public_columns_are_declared_and_only_they():
     sample = sphere_design(3000, 0, intercept=True, public_covariate=True)
-    release = pi.ModulatedOLS(sample.y, sample.X, radius=1.0).release(epsilon=4.0, delta=1e-5, rng=0)
+    release = pi.ModulatedOLS(sample.y, sample.X, radius=1.0, response="public").release(
+        epsilon=4.0, delta=1e-5, rng=0
+    )
     assert release.arrays["features"].shape == (3000, 5)
     np.testing.assert_array_equal(release.arrays["public"][:, 1], sample.X["z"])
 

@@ -63,7 +63,7 @@ def test_grids_hold_the_papers_settings(rows):
 def test_every_setting_is_the_method_itself(rows):
     X, y, *_ = rows
     theirs = {"rho": paper_rho(4.0, DELTA), "delta": DELTA, "rng": 3}
-    model = pi.ModulatedOLS(y, X, adjacency="unit", sensitivity="lipschitz", **MAP)
+    model = pi.ModulatedOLS(y, X, adjacency="unit", sensitivity="lipschitz", response="public", **MAP)
     ridges = fitted(X, y, "one-shot ridge", [(0.5,), (2.0,)], 4.0, 3)
     once = pi.ModulatedOLS.from_release(model.release(**theirs))
     for found, ridge in zip(ridges, (0.5, 2.0), strict=True):

@@ -171,7 +171,7 @@ class SparseResults(Results):
         noise = self._estimate.noise_cov
         if self.score_target == "robust" and noise is not None and noise.any():
             raise NotAvailableError(MIDDLE)
-        self._warn_if_weak("a prediction")
+        self._caution("a prediction")
         return prediction_rows(exog, self.names, self._design, transform=transform)
 
     @cached_property

@@ -10,11 +10,12 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
 from privinf.accounting.calibration import exact, float_down
+from privinf.accounting.entries import CLEAR_RESPONSE
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import RecordBlocks
-from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
+from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse

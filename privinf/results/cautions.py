@@ -1,0 +1,152 @@
+"""The one place that warns of normal inference: every public member of a result does, unless named here.
+
+A class of results that inherits from `Cautious` has all its public methods and properties wrapped when it is
+made. A member that is new, in a model's own class too, therefore warns; whoever adds one that gives no
+interval, test or p-value of the coefficients adds its name to `SILENT`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cached_property, wraps
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from privinf.doors import passes_calls_on
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# Members without an interval, a test or a p-value that rests on normal inference about the coefficients.
+SILENT = frozenset(
+    {
+        # what was fitted, and what it cost
+        *("names", "nobs", "params", "estimate", "privacy", "release", "model", "method", "target"),
+        *("options", "notes", "identification", "cautions", "default_model_infos", "save", "load"),
+        *("family", "loss", "trace", "communication", "naive", "sparse_params", "selected", "score_target"),
+        # degrees of freedom, standard errors and covariances: no level is claimed
+        *("use_t", "df_model", "df_resid", "k_constant", "cov_type", "cov_params", "bse", "bse_sampling"),
+        *("bse_privacy", "noise_cov", "noise_share", "variance_formula", "variance_inflation", "bias"),
+        # squares of residuals
+        *("rsquared", "rsquared_adj", "scale", "ssr", "ess", "mse_resid", "mse_model", "mse_total"),
+        *("centered_tss", "dispersion", "residual_scale"),
+        # predicted means without their errors
+        *("predict", "predict_sparse"),
+        # inference by scores, which holds however strong the noise is
+        *("score_test", "score_set", "score_sets_are_quick"),
+        # releases of their own, with errors of their own
+        *("missed_column_test", "restricted_eigenvalues", "noise_variance", "score_tail", "picks_from"),
+        *("explained_shares", "bias_bound"),
+        # formulas of paper 1
+        *("gradient_variance", "variance_bound", "convergence_bound", "reconstruction_bound"),
+    }
+)
+# Members whose output says itself what its intervals are warned of.
+MARKED = frozenset(
+    {"summary", "summary2", "glance", "to_dict", "to_json", "to_parquet", "to_maketables", "report"}
+)
+# Results whose member is at work: what it reads of the same result does not warn again.
+_AT_WORK: ContextVar[frozenset[int]] = ContextVar("at_work", default=frozenset())
+
+
+class Cautious:
+    """A result whose public members warn where normal inference should not be trusted."""
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        super().__init_subclass__(**words)
+        for name, member in list(vars(cls).items()):
+            if not name.startswith("_") and name not in SILENT:
+                setattr(cls, name, _cautious(name, member))
+
+    def _warn_if_weak(self, asked: str) -> None:
+        """Warn of all that speaks against normal inference; `asked` begins the text."""
+
+    def _caution(self, asked: str) -> None:
+        """Warn, unless a member is at work that does so itself."""
+        if id(self) not in _AT_WORK.get():
+            self._warn_if_weak(asked)
+
+
+class warned_once:
+    """Let members of a result be silent, and warn once at the end; without `asked` not at all.
+
+    For a function that reads several members of a result, or that reads its covariance itself. Not a
+    generator, whose frame would hide the caller's line from `privinf.doors.warn`.
+    """
+
+    def __init__(self, result: Any, asked: str = "") -> None:
+        self.result, self.asked = result, asked
+
+    def __enter__(self) -> None:
+        working = _AT_WORK.get()
+        self.outermost = id(self.result) not in working
+        self.token = _AT_WORK.set(working | {id(self.result)})
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        _AT_WORK.reset(self.token)
+        if kind is None and self.outermost and self.asked and isinstance(self.result, Cautious):
+            self.result._warn_if_weak(self.asked)
+
+
+def reads_intervals(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function of a result, its first argument, so that it warns once as a member would."""
+
+    @wraps(function)
+    def with_caution(*args: P.args, **words: P.kwargs) -> R:
+        with warned_once(args[0] if args else words.get("result"), f"{function.__name__}()"):
+            return function(*args, **words)
+
+    return with_caution
+
+
+def _cautious(name: str, member: Any) -> Any:
+    """Return a member that warns after its work was done, once however many others it called."""
+    if isinstance(member, FunctionType):
+        return _wrapped(member, "" if name in MARKED else f"{name}()")
+    if isinstance(member, cached_property):  # its own cache would be read without a warning
+        return property(_wrapped(_cached(name, member), name), doc=member.__doc__)
+    if isinstance(member, property) and isinstance(member.fget, FunctionType):
+        return property(_wrapped(member.fget, name), doc=member.__doc__)
+    return member
+
+
+def _cached(name: str, member: cached_property[Any]) -> FunctionType:
+    key = f"_at_hand_{name}"
+
+    def read(self: Any) -> Any:
+        if key not in self.__dict__:
+            self.__dict__[key] = member.func(self)
+        return self.__dict__[key]
+
+    return cast(FunctionType, read)
+
+
+def _wrapped(function: FunctionType, asked: str) -> FunctionType:
+    scores, once = _asks_for_scores(function), warned_once  # names that the copy below finds in its closure
+
+    @wraps(function)
+    def with_caution(self: Any, /, *args: Any, **words: Any) -> Any:
+        with once(self, "" if scores(args, words) else asked):
+            return function(self, *args, **words)
+
+    # The copy counts as defined where the function is, for doctest.
+    made = cast(FunctionType, with_caution)
+    passes_calls_on(made.__code__)
+    copy = FunctionType(made.__code__, function.__globals__, function.__name__, None, made.__closure__)
+    copy.__kwdefaults__ = made.__kwdefaults__
+    return cast(FunctionType, wraps(function)(copy))
+
+
+def _asks_for_scores(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
+    """Return whether a call asks for score inference: its argument ``method`` is "score"."""
+    places = list(inspect.signature(function).parameters)
+    place = places.index("method") - 1 if "method" in places else None
+
+    def asks(args: tuple[Any, ...], words: dict[str, Any]) -> bool:
+        given = words.get("method")
+        if given is None and place is not None and place < len(args):
+            given = args[place]
+        return place is not None and isinstance(given, str) and given == "score"
+
+    return asks
