@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula
 
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import ArgumentError, ExtrapolationWarning, NotAvailableError, SchemaError
 from privinf.results import Results
 
 EXACT = {"rtol": 1e-10, "atol": 1e-13}
