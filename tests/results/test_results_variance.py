@@ -171,15 +171,20 @@ def mixed(seed=0, n=20_000, epsilon=2.0):
 def test_sampling_is_what_bse_sampling_says_and_no_term_but_the_rest_is_negative():
     """It was -1.6% of the variance where bse_sampling was .0045: a difference of two estimates."""
     below = 0
-    for seed in range(6):
+    for seed in range(40):
         r = modulated(seed)
         found = r.variance_formula
         sampling = found.variances["sampling"]
+        if not hasattr(r, "bse_sampling"):  # hidden: sampling is the difference, and a note says where < 0
+            assert (sampling >= 0.0).all() or any(
+                note.startswith("Negative: sampling") for note in found.notes
+            )
+            continue
         np.testing.assert_allclose(sampling, r.bse_sampling**2, rtol=1e-6)
         assert (found.variances.drop(columns="unattributed") >= 0.0).all(axis=None)
         below += (sampling + found.variances["unattributed"] < 0.0).any()  # what sampling was before
         assert any("unattributed" in note for note in found.notes)
-    assert "unattributed: what the covariance" in repr(found)
+    assert "unattributed: what the covariance" in repr(modulated(0).variance_formula)
     assert below >= 1
 
 
@@ -189,18 +194,19 @@ def test_mixing_is_not_negative_where_the_noise_hides_the_people():
         r = mixed(seed)
         found = r.variance_formula.variances
         assert (found.drop(columns="unattributed", errors="ignore") >= -1e-12).all(axis=None)
-        np.testing.assert_allclose(found["sampling"], r.bse_sampling**2, rtol=1e-6)
+        if hasattr(r, "bse_sampling"):
+            np.testing.assert_allclose(found["sampling"], r.bse_sampling**2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("fit", [modulated, mixed])
 def test_standard_errors_of_terms_are_their_spread_over_releases(fit):
-    fits = [fit(seed, n=3000, epsilon=30.0).variance_formula for seed in range(60)]
+    fits = [fit(seed, n=3000, epsilon=30.0).variance_formula for seed in range(40)]
     slopes = [name for name in fits[0].names if name != "Intercept"]
     for term in ("noise on noise", "feature noise in residuals", "response noise", "mixing"):
         if term not in fits[0].variances or not fits[0].variances.loc[slopes, term].any():
             continue
         spread = np.std([one.variances.loc[slopes, term] for one in fits], axis=0)
-        errors = [one.standard_errors.loc[slopes, term] for one in fits[:12]]
+        errors = [one.standard_errors.loc[slopes, term] for one in fits[:8]]
         said = np.sqrt(np.mean(np.square(errors), axis=0))
         assert (spread / said > 0.5).all(), term
         assert (spread / said < 1.8).all(), term
