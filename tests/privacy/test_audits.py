@@ -51,6 +51,7 @@ def world(x, y=0.0):
 
 def released(x, noise, *, y=0.0, mu=MU, **options):
     responses, features = world(x, y=y)
+    options = options if "y_bounds" in options else {"response": "public", **options}
     model = pi.ModulatedOLS(responses, features, radius=1.0, **options)
     return model.release(mu=mu, **noise)
 
