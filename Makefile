@@ -126,6 +126,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/effects_reported.py
 	$(BIN)/python benchmarks/far_group.py 200
 	$(BIN)/python benchmarks/rare_groups.py 200
+	$(BIN)/python benchmarks/clipping.py --write
 	$(BIN)/python benchmarks/loose_bounds.py 200
 	$(BIN)/python benchmarks/logistic.py
 	$(BIN)/python benchmarks/score_tests.py

@@ -161,6 +161,7 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     is taken from its length, and two of its sds, so that a start is not too far out.
     """
     score, gram = sums.start(shares.start, shares.gram)
+    sums.moment_sd = gram.sd
     asked, constant = sums.asked, sums.constant
     free, fixed = np.isin(asked, sums.free), sums.linear[asked]
     if math.isinf(sums.mu):

@@ -100,6 +100,8 @@ class CurvedSums:
         Of mu^2, in shares.
     names : tuple of str
         Of the free columns.
+    moment_sd : float
+        Of the noise of the first release's second moments, on their diagonal.
     """
 
     server: GlmServer
@@ -117,6 +119,7 @@ class CurvedSums:
     traffic: Traffic = field(default_factory=Traffic)
     spent: float = 0.0
     names: tuple[str, ...] = ()
+    moment_sd: float = math.inf
 
     @property
     def p(self) -> int:

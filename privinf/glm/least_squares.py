@@ -73,6 +73,7 @@ def first_look(asked: Questions) -> tuple[Pilot, Floats]:
     reach, p = asked.reachable, asked.p
     weight = RESPONSE_WEIGHT * reach.radius
     moments, sd = asked.moments(weight)
+    asked.look_at_ends(moments, sd, weight)
     gram, cross = moments[:p, :p], moments[:p, p]
     if math.isinf(asked.mu):
         check_full_rank(gram, asked.rows.design.names)

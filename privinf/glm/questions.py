@@ -18,6 +18,7 @@ import numpy as np
 
 from privinf.accounting.budget import ROUNDING
 from privinf.federation import NoisySum
+from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Pilot
 from privinf.glm.sums import GlmSums
@@ -103,6 +104,12 @@ class Questions:
         Share of mu^2.
     ones : ndarray, shape (p,), or None
         The v with z'v = 1 in every row, where columns hold a constant or add up to one.
+    outside : OutsideCount or None
+        What is asked beside the last releases, at a price of its own.
+    counted : NoisySum or None
+        The answer.
+    ends : tuple of str
+        Columns whose mean the first release puts at an end of their bounds.
     """
 
     sums: GlmSums
@@ -115,6 +122,9 @@ class Questions:
     looks: Looks = field(default_factory=Looks)
     spent: float = 0.0
     ones: Floats | None = None
+    outside: OutsideCount | None = None
+    counted: Any = None
+    ends: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
@@ -150,6 +160,15 @@ class Questions:
         anew = Questions.of(rows, self.sums, self.mu, self.looks)
         for name in ("rows", "units", "reachable", "response", "ones"):
             setattr(self, name, getattr(anew, name))
+
+    def look_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
+        """Keep which means the first release, of (z, y), puts at an end; y counted with this weight."""
+        constant, p = self.rows.design.constant, self.p
+        if constant is None or self.rows.weighted:
+            return
+        sd /= math.sqrt(2.0)  # the diagonal of the noise has twice the variance of what is off it
+        response = float(moments[constant, p]), sd / weight, *self.response
+        self.ends = ends_of(self.rows, moments[constant, :p], sd, response)
 
     @property
     def p(self) -> int:
@@ -213,10 +232,16 @@ class Questions:
         return found.values / self.n, float(found.scale) / self.n
 
     def together(self, asked: Sequence[Asked]) -> list[Any]:
-        """Release several sums, (op, share, label, args) each, that do not wait for one another."""
-        return self.sums.asked_together([
-            (op, {**self.units, **args}, label, self.price(share)) for op, share, label, args in asked
-        ])  # fmt: skip
+        """Release several sums, (op, share, label, args) each, that do not wait for one another.
+
+        The last ones of a fit: values outside their bounds are counted in the same pass over the rows.
+        """
+        every = [(op, {**self.units, **args}, label, self.price(share)) for op, share, label, args in asked]
+        if self.outside is None or self.counted is not None:
+            return self.sums.asked_together(every)
+        found = self.sums.asked_together([*every, self.outside.question])
+        self.counted = found.pop()
+        return found
 
     def mean_matrix(self, found: NoisySum) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic that was released as a vector, and its diagonal's sd."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -73,6 +73,8 @@ class GlmSettings(TypedDict):
     dispersion: NotRequired[float]
     to_user: NotRequired[list[list[float]]]
     missing: NotRequired[Missing]
+    clipped: NotRequired[dict[str, float]]
+    at_an_end: NotRequired[list[str]]
 
 
 @doors
@@ -234,7 +236,11 @@ class FederatedGLMResults(Results):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitDescription:
-    """Description of a fit: model, method, options of the summary, its rounds, what was sent, its cost."""
+    """Description of a fit: model, method, options of the summary, its rounds, what was sent, its cost.
+
+    `clipped` has the shares of values that counts put outside their bounds, and `at_an_end` the columns whose
+    released mean is at an end of theirs.
+    """
 
     model: str
     method: str
@@ -242,6 +248,8 @@ class FitDescription:
     trajectory: Trajectory
     traffic: Traffic
     report: PrivacyReport
+    clipped: Mapping[str, float] = field(default_factory=dict)
+    at_an_end: tuple[str, ...] = ()
 
     def context(self, rows: GlmRows, *notes: str | Note) -> dict[str, Any]:
         """Return the surroundings of the estimate; `notes` for the summary."""
@@ -252,6 +260,10 @@ class FitDescription:
         }  # fmt: skip
         if rows.missing != "raise":
             settings["missing"] = rows.missing
+        if self.clipped:
+            settings["clipped"] = dict(self.clipped)
+        if self.at_an_end:
+            settings["at_an_end"] = list(self.at_an_end)
         clipped = target_notes(self.report)
         return {
             "report": self.report, "design": rows.design, "model": self.model, "method": self.method,

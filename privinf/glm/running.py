@@ -13,13 +13,14 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
-from privinf.federation import SecureServer, TrustedServer
+from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
 from privinf.fitting.model import CURVED_HC1, Covariance
 from privinf.fitting.solve import small_sampled
 from privinf.glm.advice import curved_notes, misfits, unsettled_reason
+from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.curved import FinalStep, Walk, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.drawn import (
@@ -105,7 +106,11 @@ def _run(
     if isinstance(whole.federation, TableByPasses):
         engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
         whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
-    folder = _folder(whole, trust, request, plan)
+    default = plan.curved or plan.looks is not None
+    own = isinstance(whole.federation, (LocalSites, TableByPasses))
+    outside = OutsideCount.of(whole, plan.mu) if default and own else None
+    price = plan.mu if outside is None else outside.rest
+    folder = _folder(whole, trust, request, plan, outside)
     left = plan.mu if folder is None else held.enter_context(folder).unspent(plan.mu, ledger)
     if 0.0 < left < math.inf:
         ledger.check(GaussianLoss(left))
@@ -114,27 +119,41 @@ def _run(
     if isinstance(sums.server, (TrustedServer, CheckpointedServer)):
         held.enter_context(sums.server.reserving([GaussianLoss(plan.mu)]))
 
-    def told(method: str, trajectory: Trajectory, **more: str) -> FitDescription:
+    def told(
+        method: str,
+        trajectory: Trajectory,
+        found: NoisySum | None = None,
+        ends: tuple[str, ...] = (),
+        **more: str,
+    ) -> FitDescription:
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=ledger, delta=plan.delta)
         options = _options(rows, trust, request) | more
         if (passes := getattr(kept, "passes", None)) is not None:
             options["Passes over the table"] = str(passes)
-        return FitDescription(model, method, options, trajectory, sums.traffic, report)
+        clipped = {} if found is None or outside is None else outside.shares(found, whole.total)
+        return FitDescription(model, method, options, trajectory, sums.traffic, report, clipped, ends)
 
     if plan.curved:
-        bent, average = _curved(curved_sums(whole, sums, plan.mu), plan)
+        releases = curved_sums(whole, sums, price)
+        bent, average = _curved(releases, plan)
+        seen = outside.ask(sums) if outside is not None and isinstance(bent, FinalStep) else None
         path = curved_path(bent)
         method = f"Newton in whitened units, {counted(path.length, 'round')}"
-        description = told(method, path, **whole.roles.described())
+        ends = curved_ends(rows, bent, releases.moment_sd)
+        description = told(method, path, seen, ends, **whole.roles.described())
         ratio = ratio_beside(whole.design, whole.roles)
         return curved_results(rows, bent, description, request.cov_type, average, ratio)
     if plan.looks is not None:
-        asked = Questions.of(rows, sums, plan.mu, plan.looks)
+        asked = Questions.of(rows, sums, price, plan.looks)
+        asked.outside = None if math.isinf(price) else outside  # without noise looks are repeated
         look = fit_least_squares(asked)
+        if outside is not None and asked.counted is None:
+            asked.counted = outside.ask(sums)
         lines = plan.looks.described(rows.design.y_scale)
-        description = told("least squares by a second look", path_of(look, asked.rows), **lines)
+        path = path_of(look, asked.rows)
+        description = told("least squares by a second look", path, asked.counted, asked.ends, **lines)
         return second_look_results(asked.rows, look, plan.looks, description)
     trajectory = plan.trajectory(sums, rows.start)
     found = plan.last_step(sums, trajectory.params)
@@ -185,12 +204,24 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     )  # fmt: skip
 
 
-def _folder(rows: GlmRows, trust: Trust, request: FitRequest, plan: FitPlan) -> FitFolder | None:
+def curved_ends(rows: GlmRows, found: FinalStep | Walk, sd: float) -> tuple[str, ...]:
+    """Return the columns whose mean the first release puts at an end of their bounds."""
+    constant = rows.design.constant
+    if constant is None:
+        return ()
+    second = (found.walk if isinstance(found, FinalStep) else found).second
+    return ends_of(rows, second[constant], sd / math.sqrt(2.0))
+
+
+def _folder(
+    rows: GlmRows, trust: Trust, request: FitRequest, plan: FitPlan, outside: OutsideCount | None
+) -> FitFolder | None:
     """Return the folder that a fit is kept in."""
     if request.checkpoint is None:
         return None
     block = () if plan.block is None else plan.block.columns.tolist()
-    settings = *plan.settings, block, trust, request.relation, request.max_colluding
+    more = () if outside is None else (LABEL,)
+    settings = *plan.settings, *more, block, trust, request.relation, request.max_colluding
     fit = fit_digest(rows.design, rows.model, *settings)
     return FitFolder(Path(request.checkpoint), fit, keyed=trust != "secure-sum")
 

@@ -12,6 +12,7 @@ from privinf.mechanisms.statistics.glm import GLM_OPS
 from privinf.mechanisms.statistics.layers import LAYER_OPS
 from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
+from privinf.mechanisms.statistics.outside import OUTSIDE_OPS
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
 from privinf.mechanisms.statistics.scores import FORM_OPS, SINGLE_OPS, VECTOR_OPS
 from privinf.mechanisms.statistics.whitened import WHITENED_OPS
@@ -26,6 +27,7 @@ SITE_OPS: dict[str, SiteOp] = (
     | SPARSE_OPS
     | WHITENED_OPS
     | LAYER_OPS
+    | OUTSIDE_OPS
 )
 
 # The package's own: what is registered later is not among them.

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
-from privinf.mechanisms.rows import BLOCK, Rows, needed, unit_codes
+from privinf.mechanisms.rows import BLOCK, Rows, inputs_outside, needed, unit_codes
 from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
@@ -210,6 +210,13 @@ class OpenedRows:
         assert self._reader is not None
         self._check_columns(design)
         return design.evaluate_response(self._reader)
+
+    def inputs_outside(self, design: Design) -> Floats | None:
+        """Return which inputs of derived columns lie outside their bounds: see `rows.inputs_outside`."""
+        if self._reader is None:
+            return None
+        self._check_columns(design)
+        return inputs_outside(design, self._reader)
 
     def _needed(self, design: Design) -> tuple[str, ...]:
         response = design.outcome.column.inputs if self._response is None else ()

@@ -8,7 +8,7 @@ read, by the first pass, and told as `encode` tells it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from privinf.mechanisms.roster import numeric_names
 from privinf.mechanisms.rows import (
     Rows,
     check_levels,
+    inputs_outside,
     needed,
     observation_weights,
     response_of,
@@ -31,6 +32,7 @@ from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
 from privinf.schema import Design
+from privinf.schema.reading import Reader
 from privinf.typing import Floats, Integers
 from privinf.validation import even_parts
 
@@ -206,8 +208,16 @@ class RowPasses:
             if isinstance(part, np.ndarray):  # the response, and the columns of the design
                 yield self._block(part[:, 1:], part[:, 0], None, start)
             else:
-                yield self._block(*self._evaluated(part, None, self.seen), start)
+                block = self._block(*self._evaluated(part, None, self.seen), start)
+                yield block if self._stream is None else self._with_inputs(block, part)
             start += len(part)
+
+    def _with_inputs(self, block: SiteBlock, table: pd.DataFrame) -> SiteBlock:
+        """Return a block of a site with the marks of inputs that lie outside their bounds."""
+        if not self._design.clipped_inputs:
+            return block
+        reader = Reader(table, self._design.schema, self._rows.missing, seen=self.seen)
+        return replace(block, inputs=inputs_outside(self._design, reader))
 
     def _slices(self) -> Iterator[slice]:
         """Yield where blocks begin and end, none inside a unit's rows if they stand together."""

@@ -17,7 +17,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
-from privinf.schema.reading import NO_DECLARED_LEVEL
+from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
 from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice
 
@@ -156,6 +156,23 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
         return rows
     features, response = rows[::-1] if isinstance(rows, tuple) and len(rows) == 2 else (rows, None)
     return Rows(features, response, missing)
+
+
+def outside(values: Floats, low: float, high: float) -> Floats:
+    """Return 1 for values outside their bounds, by more than 2^-20 of half the range, and 0 for others."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = (high / 2.0 - low / 2.0) * 2.0**-20
+        step = step if np.isfinite(step) else 0.0
+        return np.asarray((values < low - step) | (values > high + step), dtype=np.float64)
+
+
+def inputs_outside(design: Design, reader: Reader) -> Floats | None:
+    """Return such marks of `Design.clipped_inputs`, shape (n, m); None where there are none."""
+    if design.schema is None or not design.clipped_inputs:
+        return None
+    bounds = {name: design.schema.interval(name) for name in design.clipped_inputs}
+    marks = [outside(reader.number(name), held.low, held.high) for name, held in bounds.items()]
+    return np.stack(marks, axis=1)
 
 
 def imputing(missing: Missing) -> dict[str, Any]:

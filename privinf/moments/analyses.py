@@ -131,7 +131,7 @@ class Analyses:
             method=equation.method_of(self._release),
             fit=replace(Fit(**given), design=found.design),  # type: ignore[arg-type]
             options=equation.described(self._release),
-            settings={"formula": formula},
+            settings={"formula": formula} | equation.at_ends(self._release, system, found.design),
             notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),
         )
         return absorbing(result._noted(equation.advice_of(result, system, self._release.design)), effects)

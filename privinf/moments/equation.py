@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import Covariance, check_records
+from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
@@ -18,8 +19,8 @@ from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.schema import Design, Schema
-from privinf.schema.terms import Contrast, Indicator
+from privinf.schema import Design, Numeric, Schema
+from privinf.schema.terms import Column, Contrast, Indicator
 from privinf.typing import CovWord, Flags, Floats, Integers, SamplingKind, Trust
 from privinf.validation import check_array, check_count, check_number, check_positive
 
@@ -383,6 +384,43 @@ def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
     if bound >= law.get("residual_largest", math.inf) or bound**2 >= MEASURED_MULTIPLE**2 * variance:
         return {}
     return {"clipped_at": bound / math.sqrt(variance)}
+
+
+def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, Any]:
+    """Return ``at_an_end``: the numbers whose released mean is at an end of their bounds; else nothing.
+
+    Parameters
+    ----------
+    release : Release
+    system : LargeSample
+        Of totals, scaled units; with a constant whose mean square is 1.
+    design : Design
+        Columns of the equation.
+    """
+    constant = design.constant
+    if not isinstance(system, NoisyTotals) or constant is None:
+        return {}
+    if abs(system.A[constant, constant] - 1.0) > 1e-9:  # rows are weighted
+        return {}
+    law = moments_law(release)
+    sd = law["scale"] / (release.nobs * math.sqrt(2.0))
+    schema, response = design.schema, design.outcome.column
+
+    def is_number(column: Column) -> bool:
+        return column.plain and (schema is None or isinstance(schema.columns.get(column.inputs[0]), Numeric))
+
+    columns = [j for j, column in enumerate(design.columns) if j != constant and is_number(column)]
+    names, means = [design.columns[j].inputs[0] for j in columns], system.A[constant, columns]
+    sds, low, high = np.full(len(columns), sd), design.scaled_low[columns], design.scaled_high[columns]
+    if is_number(response) and design.y_low is not None and design.y_high is not None:
+        names.append(design.response)
+        ends = ((end - design.y_center) / design.y_scale for end in (design.y_low, design.y_high))
+        of_response = float(system.g[constant]), sd / law["response_weight"], *ends
+        means, sds, low, high = (
+            np.append(some, one) for some, one in zip((means, sds, low, high), of_response, strict=True)
+        )
+    near = [name for name, at in zip(names, at_an_end(means, sds, low, high), strict=True) if at]
+    return {"at_an_end": near} if near else {}
 
 
 def method_of(release: Release) -> str:

@@ -333,7 +333,7 @@ class MomentOLS(ReleaseModel):
         found = build_results(
             Results, system, release=release, ledger=self.ledger, model=type(self).__name__,
             method=equation.method_of(release), fit=how, options=equation.described(release),
-            settings=equation.caveats(release, system),
+            settings=equation.caveats(release, system) | equation.at_ends(release, system, release.design),
         )  # fmt: skip
         found = small_sampled(found._noted(equation.advice_of(found, system, release.design)), scaled)
         return equation.without(found, self._effects) if self._effects else found

@@ -21,7 +21,16 @@ from privinf.inference.score_sets import restricted_score_test as test_restricti
 from privinf.inference.score_test import Identification, ScoreTestResult
 from privinf.inference.score_test import score_test as test_system
 from privinf.releases import Release
-from privinf.results.notes import CHANGED_TARGET, IMPUTING, Note, imputes, ranked, sentence, with_imputation
+from privinf.results.notes import (
+    CHANGED_TARGET,
+    IMPUTING,
+    Note,
+    clipped_texts,
+    imputes,
+    ranked,
+    sentence,
+    with_imputation,
+)
 from privinf.schema import Design
 from privinf.typing import ColumnLike, Floats
 from privinf.validation import check_array
@@ -121,8 +130,8 @@ class Context:
         return imputes(self.settings)
 
     def warned(self, estimate: Estimate) -> Context:
-        """Return the context with what bought bounds may do to these coefficients as a note; warn of it."""
-        told = self.shifts(estimate)
+        """Return the context with notes on what bounds do, or bought ones may do, and warn of it."""
+        told = (*clipped_texts(self.settings), *self.shifts(estimate))
         for text in told:
             warn(text, ChangedTargetWarning)
         known = [note.text for note in self.ranked]

@@ -40,6 +40,15 @@ IMPUTED_SAMPLE = (
     "(missing='impute-public'): estimates and tests describe the completed data"
 )
 
+OUTSIDE = (
+    "{} lie outside their public bounds and were put at the nearest one: coefficients are those of the "
+    "clipped values; state wider bounds"
+)
+AT_AN_END = (
+    "nearly all values of {} lie at one end of their public bounds, or beyond it, where they are clipped: "
+    "check these bounds, and state others"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -95,6 +104,15 @@ def imputes(*known: Mapping[str, Any]) -> bool:
 def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
     """Return whose coefficients results with noise are: those of rows clipped to their public bounds."""
     return () if math.isinf(report.epsilon()) else (Note(CLIPPED, "header"),)
+
+
+def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what releases show of values outside their bounds: shares by name, and means at an end."""
+    shares, ends = dict(settings.get("clipped", {})), settings.get("at_an_end", ())
+    told = " and ".join(f"about {float(share):.0%} of the values of {name}" for name, share in shares.items())
+    left = ", ".join(str(name) for name in ends if name not in shares)
+    texts = [OUTSIDE.format(told)] if told else []
+    return (*texts, *([AT_AN_END.format(left)] if left else []))
 
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:

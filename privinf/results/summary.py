@@ -16,7 +16,7 @@ from privinf.accounting.entries import SIMULATION
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
-from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note
+from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP, WaldResults
@@ -307,7 +307,7 @@ def _verdict(result: DescribedResults, strength: Identification) -> Fact:
         return "Intervals:", EQUAL_VARIANCE
     if strength.steep:
         return "Wald intervals:", "err on one side"
-    if result._context.shifts(result.estimate):
+    if result._context.shifts(result.estimate) or clipped_texts(result._context.settings):
         return "Wald intervals:", "for clipped columns"
     if result._context.imputed:
         return "Wald intervals:", "for completed rows"

@@ -295,6 +295,20 @@ class Design(DesignFields):
             shift[self.constant] = self.y_center
         return self.mapped(transform), self.mapped(shift)
 
+    @property
+    def clipped_inputs(self) -> tuple[str, ...]:
+        """Numbers of the data that no column has as they are: clipped before columns are made of them."""
+        if self.schema is None:
+            return ()
+        made = [
+            self.outcome.column,
+            *(column for column, own in zip(self.columns, self.private, strict=True) if own),
+        ]
+        plain = {column.inputs[0] for column in made if column.plain}
+        names = dict.fromkeys(name for column in made if not column.plain for name in column.inputs)
+        declared = self.schema.columns
+        return tuple(name for name in names if name not in plain and isinstance(declared.get(name), Numeric))
+
     def mapped(self, coefficients: Floats) -> Floats:
         """Return coefficients of `columns`, shape (p,) or (p, k), as those of `raw`: ``M^-1 b``."""
         if self.raw is None:

@@ -343,9 +343,12 @@ def pearsonr(
     bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
     row = base.EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
     weak = HIDDEN_PAIR if not np.isfinite(law.relative) else NORMAL_PAIRS
+    means, sds = release.sums[0, :2] / law.n, release.scale[:2] / law.n
+    near = base.warn_of(base.at_bound([repr(name) for name in names], means, sds))
     return base.StatResult(
         title="Correlation", release=release, rows=(row,), confidence_level=level,
         statistic=float(law.zero()), pvalue=law.pvalue(alternative), df=release.nobs - 2.0,
         null=f"{names[0]} and {names[1]} uncorrelated", alternative=alternative,
-        effects={"r": float(law.r)}, ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak)
+        effects={"r": float(law.r)}, cautions=near,
+        ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak)
     )  # fmt: skip

@@ -560,6 +560,18 @@ SIGNS = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
 LASSO = {"epsilon": 90.0, "delta": 0.05, "sparsity": 2, "targets": [0, 3]}
 
 
+def far_outside(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of which a share lies outside the bounds."""
+    return frame.assign(a=1.5 * frame.a, y=np.where(frame.index % 3, frame.y, frame.y + 20.0))
+
+
+curator("values outside their bounds", change=far_outside)
+curator("values outside, in derived columns", "y ~ np.exp(a) + b", change=far_outside)
+curator("values outside, over sites", over=True, change=far_outside)
+curator("missing values", change=with_gaps, missing="impute-public")
+curator("missing values", model="Logit", change=with_gaps, missing="impute-public")
+
+
 def arrays(pair: str, world: int, n: int = FEW) -> tuple[Any, Any]:
     """Return (y, X) of six columns; the record that differs repeats the pair's with signs."""
     rng = np.random.default_rng(3)
@@ -672,6 +684,10 @@ def looked(name: str, call: Callable[[pd.DataFrame, dict[str, Any]], Any]) -> No
 
 looked("stats.quantile", lambda rows, words: pi.stats.quantile("a", [0.1, 0.5], data=rows, **words))
 looked("stats.mean, clip chosen", lambda rows, words: pi.stats.mean("b", data=rows, clip="auto", **words))
+looked(
+    "stats.mean of completed rows",
+    lambda rows, words: pi.stats.mean("a", data=with_gaps(rows), missing="impute-public", **words),
+)
 looked("stats.describe", lambda rows, words: pi.stats.describe(rows, ["a", "b"], **words))
 
 

@@ -729,6 +729,14 @@ MUTANTS = {
         ),
         of_sizes("columns_outside"),
     ),
+    "marks of values outside at the price of one": (
+        Mutant("mechanisms.statistics.outside", "_marks_reach", "(size,), 1.0", "(size,), size**-0.5"),
+        of_sizes("values_outside"),
+    ),
+    "a count of values outside beside the whole budget": (
+        Mutant("glm.clipping", "OutsideCount.of", "mu=part, rest=rest", "mu=part, rest=mu"),
+        of_fit("OLS values outside their bounds"),
+    ),
     "a radius for a diameter": (
         Mutant("mechanisms.statistics.ops", "Reach.ball", "cls(shape, 2.0 * radius", "cls(shape, radius"),
         of_sizes("clipped_score", "product_vector"),

@@ -14,7 +14,7 @@ from mutation import Mutant
 import privinf as pi
 from privinf.audit import audit_mechanism
 from privinf.federation.curator import Curator
-from privinf.glm import running
+from privinf.glm import clipping, running
 from privinf.mechanisms.catalogue import SITE_OPS
 
 N, MU, DELTA = 60, 2.0, 1e-3
@@ -127,6 +127,16 @@ def test_no_path_spends_more_than_was_reserved(pair, option):
         assert found.spent.max() <= MU**2 * (1.0 + 1e-9)
         least = 0.12 if option == "logistic" else 0.25 if pair.startswith("inside") else 0.4
         assert found.spent.mean() >= least * MU**2
+
+
+def test_a_fit_that_counts_values_outside_spends_no_more(monkeypatch):
+    monkeypatch.setattr(clipping, "is_seen", lambda n, k, mu: True)
+    monkeypatch.setitem(PAIRS, "inside, and far outside", ((0.9, 0.9), (5.0, -7.0)))
+    for option in ({}, {"model": "Logit"}):
+        found = fits("inside, and far outside", 4, **option)
+        assert clipping.LABEL in found.labels
+        assert found.charged == pytest.approx(MU, rel=1e-9)
+        assert found.spent.max() <= MU**2 * (1.0 + 1e-9)
 
 
 def test_an_attack_on_all_releases_proves_no_more_than_the_claim():

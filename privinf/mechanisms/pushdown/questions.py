@@ -280,6 +280,17 @@ class DesignQuestion(Question):
         places, values = self._cells(column, at)
         return self._by_cell(column, places, [self.dialect.number(v) for v in np.clip(values, low, high)])
 
+    def outside(self, at: int | None) -> str:
+        """Return 1 where a number, or with None the response, lies outside its bounds, and 0 elsewhere."""
+        column, low, high = self._told(at)
+        inside, beyond = self.dialect.number(0.0), self.dialect.number(1.0)
+        if not self._number(column):
+            return inside
+        step = (high / 2.0 - low / 2.0) * 2.0**-20
+        return self._cases(
+            self._value(column.inputs[0]), low - step, high + step, inside, 0.0, beyond, beyond
+        )
+
     def check_columns(self) -> None:
         """Raise NotAvailableError for a column of which no query is made."""
         for at in (None, *range(len(self._design.columns))):

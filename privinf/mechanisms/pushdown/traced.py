@@ -208,6 +208,13 @@ class TracedReader:
             nodes[constant] = self._made.number(FULL_SCALE)
         return PlacedRows(self._array(nodes), grid.units)
 
+    def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
+        """Return marks of columns and of the response, 1 outside the bounds and 0 inside."""
+        if inputs:
+            raise unfit("inputs of derived columns are counted")
+        places: list[int | None] = [*(int(at) for at in chosen), *([None] * outcome)]
+        return [self._array([self._made.column(self._question.outside(at), 0.0, 1.0)]) for at in places]
+
     def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return what is made of the rows: equal expressions are one."""
         return make()

@@ -67,6 +67,8 @@ class SiteBlock:
         Whether the arrays are the caller's own, who can write into them.
     batch : BatchPass or None
         What picks the rows of a batch, and holds them to those of the first pass.
+    inputs : ndarray, shape (rows, m), or None
+        1 where an input of derived columns (`Design.clipped_inputs`) lies outside its bounds, else 0.
     """
 
     features: Floats
@@ -84,6 +86,7 @@ class SiteBlock:
     units: Integers | None = None
     lent: bool = False
     batch: BatchPass | None = None
+    inputs: Floats | None = None
 
     @classmethod
     def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
@@ -92,7 +95,7 @@ class SiteBlock:
         assert design.y_high is not None
         return cls(
             rows.matrix(design), rows.response(design), design.low, design.high, design.y_low, design.y_high,
-            ordered=rows.ordered, lent=rows.lends,
+            ordered=rows.ordered, lent=rows.lends, inputs=rows.inputs_outside(design),
         )  # fmt: skip
 
     def owned(self) -> SiteBlock:
@@ -119,6 +122,7 @@ class SiteBlock:
                 None if self.clear is None else self.clear[part],
                 None if self.weights is None else self.weights[part], self.ordered, self.finite,
                 None if self.units is None else self.units[part], self.lent, self.batch,
+                None if self.inputs is None else self.inputs[part],
             )  # fmt: skip
 
     def columns(self, args: Args, chosen: Integers | slice | None = None) -> Floats:

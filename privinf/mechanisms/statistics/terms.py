@@ -32,6 +32,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from privinf.mechanisms.rows import outside
 from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits, made_finite, made_up
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.loops import Workroom, forms, like, on_grid, rooms
@@ -149,6 +150,17 @@ class RowReader:
         size = np.maximum(np.abs(x).max(axis=1, initial=0.0) / most, 1.0)
         x /= size[:, None]
         return self.placed(made_finite(x), most, size)
+
+    def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
+        """Return marks, 1 outside the bounds and 0 inside: of columns, of the response, and of inputs."""
+        block = self.block
+        marks = [outside(block.features[:, j], float(block.low[j]), float(block.high[j])) for j in chosen]
+        marks += [outside(block.response, block.response_low, block.response_high)] * outcome
+        held = 0 if block.inputs is None else block.inputs.shape[1]
+        for j in range(inputs):
+            some = block.inputs[:, j] if block.inputs is not None and j < held else np.zeros(len(block))
+            marks.append(some)
+        return marks
 
     def placed(self, x: Floats, most: float, size: Floats | None = None) -> PlacedRows:
         """Return columns of size at most `most` on the grid of this size, where sums are exact."""

@@ -1,0 +1,161 @@
+"""False cautions of clipping, and cautions of values that do lie outside: what the count of a fit says.
+
+Two parts. The count alone, its law as `privinf.glm.clipping` states it, over many draws at every cell of rows
+and columns. Whole fits of tables without a value outside its bounds, skewed and rare columns among them, and
+of the two tables of the changelog.
+
+    python benchmarks/clipping.py [--fits 100] [--draws 20000] [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import privinf as pi
+from privinf.accounting import calibrate_mu, split_mu
+from privinf.glm.clipping import COUNT_SHARE, LEAST_SHARE, SEEN_SHARE, is_seen, simultaneous_quantile
+
+EPSILON, DELTA = 1.0, 1e-6
+ROWS, COLUMNS = (2_000, 5_000, 10_000, 20_000, 50_000), (5, 10, 20)
+PAGE = Path(__file__).parent / "results" / "clipping.md"
+CAUTIONS = ("lie outside their public bounds", "nearly all values of")
+
+
+def count_alone(n: int, k: int, draws: int, share: float, rng: np.random.Generator) -> float | None:
+    """Return how often any of k columns, each with this share outside, gets a caution; None: not asked."""
+    mu = split_mu(calibrate_mu(epsilon=EPSILON, delta=DELTA), [1.0 - COUNT_SHARE, COUNT_SHARE])[1]
+    if not is_seen(n, k, mu):
+        return None
+    sd = math.sqrt(k) / mu
+    counts = round(n * share) + sd * rng.standard_normal((draws, k))
+    return float((counts > LEAST_SHARE * n + simultaneous_quantile(k) * sd).any(axis=1).mean())
+
+
+def table(n: int, k: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pi.Schema]:
+    """Return rows inside their bounds: even, normal, skewed, rare and zero-heavy columns, and a response."""
+    columns, bounds = {}, {}
+    for j in range(k):
+        kind = j % 5
+        if kind == 0:
+            values, low, high = rng.uniform(-1.0, 1.0, n), -1.0, 1.0
+        elif kind == 1:
+            values, low, high = np.clip(rng.normal(40.0, 12.0, n), 18.0, 90.0), 18.0, 90.0
+        elif kind == 2:
+            values, low, high = np.minimum(rng.lognormal(0.0, 1.0, n), 40.0), 0.0, 40.0
+        elif kind == 3:
+            values, low, high = (rng.uniform(size=n) < 0.05).astype(float), 0.0, 1.0
+        else:
+            values, low, high = np.minimum(rng.poisson(0.4, n), 12).astype(float), 0.0, 12.0
+        columns[f"x{j}"], bounds[f"x{j}"] = values, (low, high)
+    linear = sum((columns[name] - columns[name].mean()) / columns[name].std() for name in columns)
+    columns["y"] = np.clip(linear + rng.normal(0.0, 2.0, n), -60.0, 60.0)
+    return pd.DataFrame(columns), pi.Schema(bounds | {"y": (-60.0, 60.0)})
+
+
+def warned(fit: object) -> bool:
+    """Return whether a result has a caution about clipping."""
+    return any(part in text for _, text in fit.cautions for part in CAUTIONS)  # type: ignore[attr-defined]
+
+
+def whole_fits(fits: int) -> list[tuple[int, int, int, int, int]]:
+    """Return (rows, columns, fits, false cautions, those that counted) of tables without clipping."""
+    found = []
+    cells = [(2_000, 5), (10_000, 5), (10_000, 20), (50_000, 10)]
+    for n, k in cells:
+        false = asked = 0
+        for seed in range(max(fits // len(cells), 1)):
+            rows, schema = table(n, k, np.random.default_rng(seed))
+            formula = "y ~ " + " + ".join(f"x{j}" for j in range(k))
+            model = pi.OLS.from_formula(formula, rows, schema=schema)
+            fit = model.fit(epsilon=EPSILON, delta=DELTA, rng=seed)
+            false += warned(fit)
+            asked += "values outside bounds" in set(fit.privacy.releases["label"])
+        found.append((n, k, max(fits // len(cells), 1), false, asked))
+    return found
+
+
+def examples(fits: int) -> list[tuple[str, int, int, float]]:
+    """Return (what, fits, cautions, middle estimate) of tables that bounds cut."""
+    made: dict[str, list[tuple[bool, float]]] = {
+        "response about 110 in (1000, 2000)": [],
+        "ages in (18, 40)": [],
+    }
+    for seed in range(max(fits // 5, 1)):
+        rng = np.random.default_rng(seed)
+        age = rng.uniform(18.0, 90.0, 5_000)
+        rows = pd.DataFrame({"age": age, "y": 82.0 + 0.52 * age + rng.normal(0.0, 5.0, 5_000)})
+        for name, bounds, at in (
+            ("response about 110 in (1000, 2000)", {"age": (18.0, 90.0), "y": (1000.0, 2000.0)}, 0),
+            ("ages in (18, 40)", {"age": (18.0, 40.0), "y": (50.0, 200.0)}, 1),
+        ):
+            model = pi.OLS.from_formula("y ~ age", rows, schema=pi.Schema(bounds))
+            fit = model.fit(epsilon=EPSILON, delta=DELTA, rng=seed)
+            made[name].append((warned(fit), float(fit.params.iloc[at])))
+    return [
+        (name, len(one), sum(hit for hit, _ in one), float(np.median([b for _, b in one])))
+        for name, one in made.items()
+    ]
+
+
+def page(draws: int, fits: int) -> str:
+    """Return the results as a page."""
+    rng = np.random.default_rng(1)
+    lines = [
+        "# Cautions of clipping",
+        "",
+        f"`python benchmarks/clipping.py --draws {draws} --fits {fits} --write`; epsilon {EPSILON:g}, delta {DELTA:g}. "
+        "A fit of a curator's own rows spends 1% of its budget on a joint count of values outside their bounds, "
+        "where a share of 5% would be seen with probability .8 (`privinf.glm.clipping`).",
+        "",
+        "## The count alone",
+        "",
+        f"Shares of {draws:,} draws in which any column gets a caution, where none, 1% or {SEEN_SHARE:.0%} of the values "
+        "of every column lie outside. A caution is false up to 1%: its level is 5%.",
+        "",
+        "| rows | columns | none | 1% | 5% |",
+        "|---|---|---|---|---|",
+    ]
+    for n in ROWS:
+        for k in COLUMNS:
+            told = [count_alone(n, k, draws, share, rng) for share in (0.0, LEAST_SHARE, SEEN_SHARE)]
+            cells = ["not asked" if one is None else f"{one:.3f}" for one in told]
+            lines.append(f"| {n:,} | {k} | {' | '.join(cells)} |")
+    lines += [
+        "", "## Whole fits without a value outside", "", "| rows | columns | fits | counted | false cautions |",
+        "|---|---|---|---|---|",
+    ]  # fmt: skip
+    clean = whole_fits(fits)
+    lines += [f"| {n:,} | {k} | {size} | {asked} | {false} |" for n, k, size, false, asked in clean]
+    lines += [
+        "",
+        "## Tables that bounds cut",
+        "",
+        "| table, 5,000 rows | fits | cautions | middle estimate |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {name} | {size} | {hits} | {b:.4g} |" for name, size, hits, b in examples(fits)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=20_000)
+    parser.add_argument("--fits", type=int, default=100)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    text = page(given.draws, given.fits)
+    if given.write:
+        PAGE.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+r"""Whether bounds cut the columns of a fit: a noisy count of values outside, for one percent of the budget.
+
+Of k columns (the response and inputs of derived columns among them) the numbers of values outside their
+public bounds are released at once. A record has k marks, 0 or 1, and replacing it changes each by 1 at most,
+so the l2 sensitivity of all counts is sqrt k, and 1% of mu^2 buys noise of sd
+
+.. math:: s = \sqrt{k} / (0.1\,\mu)
+
+in every count. With z the normal quantile at .95^(1/k) (Sidak: noises are independent), all k lower bounds
+``(count - z s) / n`` hold at once with probability .95, whatever the shares are. A caution comes where such a
+bound is above 1%. It is false, of a share of at most 1%, in at most 5% of fits; where no value lies outside
+it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/results/clipping.md).
+
+The question is asked only where a share of 5% would be seen with probability .8, ``.04 n >= (z + .84) s``:
+elsewhere its budget would be wasted. The rule reads public numbers alone (n, k, mu).
+
+It is asked of rows that the caller holds, in one place or parted among sites of this process (`from_arrays`).
+Over a federation of others it is not: a site's policy may list the statistics that it answers, and a fit that
+sites have answered up to now would be refused there after most of it was charged.
+The first release tells, for nothing, of means at an end of their bounds (`privinf.inference.ends`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from privinf.accounting import split_mu
+from privinf.glm.rows import GlmRows
+from privinf.glm.sums import GlmSums
+from privinf.inference.ends import at_an_end
+from privinf.schema import Numeric
+from privinf.typing import Floats
+
+# Of mu^2, for the count.
+COUNT_SHARE = 0.01
+# A share above which a caution comes, and one that must be seen for the count to be asked.
+LEAST_SHARE, SEEN_SHARE = 0.01, 0.05
+# Level of the simultaneous lower bounds, and the power at the share that must be seen.
+LEVEL, POWER = 0.95, 0.8
+LABEL = "values outside bounds"
+
+
+def simultaneous_quantile(k: int) -> float:
+    """Return z: k independent normal variables are all below it with probability `LEVEL`."""
+    return float(ndtri(LEVEL ** (1.0 / k)))
+
+
+def is_seen(n: int, k: int, mu: float) -> bool:
+    """Return whether a share of 5% outside would be seen, in n records and k columns, at a price of `mu`."""
+    sd = 0.0 if math.isinf(mu) else math.sqrt(k) / mu
+    return (SEEN_SHARE - LEAST_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideCount:
+    """The count of values outside their bounds that a fit asks for beside its other releases.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Whose values are counted.
+    args : mapping
+        Of the statistic ``values_outside``.
+    mu, rest : float
+        Prices of the count, and of all else: their squares add up to the fit's mu^2.
+    """
+
+    names: tuple[str, ...]
+    args: Mapping[str, Any]
+    mu: float
+    rest: float
+
+    @classmethod
+    def of(cls, rows: GlmRows, mu: float) -> OutsideCount | None:
+        """Return what is counted in a fit of price `mu`; None where there is nothing that would be seen."""
+        names, columns = plain_numbers(rows)
+        design, response = rows.design, rows.design.outcome.column
+        outcome = bool(response.plain) and not design.response_public and _is_number(rows, response.inputs)
+        told = [*names, *([design.response] if outcome else []), *design.clipped_inputs]
+        if not told:
+            return None
+        rest, part = split_mu(mu, [1.0 - COUNT_SHARE, COUNT_SHARE])
+        if not is_seen(rows.total, len(told), part):
+            return None
+        args = {
+            "columns": np.array(columns, dtype=np.int64),
+            "outcome": outcome,
+            "inputs": len(design.clipped_inputs),
+        }
+        return cls(names=tuple(told), args=args, mu=part, rest=rest)
+
+    @property
+    def question(self) -> tuple[str, Mapping[str, Any], str, float]:
+        """Statistic, arguments, label and price."""
+        return "values_outside", self.args, LABEL, self.mu
+
+    def ask(self, sums: GlmSums) -> Any:
+        """Release the count."""
+        return sums.asked(*self.question)
+
+    def shares(self, found: Any, n: int) -> dict[str, float]:
+        """Return, by name, the shares outside whose simultaneous lower bound is above 1%; see the module."""
+        sd = float(found.scale)
+        least = LEAST_SHARE * n + simultaneous_quantile(len(self.names)) * sd
+        return {
+            name: min(float(count) / n, 1.0)
+            for name, count in zip(self.names, found.values, strict=True)
+            if count > least
+        }
+
+
+def plain_numbers(rows: GlmRows) -> tuple[list[str], list[int]]:
+    """Return names of data and positions of the columns that are numbers as they are, with bounds."""
+    design, names, columns = rows.design, [], []
+    for j, column in enumerate(design.columns):
+        bounded = math.isfinite(design.low[j]) and math.isfinite(design.high[j])
+        if j != design.constant and column.plain and bounded and _is_number(rows, column.inputs):
+            names.append(column.inputs[0])
+            columns.append(j)
+    return names, columns
+
+
+def ends_of(
+    rows: GlmRows, means: Floats, sd: float, response: tuple[float, float, float, float] | None = None
+) -> tuple[str, ...]:
+    """Return the numbers whose released mean is at an end of their bounds; costs nothing.
+
+    Parameters
+    ----------
+    rows : GlmRows
+    means : ndarray, shape (p,)
+        Of the columns, in the units of `GlmRows`, with noise of this `sd`.
+    response : (mean, sd, low, high), optional
+        Of the response, in any units.
+    """
+    names, columns = plain_numbers(rows)
+    low, high = (ends[columns] for ends in rows.limits)
+    found, sds = means[columns], np.full(len(columns), sd)
+    if response is not None and rows.design.outcome.column.plain:
+        names = [*names, rows.design.response]
+        found, sds, low, high = (
+            np.append(some, one) for some, one in zip((found, sds, low, high), response, strict=True)
+        )
+    near = at_an_end(found, sds, low, high)
+    return tuple(name for name, at in zip(names, near, strict=True) if at)
+
+
+def _is_number(rows: GlmRows, inputs: tuple[str, ...]) -> bool:
+    """Whether a plain column holds a number, not the levels of a factor."""
+    schema = rows.design.schema
+    return schema is None or isinstance(schema.columns.get(inputs[0]), Numeric)

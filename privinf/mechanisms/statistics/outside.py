@@ -1,0 +1,47 @@
+"""Counts of values that lie outside their public bounds, and are put at the nearest one.
+
+``values_outside``: for each of k columns the number of records whose value lies outside its bounds, or, of a
+derived column, whose input does. Replacing a record changes each of the k marks, 0 or 1, by 1 at most: the l2
+sensitivity of all counts together is sqrt k, attained by a record that is outside everywhere in place of one
+that is inside. Values within 2^-20 of half the range beyond a bound do not count: a bound that single
+precision rounds is no cut.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privinf.errors import ArgumentError
+from privinf.mechanisms.statistics.block import Args, positions, whole_number
+from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
+from privinf.mechanisms.statistics.summands import Counts
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
+from privinf.validation import check_flag
+
+# A mark is 0 or 1.
+BETWEEN_MARKS = np.array([0.5])
+
+
+def _marks(rows: RowReader) -> tuple[Counts, ...]:
+    """Return the number of marks of every column asked for."""
+    args = rows.args
+    marks = rows.outside(
+        np.asarray(args["columns"], dtype=np.int64),
+        outcome=bool(args.get("outcome", False)),
+        inputs=int(args.get("inputs", 0)),
+    )
+    return tuple(Counts(mark, BETWEEN_MARKS) for mark in marks)
+
+
+def _marks_reach(args: Args, columns: int) -> Reach:
+    chosen = positions(args, "columns", columns)
+    outcome = check_flag(args.get("outcome", False), "outcome")
+    size = len(chosen) + outcome + whole_number(args, "inputs", default=0, least=0)
+    if not size:
+        raise ArgumentError("name at least one column whose values are counted")
+    return Reach.positive_box((size,), 1.0, "sqrt k, marks of k values that are outside or not")
+
+
+OUTSIDE_OPS: dict[str, SiteOp] = named(
+    op_of_terms("values_outside", _marks, _marks_reach, ("bits", "columns", "outcome", "inputs"))
+)

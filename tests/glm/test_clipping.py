@@ -1,0 +1,159 @@
+"""Values outside their public bounds: fits say so, where a noisy release shows it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.accounting import calibrate_mu
+from privinf.errors import ChangedTargetWarning
+from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.glm.clipping import LABEL, is_seen, simultaneous_quantile
+from privinf.inference.ends import at_an_end
+from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.statistics.block import SiteBlock
+
+N = 6000
+SPENT = {"epsilon": 1.0, "delta": 1e-6}
+WIDE = {"age": (18.0, 90.0), "y": (40.0, 200.0), "b": (0.0, 1.0), "k": (0.0, 40.0)}
+
+
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    age = rng.uniform(18.0, 90.0, N)
+    b = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-(age - 50.0) / 10.0))).astype(float)
+    y = 82.0 + 0.52 * age + rng.normal(0.0, 5.0, N)
+    return pd.DataFrame({"age": age, "y": y, "b": b, "k": rng.poisson(2.0, N).astype(float)})
+
+
+def fitted(formula, model=pi.OLS, rows=None, bounds=None, **spent):
+    schema = pi.Schema(WIDE | (bounds or {}))
+    made = model.from_formula(formula, table() if rows is None else rows, schema=schema)
+    return made.fit(**(spent or SPENT), rng=0)
+
+
+def told(fit) -> list[str]:
+    return [text for kind, text in fit.cautions if kind == "ChangedTarget"]
+
+
+@pytest.mark.parametrize(
+    ("model", "formula", "bounds", "named"),
+    [
+        (pi.OLS, "y ~ age", {"y": (1000.0, 2000.0)}, "of y"),
+        (pi.OLS, "y ~ age", {"age": (18.0, 40.0)}, "of age"),
+        (pi.OLS, "y ~ np.log(age) + k", {"age": (18.0, 40.0)}, "of age"),
+        (pi.OLS, "np.log(y) ~ age", {"y": (40.0, 100.0)}, "of y"),
+        (pi.Logit, "b ~ age", {"age": (18.0, 40.0)}, "of age"),
+        (pi.Poisson, "k ~ age", {"age": (18.0, 40.0)}, "of age"),
+    ],
+)
+def test_a_fit_names_the_column_that_its_bounds_cut(model, formula, bounds, named, tmp_path):
+    with pytest.warns(ChangedTargetWarning, match="outside their public bounds"):
+        fit = fitted(formula, model, bounds=bounds)
+    (text,) = told(fit)
+    assert named in text
+    assert fit.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
+    assert list(fit.privacy.releases["label"]).count(LABEL) == 1
+    assert "not flagged" not in str(fit.summary())
+    assert [note.rank for note in fit.summary().ranked_notes if "outside their" in note.text] == ["must-read"]
+    fit.save(tmp_path / "fit.npz")
+    with pytest.warns(ChangedTargetWarning):
+        again = pi.load_results(tmp_path / "fit.npz")
+    assert told(again) == [text]
+
+
+def test_nothing_is_said_of_values_inside_their_bounds():
+    for formula, model in (("y ~ age", pi.OLS), ("b ~ age", pi.Logit), ("k ~ age", pi.Poisson)):
+        fit = fitted(formula, model)
+        assert told(fit) == []
+        assert LABEL in set(fit.privacy.releases["label"])
+
+
+def test_the_count_is_asked_only_where_five_percent_would_be_seen():
+    few = fitted("y ~ age", rows=table().iloc[:1000])
+    assert LABEL not in set(few.privacy.releases["label"])
+    assert few.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
+    mu = calibrate_mu(**SPENT) / 10.0
+    n = next(n for n in range(100, 10**6, 100) if is_seen(n, 3, mu))
+    sd = math.sqrt(3.0) / mu
+    assert 0.04 * n >= (simultaneous_quantile(3) + 0.84) * sd > 0.04 * (n - 200)
+
+
+def test_a_fit_without_noise_counts_exactly():
+    with pytest.warns(ChangedTargetWarning):
+        fit = fitted("y ~ age", bounds={"age": (18.0, 40.0)}, epsilon=math.inf)
+    share = float((table().age > 40.0).mean())
+    assert f"about {share:.0%} of the values of age" in told(fit)[0]
+
+
+def test_sites_are_not_asked_and_their_first_release_tells_of_ends():
+    schema = pi.Schema(WIDE | {"y": (1000.0, 2000.0)})
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    halves = {"north": table().iloc[: N // 2], "south": table().iloc[N // 2 :]}
+    federation = InProcessFederation(
+        {name: Site(part, schema, policy=policy) for name, part in halves.items()}
+    )
+    with pytest.warns(ChangedTargetWarning, match="one end"):
+        fit = pi.OLS.from_formula("y ~ age", federation, schema=schema).fit(**SPENT, rng=0)
+    assert LABEL not in set(fit.privacy.releases["label"])
+    assert "of y lie at one end" in told(fit)[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_moments_tell_of_means_at_an_end():
+    fit = fitted("y ~ age", pi.MomentOLS, bounds={"y": (1000.0, 2000.0)})
+    assert "of y lie at one end" in told(fit)[0]
+    assert told(fitted("y ~ age", pi.MomentOLS)) == []
+    schema = pi.Schema(WIDE | {"y": (1000.0, 2000.0)})
+    release = pi.Moments(schema, columns=["y", "age", "k"]).release(table(), **SPENT, rng=0)
+    assert "of y lie at one end" in told(release.regress("y ~ age"))[0]
+    pair = pi.stats.pearsonr("age", "y", data=table(), schema=schema, **SPENT, rng=0)
+    assert "'y'" in pair.to_dict()["cautions"][0]["text"]
+
+
+def test_a_mean_is_at_an_end_within_its_noise_where_that_is_small():
+    ends = np.full(3, -1.0), np.full(3, 1.0)
+    assert at_an_end(np.array([-0.999, 0.97, 0.0]), np.full(3, 0.001), *ends).tolist() == [True, False, False]
+    assert not at_an_end(np.array([-0.999]), np.array([0.2]), ends[0][:1], ends[1][:1]).any()
+    assert not at_an_end(np.array([-1.0]), np.array([0.001]), np.array([-np.inf]), np.array([np.inf])).any()
+
+
+def test_marks_are_of_values_beyond_a_bound_and_not_of_those_at_it():
+    x = np.array([[0.0, 5.0], [1.0, 7.0], [1.0 + 1e-9, -1.0], [-3.0, 6.0]])
+    block = SiteBlock(x, np.array([0.0, 2.0, 3.0, -1.0]), np.zeros(2), np.array([1.0, 6.0]), 0.0, 2.0)
+    op = SITE_OPS["values_outside"]
+    args = {"columns": np.array([0, 1]), "outcome": True, "inputs": 1}
+    assert op.total(block, args).tolist() == [1.0, 2.0, 2.0, 0.0]
+    assert op.reach(args, 2).l2 == pytest.approx(2.0, rel=1e-6)
+    exact = op.sums(block, args)
+    exact.update(block)
+    assert exact.floats().tolist() == [1.0, 2.0, 2.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_kind_of_table_is_counted_alike(tmp_path):
+    pytest.importorskip("pyarrow")
+    rows = table()
+    rows.to_csv(tmp_path / "rows.csv", index=False, float_format="%.17g")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    counts = []
+    for data in (rows, tmp_path / "rows.csv", tmp_path / "rows.parquet"):
+        fit = fitted("y ~ np.log(age) + k", rows=data, bounds={"age": (18.0, 40.0)})
+        counts.append(fit._context.settings["clipped"])
+    assert counts[0] == pytest.approx(counts[1], rel=1e-6)
+    assert counts[0] == pytest.approx(counts[2], rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_database_counts_too():
+    duckdb = pytest.importorskip("duckdb")
+    rows = table()
+    relation = duckdb.connect().from_df(rows)
+    here, there = (
+        fitted("y ~ age + k", rows=data, bounds={"age": (18.0, 40.0)}) for data in (rows, relation)
+    )
+    assert here._context.settings["clipped"] == pytest.approx(there._context.settings["clipped"], rel=1e-6)
