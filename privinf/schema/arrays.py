@@ -133,6 +133,17 @@ def check_same_labels(*columns: object) -> None:
         )
 
 
+def named_frame(table: Table) -> pd.DataFrame:
+    """Return a table with names as a frame; SchemaError for anything else."""
+    import pandas as pd
+
+    frame = labelled(table)
+    frame = pd.DataFrame(dict(frame)) if isinstance(frame, Mapping) else frame
+    if not isinstance(frame, pd.DataFrame):
+        raise SchemaError(f"the data must be a table with named columns, not {type(table).__name__}")
+    return frame
+
+
 def kinds_of(table: Table) -> dict[str, ColumnKind]:
     """Return the kind of each column of a table with names, by its type alone; no value is looked at.
 
@@ -140,10 +151,7 @@ def kinds_of(table: Table) -> dict[str, ColumnKind]:
     """
     import pandas as pd
 
-    frame = labelled(table)
-    frame = pd.DataFrame(dict(frame)) if isinstance(frame, Mapping) else frame
-    if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"the data must be a table with named columns, not {type(table).__name__}")
+    frame = named_frame(table)
     kinds: dict[str, ColumnKind] = {}
     for name, dtype in frame.dtypes.items():
         if not isinstance(name, str):

@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.schema.arrays import kinds_of
+from privinf.schema.arrays import kinds_of, named_frame
 from privinf.schema.declared import (
     DAYS,
     Blank,
@@ -249,9 +249,7 @@ class Schema:
         >>> schema.undeclared_levels({"region": ["north", "South", "south", "South"]})
         {'region': ['South']}
         """
-        from privinf.schema.reading import as_frame
-
-        frame = as_frame(table)
+        frame = named_frame(table)
         undeclared: dict[str, list[Level]] = {}
         for name, item in self.columns.items():
             if isinstance(item, Factor) and name in frame.columns:
