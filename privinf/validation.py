@@ -112,11 +112,22 @@ def listed(names: Iterable[str], most: int = MOST_LISTED) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return what a message says of the names there are beside one that is not: the closest, or the first."""
     words = list(names)
-    near = [word for word in words if word.casefold() == name.casefold()] or get_close_matches(name, words, 3)
+    alike = name.strip().casefold()
+    near = [word for word in words if word.strip().casefold() == alike] or get_close_matches(name, words, 3)
     if not near:
         return f"known columns: {listed(words)}"
     told = f"did you mean {' or '.join(map(repr, near))}?"
     return f"{told} known columns: {listed(words)}" if len(words) <= MOST_LISTED else told
+
+
+def blanks_alone(absent: Iterable[str], present: Iterable[object]) -> str:
+    """Return what a message adds of names that are not there but for blanks around them; "" where none is."""
+    wanted = {name.strip(): name for name in absent}
+    near = [
+        (name, wanted[name.strip()]) for name in present if isinstance(name, str) and name.strip() in wanted
+    ]
+    told = [f"its column {name!r} differs from {other!r} by blanks alone" for name, other in near]
+    return f"; {listed(told)}: rename it, or declare the name as it is written" if told else ""
 
 
 def counted(number: int, noun: str) -> str:

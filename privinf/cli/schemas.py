@@ -110,7 +110,9 @@ def _blank(given: SuggestOptions) -> Schema:
     require_columns(source, [*names, *([] if given["unit"] is None else [given["unit"]])])
     first = next(iter(source.read(names, "guessed")), None)
     if first is None:
-        raise SchemaError(f"{source.name} has no rows: the kinds of its columns cannot be told")
+        raise SchemaError(
+            f"{source.name}: the table has no rows, so that the kinds of its columns cannot be told"
+        )
     return Schema.from_frame_names(first.iloc[:0], unit=given["unit"], max_rows=given["max_rows"])
 
 

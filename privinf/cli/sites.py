@@ -13,7 +13,7 @@ import click
 
 from privinf.cli.inputs import read_schema_file
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, json_option, overwrite_option, say
-from privinf.errors import ArgumentError, FileMissingError, SchemaError, StorageError
+from privinf.errors import ArgumentError, FileMissingError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.federation.secure.masking import PairKeys
 from privinf.mechanisms.blocks import table_rows
@@ -228,12 +228,9 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
 
 
 def site_rows(data: Path, schema: Schema) -> Rows:
-    """Return the declared columns of a site's file (SchemaError if it has no rows)."""
+    """Return the declared columns of a site's file (AlignmentError if it has no rows)."""
     names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
-    rows = table_rows(data, names, schema).opened(names, schema)
-    if not len(rows):
-        raise SchemaError(f"{data.name} has no rows: a site needs at least one")
-    return rows
+    return table_rows(data, names, schema).opened(names, schema)
 
 
 def read_policy(path: Path) -> SitePolicy:

@@ -148,6 +148,8 @@ def in_process(
         Secure sums are asked for, and there is one site only.
     """
     rows = {str(label): part for label, part in parts.items()}
+    if len(rows) < len(parts):
+        raise ArgumentError("two sites have labels of one text: their rows would be taken for those of one")
     if keyed and len(rows) < 2:
         raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
     keys, roster = pinned_keys(rows, signed=False) if keyed else ({}, None)

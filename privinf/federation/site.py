@@ -14,7 +14,6 @@ from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors, warn
 from privinf.errors import (
-    AlignmentError,
     ArgumentError,
     NotAvailableError,
     PrivinfError,
@@ -41,7 +40,7 @@ from privinf.federation.site_designs import SiteDesigns
 from privinf.federation.site_ledger import SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import after_the_charge
-from privinf.mechanisms.rows import as_rows, imputing, refuse_unordered
+from privinf.mechanisms.rows import as_rows, imputing, no_rows, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design, Schema
@@ -153,7 +152,7 @@ class Site:
             raise ArgumentError(f"schema must be a Schema or a Design, got {type(schema).__name__}")
         self.size = len(opened := as_rows(rows))
         if self.size == 0:
-            raise AlignmentError("a site needs at least one row")
+            raise no_rows()
         self.policy = SitePolicy() if policy is None else policy
         self.ledger = check_ledger(ledger)
         self._designs, self._missing = SiteDesigns(opened, schema), opened.missing

@@ -18,8 +18,8 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.mechanisms.rows import Rows
-from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, check_same_labels, labelled
+from privinf.mechanisms.rows import NO_ROWS, Rows
+from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, check_same_labels, labelled, plain_numbers
 from privinf.typing import (
     Bounds,
     ColumnLike,
@@ -80,9 +80,10 @@ def array_rows(
     table: Any = X.to_frame() if isinstance(X, pd.Series) else labelled(X)
     if isinstance(table, pd.DataFrame):
         names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))
-        features: Any = (
-            check_array(table.to_numpy(), "X", ndim=2, finite=finite, copy=False) if numeric else table
-        )
+        features: Any = table
+        if numeric:
+            plain = pd.DataFrame({place: plain_numbers(table.iloc[:, place]) for place in range(len(names))})
+            features = check_array(plain.to_numpy(), "X", ndim=2, finite=finite, copy=False)
     else:
         features, marked = _matrix(table, finite=finite), ()
         names = tuple(f"x{j + 1}" for j in range(features.shape[1]))
@@ -92,7 +93,7 @@ def array_rows(
     if len(response) != len(features):
         raise ArgumentError(f"y has {len(response)} rows and X has {len(features)}")
     if numeric and not len(response):
-        raise ArgumentError("a party needs at least one row")
+        raise ArgumentError(NO_ROWS)
     return ArrayRows(Rows(features, response, missing), names, _name(y), marked)
 
 
@@ -206,7 +207,7 @@ def _labels(table: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _column(y: Any) -> Any:
-    array = np.asarray(y)
+    array = np.asarray(plain_numbers(y))
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:

@@ -14,7 +14,7 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
 from privinf.mechanisms.files import Source, Types, require_columns
 from privinf.mechanisms.reading import checked_blocks, evened, number_blocks
-from privinf.mechanisms.roster import Alignment, IdReader, align, compare, numeric_names, read_ids
+from privinf.mechanisms.roster import Alignment, IdReader, align, compare, id_blocks, numeric_names
 from privinf.mechanisms.rows import (
     ALIGNED,
     MESSAGES,
@@ -24,6 +24,7 @@ from privinf.mechanisms.rows import (
     check_levels,
     encode,
     needed,
+    no_rows,
     refuse_unordered,
 )
 from privinf.mechanisms.tables import source_of
@@ -164,6 +165,8 @@ def open_table(
     require_columns(source, [*schema.columns, *([] if id is None else [id])])
     state = source.state()
     alignment = Alignment(source.count(), None, "") if id is None else _aligned(source, id)
+    if alignment.n == 0:
+        raise no_rows(source.name)
     if id is not None and roster is not None:
         _check_roster(source, alignment, id, roster)
     if n is not None and alignment.n != check_count(n, "n"):
@@ -214,6 +217,7 @@ class RecordBlocks(Generic[T]):
         numbers: Callable[[Floats], T] | None = None,
     ) -> None:
         refuse_unordered(rows, MESSAGES)
+        rows.refuse_empty()
         self.n, self._kept = 0, list[T]()
         if whole:
             held = rows.opened(columns, design.schema)
@@ -316,7 +320,7 @@ def read_roster(data: Table, id: str) -> tuple[int, str]:
 
 
 def _reader(source: Source, id: str) -> IdReader:
-    return lambda: (read_ids(block[id]) for block in source.read([id], "texts"))
+    return lambda: id_blocks(block[id] for block in source.read([id], "texts"))
 
 
 def _aligned(source: Source, id: str) -> Alignment:

@@ -85,6 +85,7 @@ class ColumnPasses:
         self._rows, self._names, self.schema = rows, tuple(names), schema
         self._reader: Reader | None = None
         self._count: int | None = None
+        rows.refuse_empty()
         if rows.in_memory and numbers:
             self._reader = Reader(rows.features, schema, rows.missing)
             self._reader.open(self._names)
@@ -146,7 +147,8 @@ class ColumnPasses:
 def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKind]:
     """Return the kind of each column, or of some, by its type (see `kinds_of`), or that of its first block.
 
-    Raises NotAvailableError for what can be read only once: nothing would be left of it.
+    Raises NotAvailableError for what can be read only once, of which nothing would be left; AlignmentError
+    for a table without rows.
     """
     source = rows.features
     if rows.in_memory:
@@ -160,8 +162,7 @@ def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKin
     chosen = list(source.columns if names is None else names)
     from privinf.mechanisms.reading import checked_blocks
 
-    first = next(checked_blocks(source, chosen, "guessed"), None)
-    return dict.fromkeys(chosen, "number") if first is None else kinds_of(first)
+    return kinds_of(next(checked_blocks(source, chosen, "guessed")))
 
 
 # ---- sums

@@ -10,20 +10,21 @@ import csv
 import gzip
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, TypeVar
+from typing import IO, Any, Literal, TypeAlias, TypeVar, cast
 
 import pandas as pd
 
 from privinf.errors import FileMissingError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms.decoding import by_polars
+from privinf.mechanisms.lines import CheckedLines
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
 from privinf.sealed import unreadable
-from privinf.validation import check_path
+from privinf.validation import blanks_alone, check_path
 
 ROWS = 1 << 16  # rows a block
 LONGEST_HEADER = 1 << 24
@@ -52,6 +53,8 @@ class Source:
     repeatable, pushes, spreads : bool
         Whether it can be read as often as needed, as a stream cannot; whether a database makes the sums, and
         no row is read; whether a cluster makes exact ones.
+    whole : bool
+        Whether it is a table, which has rows, and not a part of one.
     progress : bool or None
         Whether a bar shows how many rows were read; None: on a terminal.
     """
@@ -59,6 +62,7 @@ class Source:
     __slots__ = ()
     ordered: bool = True
     repeatable: bool = True
+    whole: bool = True
     progress: bool | None = None
     pushes, spreads = False, False
 
@@ -128,31 +132,48 @@ class CsvSource(_FileSource):
     @property
     def columns(self) -> Sequence[str]:
         """Names of its columns."""
-        return _csv(self.name, lambda: _header(self.path))
+        return _csv(self.name, lambda: _names_and_separator(self.path))[0]
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows, numbers as numbers and levels as they are declared."""
-        kinds, gaps = {}, {}
-        chosen = list(columns)
-        for column in chosen:
-            levels = _text_levels(column, types)
-            if levels is not None:
-                kinds[column] = str
-            gaps[column] = [text for text in MISSING if text not in (levels or ())]
-        # pandas sees that a line has too many fields only where it reads all of them
-        used = chosen if types == "texts" else None
-        with _csv(self.name, lambda: self._blocks(used, kinds, gaps)) as blocks:
-            while (block := _csv(self.name, lambda: next(blocks, None))) is not None:
-                yield block[chosen]
+        """Yield blocks of rows, numbers as numbers and levels as they are declared.
 
-    def _blocks(self, used: list[str] | None, kinds: Any, gaps: Any) -> Any:
-        with _text(self.path) as stream:
-            separator = _separator(_first_line(stream))
-        return pd.read_csv(
-            self.path, sep=separator, usecols=used, dtype=kinds,
-            na_values=gaps, keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
-            encoding="utf-8-sig", skipinitialspace=True, **EXACT_FLOATS,
-        )  # fmt: skip
+        Every line after that of the names is a row, an empty line of a file of one column too.
+        """
+        chosen = list(columns)
+        present, separator = _csv(self.name, lambda: _names_and_separator(self.path))
+        places = sorted(map(present.index, dict.fromkeys(chosen)))
+        kinds, gaps = {}, {}
+        for place in places:
+            levels = _text_levels(present[place], types)
+            if levels is not None:
+                kinds[place] = str
+            gaps[place] = [text for text in MISSING if text not in (levels or ())]
+            if levels is None and types != "guessed":
+                gaps[place] += [f" {text}" for text in MISSING]  # beside numbers a blank means nothing
+        with _bytes(self.path) as stream:
+            lines = CheckedLines(stream, separator, len(present))
+            settings = {"usecols": places, "dtype": kinds, "na_values": gaps, "sep": separator}
+            with _csv(self.name, lambda: _parsed(lines, len(present), settings), lines) as blocks:
+                while (block := _csv(self.name, lambda: next(blocks, None), lines)) is not None:
+                    block.columns = pd.Index([present[place] for place in places])
+                    yield block[chosen]
+
+
+def _parsed(lines: CheckedLines, fields: int, settings: Mapping[str, Any]) -> Any:
+    """Return what reads blocks of rows; columns are called by their places."""
+    return pd.read_csv(
+        cast(Any, lines),
+        names=range(fields),
+        header=0,
+        index_col=False,
+        keep_default_na=False,
+        skip_blank_lines=False,
+        chunksize=ROWS,
+        low_memory=False,
+        encoding="utf-8",
+        **settings,
+        **EXACT_FLOATS,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +289,9 @@ def require_columns(source: Source, wanted: Sequence[str]) -> None:
     present = list(source.columns)
     absent = [name for name in wanted if name not in present]
     if absent:
-        raise SchemaError(f"{source.name} lacks the column(s) {', '.join(absent)}")
+        raise SchemaError(
+            f"{source.name} lacks the column(s) {', '.join(absent)}{blanks_alone(absent, present)}"
+        )
     twice = [name for name in wanted if present.count(name) > 1]
     if twice:
         raise SchemaError(f"{source.name} has more than one column {', '.join(dict.fromkeys(twice))}")
@@ -284,6 +307,12 @@ def _text_levels(column: str, types: Types) -> tuple[str, ...] | None:
     if isinstance(declared, Factor) and isinstance(declared.levels[0], str):
         return tuple(map(str, declared.levels))
     return None
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    if path.name.lower().endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return open(path, "rb")
 
 
 def _text(path: Path) -> IO[str]:
@@ -304,14 +333,14 @@ def _first_line(stream: IO[str]) -> str:
     return line
 
 
-def _header(path: Path) -> list[str]:
+def _names_and_separator(path: Path) -> tuple[list[str], str]:
     with _text(path) as stream:
-        line = _first_line(stream)
+        separator = _separator(_first_line(stream))
         stream.seek(0)
-        return next(csv.reader(stream, delimiter=_separator(line)), [])
+        return next(csv.reader(stream, delimiter=separator), []), separator
 
 
-def _csv(name: str, read: Callable[[], R]) -> R:
+def _csv(name: str, read: Callable[[], R], lines: CheckedLines | None = None) -> R:
     """Return ``read()``; errors of the reader quote values of rows: say where, not what."""
     where = ""
     try:
@@ -323,6 +352,8 @@ def _csv(name: str, read: Callable[[], R]) -> R:
         where = f" near line {line[1]}" if line else ""
     except Exception:  # pandas raises many kinds on damaged text
         pass
+    if lines is not None and lines.wrong:
+        where = lines.wrong
     raise StorageError(
         f"{name} cannot be read as CSV{where}: it needs a first line of column names, as many fields in "
         "every other line, and UTF-8 text"

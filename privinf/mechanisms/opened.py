@@ -15,6 +15,7 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.rows import BLOCK, Rows, inputs_outside, needed, unit_codes
+from privinf.mechanisms.labels import coded, label_column
 from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
@@ -276,7 +277,7 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
     ArgumentError
         There is not one label a row.
     SchemaError
-        The table has no such column.
+        The table has no such column; a label is missing, or they are of several types.
     AlignmentError
         A unit has more rows than declared, all labels together.
     """
@@ -289,7 +290,7 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
             raise SchemaError(f"machines={labels!r} is not among the data's columns")
         labels = features[labels]
     found = {}
-    for label, at in _groups(np.asarray(labels), len(features)):
+    for label, at in _groups(label_column(labels), len(features)):
         part = features.iloc[at] if isinstance(features, pd.DataFrame) else features[at]
         found[label] = replace(
             rows, features=part, response=None if rows.response is None else rows.response[at]
@@ -297,12 +298,16 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
     return found
 
 
-def _groups(labels: Any, rows: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows of every label, as slices where they stand together."""
-    if labels.shape != (rows,):
+def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of every label, as slices where they stand together: all rows, each once."""
+    if len(labels) != rows:
         raise ArgumentError(f"machines must hold one label for each of the {rows} rows")
-    for label in pd.unique(labels):
-        at = np.flatnonzero(labels == label)
+    codes = coded(labels, "machines=")
+    if (codes < 0).any():
+        raise SchemaError("machines= has missing values: every row needs the label of its machine")
+    order = np.argsort(codes, kind="stable")
+    for at in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
+        label = labels.iloc[at[0]]
         together = at[-1] - at[0] + 1 == len(at)
         known = label.item() if hasattr(label, "item") else label
         yield known, slice(int(at[0]), int(at[-1]) + 1) if together else at

@@ -25,6 +25,7 @@ from privinf.errors import (
 )
 from privinf.mechanisms.decoding import ARROW_NUMBERS
 from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
+from privinf.mechanisms.rows import no_rows
 from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.schema.reading import kind_of
@@ -47,7 +48,7 @@ def checked_blocks(source: Source, columns: Sequence[str], types: Types) -> Iter
     SchemaError
         A column is absent or there twice; it holds numbers at first and texts later, or the like.
     AlignmentError
-        The table was changed while it was read.
+        The table was changed while it was read, or has no rows.
     StorageError
         It cannot be read.
     NotAvailableError
@@ -108,7 +109,9 @@ def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Ite
         total=source.known(), desc=source.name, unit=" rows", unit_scale=True, delay=DELAY, leave=False,
         disable=hidden if source.progress is None else not source.progress,
     ) as bar:  # fmt: skip
+        n = 0
         for block in blocks:
+            n += len(block)
             if isinstance(block, pd.DataFrame):
                 _compare(source, kinds, block)
             elif not kinds:
@@ -117,6 +120,8 @@ def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Ite
             bar.update(len(block))
     if source.state() != state:
         raise AlignmentError(f"{source.name} was changed while it was read: start again")
+    if n == 0 and source.whole:
+        raise no_rows(source.name)
 
 
 def _compare(source: Source, kinds: dict[str, str], block: pd.DataFrame) -> None:
@@ -184,8 +189,6 @@ def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd
                 f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
                 f"its rows: name fewer columns, or use one that reads in blocks (docs/tables.md){again}"
             )
-    if not parts:
-        return pd.DataFrame({name: pd.Series(dtype=np.float64) for name in chosen})
     return pd.concat(parts, ignore_index=True)
 
 
@@ -319,7 +322,7 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
         with os.fdopen(handle, "wb") as file:
             first = next(batches, None)
             if first is None:
-                raise AlignmentError(f"{source.name} has no rows")
+                raise no_rows(source.name)
             with parquet.ParquetWriter(file, first.schema) as writer:
                 writer.write_batch(first)
                 for batch in batches:

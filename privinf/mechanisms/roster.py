@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privinf.errors import AlignmentError
+from privinf.mechanisms.labels import NUMBERS, TEXTS, label_column
 from privinf.schema import Design, Numeric
 from privinf.schema.declared import DAYS
 from privinf.typing import ColumnLike, Integers
@@ -25,6 +26,10 @@ from privinf.typing import ColumnLike, Integers
 # Texts that stand for a missing value, in ids as in other columns of a CSV file.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 
+SEVERAL_TYPES = (
+    "the id column holds whole numbers in some rows and texts in others, so that one id could stand there in "
+    "both: store the ids as one of them"
+)
 _HASHED = 1 << 16
 _INTEGER_TEXT = "S20"  # -9223372036854775808
 
@@ -68,36 +73,61 @@ def roster_digest(ids: ColumnLike) -> str:
     Raises
     ------
     AlignmentError
-        An id is missing, is there twice, or is neither a whole number nor a text.
+        An id is missing, is there twice, or is neither a whole number nor a text; or some are numbers and
+        others texts.
 
     Examples
     --------
     >>> roster_digest([10, 9, 2]) == roster_digest(["2", "10", "9"])
     True
     """
-    return align(lambda: iter([read_ids(pd.Series(ids))])).sha256
+    column = label_column(ids)
+    return align(lambda: id_blocks(iter([column]))).sha256
 
 
-def read_ids(column: pd.Series[Any]) -> Ids:
-    """Return a column of ids as whole numbers where all of them are, else as UTF-8 texts.
+def id_blocks(columns: Iterator[pd.Series[Any]]) -> Iterator[Ids]:
+    """Yield the ids of the blocks of one column.
+
+    Raises AlignmentError as `read_ids`, and where blocks hold ids of several types.
+    """
+    first = ""
+    for column in columns:
+        kind, ids = read_ids(column)
+        first = first or kind
+        if kind and kind != first:
+            raise AlignmentError(SEVERAL_TYPES)
+        yield ids
+
+
+def read_ids(column: pd.Series[Any]) -> tuple[str, Ids]:
+    """Return what a column of ids holds, and its ids: whole numbers where all of them are, else UTF-8 texts.
 
     Raises
     ------
     AlignmentError
-        An id is missing, or neither a whole number nor a text of one line.
+        An id is missing, or neither a whole number nor a text of one line; or some are numbers, others texts.
     """
     dtype = column.dtype
     if column.isna().any():
         raise AlignmentError("the id column has missing values: every row needs its id")
     if pd.api.types.is_integer_dtype(dtype) and (not len(column) or column.max() < 2**63):
-        return column.to_numpy(dtype=np.int64)
-    values = column.to_numpy(dtype=object)
-    if not all(isinstance(value, (str, int)) and not isinstance(value, bool) for value in values):
-        raise AlignmentError("the id column must hold whole numbers or texts: store the ids as one of them")
+        return NUMBERS if len(column) else "", column.to_numpy(dtype=np.int64)
+    values = column.to_numpy(dtype=object).tolist()
+    kinds = {_id_kind(one) for one in set(map(type, values))}
     texts = [str(value).strip() for value in values]
     if not set(MISSING).isdisjoint(texts):
         raise AlignmentError("the id column has missing values: every row needs its id")
-    return _numbers(_encoded(texts))
+    if len(kinds) > 1:
+        raise AlignmentError(SEVERAL_TYPES)
+    return next(iter(kinds), ""), _numbers(_encoded(texts))
+
+
+def _id_kind(one: type) -> str:
+    if issubclass(one, str):
+        return TEXTS
+    if issubclass(one, (int, np.integer)) and not issubclass(one, bool):
+        return NUMBERS
+    raise AlignmentError("the id column must hold whole numbers or texts: store the ids as one of them")
 
 
 def align(read: IdReader) -> Alignment:

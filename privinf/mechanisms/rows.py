@@ -15,6 +15,7 @@ import pandas as pd
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.mechanisms.labels import coded
 from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
@@ -23,7 +24,13 @@ from privinf.validation import check_choice
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
+NO_ROWS = "the table has no rows"
 MESSAGES, ALIGNED = "a release of messages, one a row,", "a release that is joined with those of others"
+
+
+def no_rows(table: str = "") -> AlignmentError:
+    """Return the error of a table without rows, which names a file."""
+    return AlignmentError(f"{table}: {NO_ROWS}" if table and not table.startswith("the ") else NO_ROWS)
 
 
 @doors
@@ -73,9 +80,15 @@ class Rows:
 
             raise read_once(self.features.name, by_places)
 
+    def refuse_empty(self) -> None:
+        """Raise AlignmentError if there are no rows in memory."""
+        if self.in_memory and len(self) == 0:
+            raise no_rows()
+
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
         """Return the rows in memory: of another table those of `columns`, or all; a stream is kept."""
         if isinstance(self.features, IN_MEMORY):
+            self.refuse_empty()
             return self
         from privinf.mechanisms.reading import collected
 
@@ -98,7 +111,8 @@ class Rows:
     def __len__(self) -> int:
         if not isinstance(self.features, IN_MEMORY) and self.features.repeatable:
             return int(self.features.count())
-        return int(np.shape(self.opened().features)[0])
+        features = self.features if isinstance(self.features, IN_MEMORY) else self.opened().features
+        return int(np.shape(features)[0])
 
     def __repr__(self) -> str:
         if isinstance(self.features, IN_MEMORY):
@@ -347,7 +361,7 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
     Raises
     ------
     SchemaError
-        The unit's column is absent, or holds no labels.
+        The unit's column is absent, holds no labels, or labels of several types (see `labels.coded`).
     AlignmentError
         A unit has more rows than the schema declares.
     """
@@ -356,12 +370,7 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
     unit = schema.unit
     if not isinstance(rows.features, pd.DataFrame) or unit not in rows.features:
         raise SchemaError(f"the schema's unit column {unit!r} is not among the data's columns")
-    try:
-        codes, _ = pd.factorize(rows.features[unit])
-    except (TypeError, ValueError):
-        codes = None
-    if codes is None:
-        raise SchemaError(f"the unit column {unit!r} holds no labels (texts or numbers)")
+    codes = coded(rows.features[unit], f"the unit column {unit!r}")
     if (codes < 0).any():
         raise SchemaError(f"the unit column {unit!r} has missing values")
     if np.bincount(codes).max(initial=0) > schema.max_rows:
@@ -369,7 +378,7 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
             f"a unit of {unit!r} has more rows than the declared max_rows={schema.max_rows}: "
             "raise max_rows, or let the holder choose which rows to keep"
         )
-    return np.asarray(codes, dtype=np.int64)
+    return codes
 
 
 def check_levels(schema: Schema | None, names: Iterable[str], seen: set[str]) -> None:

@@ -144,6 +144,30 @@ def named_frame(table: Table) -> pd.DataFrame:
     return frame
 
 
+def is_number_type(dtype: Any) -> bool:
+    """Return whether columns of a pandas type hold real numbers, or truth values of whatever library."""
+    import pandas as pd
+
+    types = pd.api.types
+    return types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
+
+
+def plain_numbers(column: Any) -> Any:
+    """Return a pandas column of numbers or truth values, of whatever library, as an array; else as it is.
+
+    Its missing values are nan.
+    """
+    import pandas as pd
+
+    if (
+        not isinstance(column, pd.Series)
+        or isinstance(column.dtype, np.dtype)
+        or not is_number_type(column.dtype)
+    ):
+        return column
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
 def kinds_of(table: Table) -> dict[str, ColumnKind]:
     """Return the kind of each column of a table with names, by its type alone; no value is looked at.
 
@@ -156,8 +180,7 @@ def kinds_of(table: Table) -> dict[str, ColumnKind]:
     for name, dtype in frame.dtypes.items():
         if not isinstance(name, str):
             raise SchemaError("column names must be texts")
-        numeric = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype)
-        kinds[name] = "number" if numeric else "levels"
+        kinds[name] = "number" if is_number_type(dtype) else "levels"
     return kinds
 
 

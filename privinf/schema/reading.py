@@ -10,13 +10,13 @@ import pandas as pd
 
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import splines
-from privinf.schema.arrays import labelled
+from privinf.schema.arrays import is_number_type, labelled
 from privinf.schema.declared import DAYS, Factor, Level, Numeric, date_number
 from privinf.schema.intervals import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
 from privinf.typing import ColumnsLike, Floats, Integers, Missing, Names, Table
-from privinf.validation import check_choice
+from privinf.validation import blanks_alone, check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
@@ -36,6 +36,10 @@ NOT_DATES = (
 OUTSIDE_LEVELS = (
     "column {!r} has values outside its declared levels; extend the levels, or declare bounds as a tuple "
     "(low, high) if it is a number. The holder of the rows can list them: schema.undeclared_levels(table)"
+)
+BLANKS_IN_LEVELS = (
+    "column {!r} has values that differ from its declared level {!r} by blanks alone: remove the blanks from "
+    "the data (.str.strip() in pandas; no blanks beside separators in CSV), or declare the levels with them"
 )
 NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: compare their types"
 
@@ -88,7 +92,8 @@ class Reader:
         """Raise SchemaError unless every column is there exactly once."""
         absent = [name for name in names if name not in self._frame.columns]
         if absent:
-            raise SchemaError(f"the data lack the column(s) {', '.join(absent)}")
+            near = blanks_alone(absent, self._frame.columns)
+            raise SchemaError(f"the data lack the column(s) {', '.join(absent)}{near}")
         if self._frame.columns.is_unique:
             return
         twice = [name for name in names if int((self._frame.columns == name).sum()) > 1]
@@ -208,10 +213,16 @@ class Reader:
                 met = {name} if self._seen is None else self._seen
                 met.add(name)
             elif len(codes) and self._seen is None:
-                raise SchemaError(NO_DECLARED_LEVEL.format(name))
+                level = _blanks_alone(column, declared)
+                raise SchemaError(
+                    NO_DECLARED_LEVEL.format(name) if level is None else BLANKS_IN_LEVELS.format(name, level)
+                )
             codes = np.where(codes < 0, declared.levels.index(declared.other), codes)
         if (codes < 0).any():
-            raise SchemaError(OUTSIDE_LEVELS.format(name))
+            level = _blanks_alone(column[codes < 0], declared)
+            raise SchemaError(
+                OUTSIDE_LEVELS.format(name) if level is None else BLANKS_IN_LEVELS.format(name, level)
+            )
         return codes
 
 
@@ -257,7 +268,8 @@ def require_columns(table: pd.DataFrame, wanted: Names) -> None:
     """Raise SchemaError unless new rows have every column that is wanted exactly once."""
     absent = [name for name in wanted if name not in table.columns]
     if absent:
-        raise SchemaError(f"the new rows lack the column(s) {', '.join(absent)}")
+        near = blanks_alone(absent, table.columns)
+        raise SchemaError(f"the new rows lack the column(s) {', '.join(absent)}{near}")
     if not table.columns.is_unique:
         twice = [name for name in wanted if int((table.columns == name).sum()) > 1]
         if twice:
@@ -269,7 +281,7 @@ def kind_of(column: pd.Series[Any]) -> str:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = dtype.categories.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "biu":
+    if (isinstance(dtype, np.dtype) and dtype.kind in "biu") or pd.api.types.is_bool_dtype(dtype):
         return "numbers"
     if pd.api.types.is_numeric_dtype(dtype):
         return "" if pd.isna(column.iloc[0]) and column.isna().all() else "numbers"
@@ -296,8 +308,7 @@ def _as_floats(column: pd.Series, name: str, dates: bool = False) -> Floats:
         return _as_days(column, name)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
-    numeric = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype)
-    if not numeric:
+    if not is_number_type(column.dtype):
         objects = column.dtype == object
         if not objects or pd.api.types.infer_dtype(column, skipna=True) not in _NUMERIC_OBJECTS:
             raise SchemaError(NOT_NUMBERS.format(name))
@@ -318,10 +329,21 @@ def _as_days(column: pd.Series, name: str) -> Floats:
             np.isnat(moments), np.nan, (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
         )
     gaps = column.isna().to_numpy()
-    days = [np.nan if gap else date_number(value) for gap, value in zip(gaps, column, strict=True)]
+    days = [
+        np.nan if gap else date_number(value.strip() if isinstance(value, str) else value)
+        for gap, value in zip(gaps, column, strict=True)
+    ]
     if None in days:
         raise SchemaError(NOT_DATES.format(name, name))
     return np.array(days, dtype=np.float64)
+
+
+def _blanks_alone(undeclared: pd.Series, declared: Factor) -> Level | None:
+    """Return a declared level that one of the values is but for blanks around it."""
+    stripped = {level.strip(): level for level in declared.levels if isinstance(level, str)}
+    values = undeclared.astype(object) if stripped else ()
+    found = (value.strip() for value in values if isinstance(value, str))
+    return next((stripped[text] for text in found if text in stripped), None)
 
 
 def _level_codes(column: pd.Series, declared: Factor) -> Integers:

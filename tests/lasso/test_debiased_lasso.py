@@ -347,7 +347,7 @@ def test_bad_rows():
         pi.DebiasedLasso(y[:-1], X, x_bound=4.0, y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match="one label"):
         pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-1, 1), machines=[0, 1])
-    with pytest.raises(ArgumentError, match="at least one row"):
+    with pytest.raises(ArgumentError, match="the table has no rows"):
         pi.DebiasedLasso.from_arrays([(y, X), (y[:0], X[:0])], x_bound=4.0, y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match="other columns"):
         pi.DebiasedLasso.from_arrays([(y, X), (y, X[:, :-1])], x_bound=4.0, y_bounds=(-1, 1))

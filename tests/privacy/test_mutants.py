@@ -35,7 +35,10 @@ from privinf.accounting.scopes import total_of
 from privinf.errors import ArgumentError, PrivinfError, UnchargedError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.files import file_source
 from privinf.mechanisms.gaussian import noisy_scalar
+from privinf.mechanisms.opened import split
+from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.selection import NoisyTopK
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.moments import MomentLayout
@@ -64,6 +67,49 @@ def of_fit(name, pair=None):
 def of_sizes(*names):
     """Sensitivities of sums, reached and never passed."""
     return lambda: [f"{name}: {text}" for name in names for text in attained.complaints(name)]
+
+
+def of_two_ids():
+    """A person whose id is a number in two rows and a text in two others, of whom two rows are allowed."""
+    frame = pd.DataFrame({"x": 0.5, "y": 0.1, "who": [17, 17, "17", "17", *range(100, 110)]})
+    schema = pi.Schema({"x": (0, 1), "y": (0, 1)}, unit="who", max_rows=2)
+    try:
+        Site(frame, schema)
+    except PrivinfError:
+        return []
+    return ["four rows of a person pass max_rows=2"]
+
+
+def of_files(*texts):
+    """Numbers of rows of CSV files; None of one that is refused."""
+    found = []
+    for text in texts:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "t.csv"
+            path.write_text(text)
+            try:
+                found.append(sum(map(len, file_source(path).read(file_source(path).columns, "texts"))))
+            except PrivinfError:
+                found.append(None)
+    return found
+
+
+def of_empty_lines():
+    """Whether the number of rows of a file says which values are missing."""
+    return [] if of_files("a\n1\n2\n3\n", "a\n1\n\n\n") == [3, 3] else ["n tells of missing values"]
+
+
+def of_short_lines():
+    """Whether a line with too few fields is a row."""
+    return [] if of_files("a,b\n1,2\n3\n", 'a,b\n"x",2\n"y"\n') == [None, None] else ["a short line is a row"]
+
+
+def of_machines():
+    """How many rows the machines of some labels have."""
+    labels = ["a", "a\0", "a\0x"] * 10
+    design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
+    parts = split(Rows(np.zeros((30, 1)), np.zeros(30)), labels, design)
+    return [] if [len(part) for part in parts.values()] == [10, 10, 10] else ["machines are merged"]
 
 
 MANY = 40
@@ -398,6 +444,10 @@ CHECKS = {
     "norms on the grid": of_gridded_norms,
     "weighted residuals": of_weighted_residuals,
     "logistic diameter": attained.diameter_complaints,
+    "two ids of a person": of_two_ids,
+    "empty lines": of_empty_lines,
+    "short lines": of_short_lines,
+    "machines": of_machines,
 }
 ORTHOGONAL = "orthogonal rows"
 PUBLIC = of_fit("MomentOLS central, public columns, HC0")
@@ -594,6 +644,32 @@ MUTANTS = {
     "lies as if there were two levels": (
         Mutant("mechanisms.local.responses", "lie_probability", "odds = (levels - 1) * ", "odds = "),
         of_fit("IWPGLM multinomial"),
+    ),
+    "a person in two types": (
+        Mutant(
+            "mechanisms.rows",
+            "unit_codes",
+            'coded(rows.features[unit], f"the unit column {unit!r}")',
+            "pd.factorize(rows.features[unit])[0]",
+        ),
+        of_two_ids,
+    ),
+    "empty lines of a file left out": (
+        Mutant("mechanisms.files", "_parsed", "skip_blank_lines=False", "skip_blank_lines=True"),
+        of_empty_lines,
+    ),
+    "lines with too few fields filled up": (
+        Mutant("mechanisms.lines", "CheckedLines._compare", "if fields != self._fields:", "if False:"),
+        of_short_lines,
+    ),
+    "machines told apart by texts of one width": (
+        Mutant(
+            "mechanisms.labels",
+            "label_column",
+            "    return pd.Series(column)",
+            "    return pd.Series(np.array(list(labels)))",
+        ),
+        of_machines,
     ),
     "a machine answers at twice its epsilon": (
         Mutant(

@@ -22,7 +22,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.dask_frames import NAME, computed
 from privinf.mechanisms.files import Source, Types
 from privinf.mechanisms.public_sizes import PublicSizes
-from privinf.mechanisms.rows import Rows, needed
+from privinf.mechanisms.rows import Rows, needed, no_rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
@@ -42,6 +42,7 @@ class _Partition(Source):
 
     name = f"a partition of {NAME}"
     ordered = False
+    whole = False
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
@@ -224,6 +225,8 @@ def add_partitions(
     found = computed(parts[0])
     if isinstance(found, _Refused):
         raise found.error()
+    if not found.rows:
+        raise no_rows(NAME)
     totals = iter(found.totals)
     for one in sums:
         for part in _parts(one):

@@ -27,7 +27,7 @@ from privinf.mechanisms.pushdown.databases import (
     named,
     unfit,
 )
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.rows import Rows, no_rows
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design, Factor, Schema
@@ -93,7 +93,7 @@ class Question:
         """Return the number of rows; SchemaError for the first column that is not what the schema says."""
         n, *defects = found
         if not n:
-            return 0
+            raise no_rows(self._source.name)
         told, levels = iter(defects), list[str]()
         for name, value in zip(self._names, self.kept, strict=True):
             if name not in self._factors:

@@ -1,0 +1,182 @@
+"""Labels of rows: whose row one is, at which machine it is. They are of one type, and told apart by value.
+
+A person whose id is the number 17 in one row and the text "17" in another would be two persons, so that
+columns of several types are refused. Numbers are one type: 17, 17.0 and Decimal(17) are one id. Texts are
+compared as they are, but for blanks around them; never as texts of one width, which end at a zero byte.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import SchemaError
+from privinf.typing import Integers
+
+NUMBERS, TRUTHS, TEXTS, BYTES = "numbers", "truth values", "texts", "bytes"
+DATES, TIMES, ZONED = "dates", "times", "times with a time zone"
+# Whole numbers that a float tells apart, by its bytes.
+EXACT = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
+_OTHERS: Mapping[type, str] = {
+    datetime.time: "times of day",
+    datetime.timedelta: "durations",
+    np.datetime64: "numpy dates",
+    np.timedelta64: "numpy durations",
+    pd.Period: "periods",
+    UUID: "UUIDs",
+}
+_WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0*")
+
+
+def coded(column: pd.Series[Any], what: str) -> Integers:
+    """Return a column of labels as codes 0, 1, ..., as they first come, shape (n,); -1 where one is missing.
+
+    Parameters
+    ----------
+    column : Series
+    what : str
+        What messages call it.
+
+    Raises
+    ------
+    SchemaError
+        It holds labels of several types, numbers that are not exact, or what is no label. The message names
+        types, and no value.
+    """
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _of_categories(column, what)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iubf":
+        values = column.to_numpy()
+        if dtype.kind == "f":
+            _check_exact(values, EXACT.get(dtype.itemsize, EXACT[8]), what)
+        return np.asarray(pd.factorize(values)[0], dtype=np.int64)
+    if pd.api.types.is_float_dtype(dtype):
+        return coded(pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan)), what)
+    return _of_objects(column.to_numpy(dtype=object), what)
+
+
+def mixed(kinds: Iterable[str], what: str) -> SchemaError:
+    """Return the error of labels of several types."""
+    return SchemaError(
+        f"{what} holds {' and '.join(sorted(kinds))}: a label that is written in two types would count as "
+        "two. Give the whole column one type, where it is read: for texts pd.read_csv(..., dtype={...: str})"
+    )
+
+
+def _of_categories(column: pd.Series[Any], what: str) -> Integers:
+    """Return the codes of a categorical column, by the categories that stand in it."""
+    codes = np.asarray(column.cat.codes, dtype=np.int64)
+    held = codes >= 0
+    used = np.unique(codes[held])
+    lookup = np.zeros(len(column.cat.categories), dtype=np.int64)
+    lookup[used] = coded(pd.Series(column.cat.categories.take(used)), what)  # two can differ by blanks alone
+    codes[held] = pd.factorize(lookup[codes[held]])[0]
+    return codes
+
+
+def _of_objects(values: Any, what: str) -> Integers:
+    """Return the codes of Python objects, by their values."""
+    gaps = np.asarray(pd.isna(values), dtype=bool)
+    held = values[~gaps].tolist()
+    kinds = {_kind(one, what) for one in set(map(type, held))}
+    if TIMES in kinds:
+        kinds = (kinds - {TIMES}) | {_zone(value) for value in held if isinstance(value, datetime.datetime)}
+    if len(kinds) > 1:
+        raise mixed(kinds, what)
+    make = _VALUES.get(next(iter(kinds), ""))
+    keys = held if make is None else [make(value, what) for value in held]
+    numbered: dict[Any, int] = {}
+    codes = np.full(len(values), -1, dtype=np.int64)
+    codes[~gaps] = [numbered.setdefault(key, len(numbered)) for key in keys]
+    if kinds == {TEXTS}:
+        check_spelling(numbered, what)
+    return codes
+
+
+def _kind(one: type, what: str) -> str:
+    """Return what labels of a type are; SchemaError for a type that has no labels."""
+    if issubclass(one, (bool, np.bool_)):
+        return TRUTHS
+    if issubclass(one, str):
+        return TEXTS
+    if issubclass(one, bytes):
+        return BYTES
+    if issubclass(one, (numbers.Real, Decimal)) and not issubclass(one, np.timedelta64):
+        return NUMBERS
+    if issubclass(one, datetime.datetime):
+        return TIMES
+    if issubclass(one, datetime.date):
+        return DATES
+    for known, kind in _OTHERS.items():
+        if issubclass(one, known):
+            return kind
+    raise SchemaError(f"{what} holds no labels (texts or numbers), but values of the type {one.__name__}")
+
+
+def _zone(moment: datetime.datetime) -> str:
+    return TIMES if moment.tzinfo is None else ZONED
+
+
+def _number(value: Any, what: str) -> int | float:
+    """Return a number as a whole one where it is one."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        _check_exact(np.array([value]), EXACT.get(np.asarray(value).dtype.itemsize, EXACT[8]), what)
+    elif not math.isfinite(value):
+        raise _inexact(what)
+    return int(value) if value == math.floor(value) else float(value)
+
+
+_VALUES: Mapping[str, Callable[[Any, str], Any]] = {
+    NUMBERS: _number,
+    TEXTS: lambda value, what: value.strip(),
+    BYTES: lambda value, what: bytes(value).strip(),
+}
+
+
+def _check_exact(values: Any, most: int, what: str) -> None:
+    """Refuse floats so large that two whole numbers can have become one, and infinite ones."""
+    with np.errstate(invalid="ignore"):
+        if (np.abs(values) >= most).any():
+            raise _inexact(what)
+
+
+def _inexact(what: str) -> SchemaError:
+    return SchemaError(
+        f"{what} holds numbers with a decimal point that are too large to be exact, so that labels can have "
+        "become others: read it as whole numbers or as texts"
+    )
+
+
+def check_spelling(texts: Collection[str], what: str) -> None:
+    """Refuse texts of which one spells a whole number as 17 and another one as 17.0."""
+    for text in texts:
+        if text.endswith((".", "0")) and (found := _WHOLE_FLOAT.fullmatch(text)) and found[1] in texts:
+            raise SchemaError(
+                f"{what} holds a whole number that is written with a decimal point in one row and without in "
+                "another, as 17.0 and 17: a label would count as two. Write all of them without"
+            )
+
+
+def label_column(labels: Any) -> pd.Series[Any]:
+    """Return labels, one a row, as a column that holds each as it is."""
+    if isinstance(labels, pd.Series):
+        return labels.reset_index(drop=True)
+    if isinstance(labels, Sequence) and not isinstance(labels, (str, bytes)):
+        column = np.empty(len(labels), dtype=object)
+        for place, label in enumerate(labels):
+            column[place] = label
+        return pd.Series(column)
+    array = np.asarray(labels) if not hasattr(labels, "ndim") else labels
+    return pd.Series(array if array.ndim == 1 else [], dtype=None if array.ndim == 1 else object)

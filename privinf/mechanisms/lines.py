@@ -1,0 +1,179 @@
+"""Lines of a CSV file, counted and checked as they are read: each has as many fields as the line of names.
+
+What parses the file fills up lines that are too short, and cuts others, in silence. So its bytes pass through
+here first. Where no quotes stand, or quotes enclose whole fields, separators are counted for a whole block at
+once; elsewhere the parser of Python's own `csv` module says what is a line and a field.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+BYTES = 1 << 15  # what one read takes from the file: it stays in the cache
+LONGEST_LINE = 1 << 24  # bytes; a quotation mark without its partner makes the rest of a file one line
+ENDLESS = "which is too long, or has a quotation mark without its partner"
+# The parities of the leading bits of a byte, as bits.
+_PREFIXES = np.array([byte ^ byte >> 1 ^ byte >> 2 ^ byte >> 3 for byte in range(256)], dtype=np.uint8)
+_PREFIXES ^= _PREFIXES >> 4
+
+
+class CheckedLines:
+    r"""A binary stream of CSV that passes its bytes on once their lines were checked.
+
+    Parameters
+    ----------
+    stream : binary file
+    separator : str
+        One character.
+    fields : int
+        How many there are in each line.
+
+    Attributes
+    ----------
+    wrong : str
+        What is wrong with the file, and near which line; no value of it. Empty as long as nothing is.
+
+    Notes
+    -----
+    A line ends with ``\n``, ``\r\n`` or ``\r`` outside of quotes; the last one may lack that. An empty line
+    has one field.
+    """
+
+    def __init__(self, stream: IO[bytes], separator: str, fields: int) -> None:
+        self._stream, self._separator, self._fields = stream, separator, fields
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._begun, self._lines = False, 0
+        self._rest = b""  # begins where a line does
+        self._nested = False  # whether there were separators or ends of lines in quotes
+        mark = separator.encode()
+        self._line = mark * (fields - 1) + b"\n"
+        self._others = bytes(set(range(256)) - set(mark + b'\n"'))
+        self.wrong = ""
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, after their lines were checked; ValueError if one is wrong."""
+        block = self._stream.read(BYTES)
+        if not self._begun:
+            block, self._begun = block.removeprefix(codecs.BOM_UTF8), True
+        try:
+            self._check(block)
+        except UnicodeDecodeError:
+            self._refuse("", 0)
+        return block
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the blocks: what parses files asks whether it could."""
+        return iter(self.read, b"")
+
+    def _refuse(self, reason: str, line: int) -> None:
+        """Raise ValueError for a line, counted from 1; for none in particular where that is 0."""
+        self.wrong = f" near line {line}{reason and ', '}{reason}" if line else reason
+        raise ValueError("a line of a CSV file is wrong")
+
+    def _check(self, block: bytes) -> None:
+        last = not block
+        if b"\0" in block:
+            self._refuse("which holds a zero byte", self._lines + 1)
+        if last or not block.isascii():
+            self._decoder.decode(block, last)
+        whole = self._rest + block
+        if last and whole and not whole.endswith((b"\n", b"\r")):
+            whole += b"\n"
+        end = self._counted(whole, last)
+        if end is None or (last and end < len(whole)):
+            end = (end or 0) + self._parsed(whole[end or 0 :], last)
+        self._rest = whole[end:]
+        if len(self._rest) > LONGEST_LINE:
+            self._refuse(ENDLESS, self._lines + 1)
+
+    def _counted(self, whole: bytes, last: bool) -> int | None:
+        """Return where the last whole line ends, by counts; None where they do not show that all are right.
+
+        Between two separators an even number of quotes, wherever they stand, leaves the field closed.
+        """
+        if self._nested and b'"' in whole:
+            return self._counted_outside(whole)
+        end = _last_end(whole, last)
+        part = whole[:end]
+        if b"\r" in part and part.count(b"\r") != part.count(b"\r\n"):
+            part = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        marks = part.translate(None, self._others)
+        quoted = b'"' in marks
+        if quoted:
+            marks = marks.replace(b'""', b"")
+        lines, extra = divmod(len(marks), len(self._line))
+        if extra or marks != self._line * lines:
+            self._nested = quoted
+            return self._counted_outside(whole) if quoted else None
+        self._lines += lines
+        return end
+
+    def _counted_outside(self, whole: bytes) -> int | None:
+        """Return the same where quotes hold separators or ends of lines, each pair around a whole field."""
+        codes = np.frombuffer(whole, np.uint8)
+        quotes, marks, ends = codes == ord('"'), codes == ord(self._separator), codes == ord("\n")
+        edges = marks | ends | quotes
+        if b"\r" in whole:
+            returns = codes == ord("\r")
+            if returns[-1] or (returns[:-1] & ~ends[1:]).any():
+                return None
+            edges |= returns
+        inside = _parities(quotes)  # from the opening quote on
+        outside = ~inside
+        last = np.flatnonzero(ends & outside)
+        if not len(last):
+            return None if len(whole) > BYTES else 0
+        stop = int(last[-1]) + 1
+        opening, closing = (quotes & inside)[:stop], (quotes & outside)[:stop]
+        if (opening[1:] & ~edges[: stop - 1]).any() or (closing[:-1] & ~edges[1:stop]).any():
+            return None
+        apart = np.flatnonzero((marks & outside)[:stop])
+        if (more := self._fields - 1) * len(last) != len(apart):
+            return None
+        if more and ((apart[more::more] < last[:-1]).any() or (apart[more - 1 :: more] > last).any()):
+            return None
+        self._lines += int(np.count_nonzero(ends[:stop]))
+        return stop
+
+    def _parsed(self, whole: bytes, last: bool) -> int:
+        """Return where the last line that is whole for certain ends; refuse the first one that is wrong."""
+        lines = whole[: _last_end(whole, last)].splitlines(keepends=True)
+        texts = csv.reader((line.decode(errors="replace") for line in lines), delimiter=self._separator)
+        fields, begin, end = self._fields, 0, 0  # of the line that was read last: more of it can follow
+        try:
+            for record in texts:
+                self._compare(fields, begin)
+                fields, begin, end = max(len(record), 1), end, texts.line_num
+        except csv.Error:
+            self._refuse(ENDLESS, self._lines + end + 1)
+        if last:
+            self._compare(fields, begin)
+        done = end if last else begin
+        self._lines += done
+        return sum(map(len, lines[:done]))
+
+    def _compare(self, fields: int, line: int) -> None:
+        if fields != self._fields:
+            few = "which has too few fields" if fields < self._fields else "which has too many fields"
+            self._refuse(few, self._lines + line + 1)
+
+
+def _parities(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return whether an odd number of flags is set up to each place, eight at a time."""
+    packed = np.packbits(flags)
+    ends = _PREFIXES[packed]
+    before = np.bitwise_xor.accumulate(ends & 1)
+    ends[1:] ^= before[:-1] * np.uint8(255)
+    return np.unpackbits(ends, count=len(flags)).view(np.bool_)
+
+
+def _last_end(whole: bytes, last: bool) -> int:
+    """Return where the last line ends; a final carriage return can be half of an end."""
+    stop = len(whole) - (whole.endswith(b"\r") and not last)
+    return max(whole.rfind(b"\n", 0, stop), whole.rfind(b"\r", 0, stop)) + 1
