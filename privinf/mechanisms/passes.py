@@ -22,6 +22,7 @@ from privinf.mechanisms.rows import (
     check_levels,
     inputs_outside,
     needed,
+    no_rows,
     observation_weights,
     response_of,
     unit_codes,
@@ -151,6 +152,8 @@ class RowPasses:
             self._counted(counted_rows(self._rows, self._design))
         elif self._count is None and not self._rows.in_memory:
             self._count = source.count() if source.spreads else source.known()
+        if self._count == 0:
+            raise no_rows(self._rows.features.name)
         if self._count is None:
             for _ in self.blocks():
                 pass

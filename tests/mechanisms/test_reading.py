@@ -33,8 +33,10 @@ def frame():
     return pd.DataFrame({"y": rng.uniform(0, 10, 70), "x": rng.uniform(-1, 1, 70), "g": ["u", "v"] * 35})
 
 
-def fitted(model):
-    return lambda data, ledger: model.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger).fit(**SPEND)
+def fitted(model, **words):
+    return lambda data, ledger: model.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger).fit(
+        **SPEND, **words
+    )
 
 
 ONCE = {
@@ -45,7 +47,7 @@ ONCE = {
     ),
 }
 OFTEN = {
-    "OLS": fitted(pi.OLS),
+    "OLS": fitted(pi.OLS, intervals="optional"),
     "quantile": lambda data, ledger: pi.stats.quantile("x", data=data, schema=SCHEMA, ledger=ledger, **SPEND),
     "find_bounds": lambda data, ledger: pi.find_bounds(
         data, ["y", "x"], ledger=ledger, epsilon=99.0, delta=1e-6
