@@ -14,6 +14,7 @@ from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors, warn
 from privinf.errors import (
+    AlignmentError,
     ArgumentError,
     NotAvailableError,
     PrivinfError,
