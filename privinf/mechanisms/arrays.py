@@ -18,7 +18,8 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.mechanisms.rows import NO_ROWS, Rows
+from privinf.mechanisms.files import NO_ROWS
+from privinf.mechanisms.rows import Rows
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, check_same_labels, labelled, plain_numbers
 from privinf.typing import (
     Bounds,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.doors import door
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
-from privinf.mechanisms.files import Source, Types, require_columns
+from privinf.mechanisms.files import Source, Types, no_rows, require_columns
 from privinf.mechanisms.reading import checked_blocks, evened, number_blocks
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, id_blocks, numeric_names
 from privinf.mechanisms.rows import (
@@ -24,7 +24,6 @@ from privinf.mechanisms.rows import (
     check_levels,
     encode,
     needed,
-    no_rows,
     refuse_unordered,
 )
 from privinf.mechanisms.tables import source_of

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal, TypeAlias, TypeVar, cast
 
 import pandas as pd
 
-from privinf.errors import FileMissingError, NotAvailableError, SchemaError, StorageError
+from privinf.errors import AlignmentError, FileMissingError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms.decoding import by_polars
 from privinf.mechanisms.lines import CheckedLines
 from privinf.mechanisms.roster import MISSING
@@ -29,6 +29,7 @@ from privinf.validation import blanks_alone, check_path
 ROWS = 1 << 16  # rows a block
 LONGEST_HEADER = 1 << 24
 SEPARATORS = (",", ";", "\t")
+NO_ROWS = "the table has no rows"
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 R = TypeVar("R")
@@ -241,6 +242,11 @@ class FolderSource(Source):
     def state(self) -> object:
         """Return name, size and time of the last change of each file."""
         return tuple((file.name, file.state()) for file in self.files)
+
+
+def no_rows(table: str = "") -> AlignmentError:
+    """Return the error of a table without rows, which names a file."""
+    return AlignmentError(f"{table}: {NO_ROWS}" if table and not table.startswith("the ") else NO_ROWS)
 
 
 def file_source(data: object) -> CsvSource | ParquetSource | FolderSource:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import AlignmentError, SchemaError, SensitivityError
+from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.roster import numeric_names
 from privinf.mechanisms.rows import (
@@ -22,7 +23,6 @@ from privinf.mechanisms.rows import (
     check_levels,
     inputs_outside,
     needed,
-    no_rows,
     observation_weights,
     response_of,
     unit_codes,

@@ -24,8 +24,7 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.mechanisms.decoding import ARROW_NUMBERS
-from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
-from privinf.mechanisms.rows import no_rows
+from privinf.mechanisms.files import ParquetSource, Source, Types, no_rows, require_columns
 from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.schema.reading import kind_of

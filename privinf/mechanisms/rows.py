@@ -15,6 +15,7 @@ import pandas as pd
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.labels import coded
 from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
@@ -24,13 +25,7 @@ from privinf.validation import check_choice
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
-NO_ROWS = "the table has no rows"
 MESSAGES, ALIGNED = "a release of messages, one a row,", "a release that is joined with those of others"
-
-
-def no_rows(table: str = "") -> AlignmentError:
-    """Return the error of a table without rows, which names a file."""
-    return AlignmentError(f"{table}: {NO_ROWS}" if table and not table.startswith("the ") else NO_ROWS)
 
 
 @doors

@@ -200,8 +200,8 @@ def test_an_analyst_whom_the_policy_lists(folder):
     ("changes", "told"),
     [
         ({"data": "none.csv"}, "no such file"),
-        ({"data": "empty.csv"}, "empty.csv has no rows"),
-        ({"data": "empty.parquet"}, "empty.parquet has no rows"),
+        ({"data": "empty.csv"}, "empty.csv: the table has no rows"),
+        ({"data": "empty.parquet"}, "empty.parquet: the table has no rows"),
         ({"data": "text.csv"}, "column 'u'"),
         ({"data": "gaps.csv"}, "column 'u' has missing values"),
         ({"formula": "y ~ z"}, "z"),

@@ -20,9 +20,9 @@ from privinf.errors import PrivinfError, SchemaError
 from privinf.mechanisms import files
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.dask_frames import NAME, computed
-from privinf.mechanisms.files import Source, Types
+from privinf.mechanisms.files import Source, Types, no_rows
 from privinf.mechanisms.public_sizes import PublicSizes
-from privinf.mechanisms.rows import Rows, needed, no_rows
+from privinf.mechanisms.rows import Rows, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
