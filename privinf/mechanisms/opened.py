@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
-from privinf.mechanisms.rows import BLOCK, Rows, inputs_outside, needed, unit_codes
 from privinf.mechanisms.labels import coded, label_column
+from privinf.mechanisms.rows import BLOCK, Rows, inputs_outside, needed, unit_codes
 from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame

@@ -173,8 +173,6 @@ def kinds_of(table: Table) -> dict[str, ColumnKind]:
 
     Raises SchemaError if it is none, or a name is no text.
     """
-    import pandas as pd
-
     frame = named_frame(table)
     kinds: dict[str, ColumnKind] = {}
     for name, dtype in frame.dtypes.items():
