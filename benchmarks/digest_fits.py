@@ -561,9 +561,12 @@ def picked(name: str, release: Callable[[Any, Any], Any]) -> None:
 LAW = ("keep", "other", "lie")
 picked("NoisyTopK, Gumbel", lambda v, how: NoisyTopK(3, 1.0, rho=1.0).release(v, **how))
 picked("NoisyTopK, signed", lambda v, how: NoisyTopK(2, 1.0, mu=1.0, absolute=False).release(v, **how))
-picked("NoisyTopK, pure", lambda v, how: NoisyTopK(3, 1.0, epsilon=2.0, values=False).release(v, **how))
 picked(
-    "NoisyTopK, Laplace", lambda v, how: NoisyTopK(3, 1.0, epsilon=4.0, method="laplace").release(v, **how)
+    "NoisyTopK, pure", lambda v, how: NoisyTopK(3, 1.0, epsilon=2.0, delta=0, values=False).release(v, **how)
+)
+picked(
+    "NoisyTopK, Laplace",
+    lambda v, how: NoisyTopK(3, 1.0, epsilon=4.0, delta=0, method="laplace").release(v, **how),
 )
 picked("private_max", lambda v, how: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, **how))
 picked("noisy_scalar", lambda v, how: noisy_scalar(v[0], 1.0, mu=1.0, **how))

@@ -221,7 +221,7 @@ def outcome(
         warnings.simplefilter("always")
         try:
             model = made(y, table, names, bounds, population, cell)
-            r = model.fit(epsilon=cell.epsilon, rng=rng, **more)
+            r = model.fit(epsilon=cell.epsilon, delta=0.5 / len(y), rng=rng, **more)
             low, high = r.conf_int().to_numpy().T
         except PrivinfError as error:
             return {"refused": f"{type(error).__name__}: {error}"[:120]}

@@ -121,7 +121,7 @@ def one_fit(cell: Cell, X: np.ndarray, level: float, rng: np.random.Generator) -
     started, kept = time.process_time(), int((np.abs(b) > 0.1).sum())
     try:
         model = pi.DebiasedLasso(y, X, x_bound=BOUND, family="binomial")
-        r = model.fit(epsilon=cell.epsilon, sparsity=kept, targets=targets, rng=rng)
+        r = model.fit(epsilon=cell.epsilon, delta=0.5 / cell.n, sparsity=kept, targets=targets, rng=rng)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             r.conf_int()

@@ -43,7 +43,7 @@ def machine_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     stored = {"cell": cell, "draw": number, "replication": 0}
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5.0, 5.0), machines=sample.machines)
     options = {
-        "epsilon": epsilon, "delta": 0.5 / design.n if cell == OWN_DELTA else None, "rng": noise,
+        "epsilon": epsilon, "delta": 0.5 / (design.n if cell == OWN_DELTA else design.nobs), "rng": noise,
         "sparsity": design.sparsity, "shared_sparsity": design.shared_sparsity, "heterogeneous": True,
     }  # fmt: skip
     started = time.process_time()

@@ -130,8 +130,8 @@ def variant_error(
     """Return the error of the package's own variant="paper"; nan where it refuses."""
     fit = fit_or_none(
         public_model(sample, x_scale=1.0), variant="paper", heterogeneous=True, accounting="per-interval",
-        epsilon=epsilon, sparsity=design.sparsity, shared_sparsity=design.shared_sparsity, targets=[0],
-        clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)), rng=rng,
+        epsilon=epsilon, delta=0.5 / design.nobs, sparsity=design.sparsity,
+        shared_sparsity=design.shared_sparsity, targets=[0], clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)), rng=rng,
     )  # fmt: skip
     if fit is None:
         return math.nan
@@ -373,7 +373,7 @@ def home_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     sample = design.draw(data)
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=COLUMN_BOUND, y_bounds=(-5.0, 5.0), x_scale=1.0)
     fit = fit_or_none(
-        model, variant="paper", epsilon=0.8, sparsity=design.sparsity, targets=FIVE, rng=noise,
+        model, variant="paper", epsilon=0.8, delta=0.5 / design.nobs, sparsity=design.sparsity, targets=FIVE, rng=noise,
         clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)), **HOME[cell],
     )  # fmt: skip
     line: dict[str, Any] = {"cell": cell, "draw": number, "replication": 0, "refused": int(fit is None)}
@@ -454,7 +454,7 @@ def ours(design: LassoDesign, sample: LassoSample, wanted: Any, epsilon: float, 
     """Return our fit of all machines, each interval with the whole budget, as the paper counts."""
     return fit_or_none(
         public_model(sample), heterogeneous=True, accounting="per-interval", epsilon=epsilon,
-        sparsity=design.sparsity, shared_sparsity=design.shared_sparsity, targets=wanted, rng=rng,
+        delta=0.5 / design.nobs, sparsity=design.sparsity, shared_sparsity=design.shared_sparsity, targets=wanted, rng=rng,
     )  # fmt: skip
 
 

@@ -157,8 +157,8 @@ def one_fit(
         warnings.simplefilter("always", WeakIdentificationWarning)
         try:
             r = model.fit(
-                epsilon=EPSILON, sparsity=design.sparsity, targets=wanted, rng=np.random.default_rng(seed),
-                **options,
+                epsilon=EPSILON, delta=0.5 / design.nobs, sparsity=design.sparsity, targets=wanted,
+                rng=np.random.default_rng(seed), **options,
             )  # fmt: skip
             r.conf_int()
         except (NotAvailableError, NotPositiveDefiniteError):

@@ -87,7 +87,7 @@ def one_response(
     started, wanted = time.process_time(), targets(design)
     y = response(design, X, params, rng)
     model = pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=(-5.0, 5.0))
-    r = model.fit(epsilon=epsilon, sparsity=design.sparsity, targets=wanted, rng=rng)
+    r = model.fit(epsilon=epsilon, delta=0.5 / design.nobs, sparsity=design.sparsity, targets=wanted, rng=rng)
     chosen = set(np.flatnonzero(r.sparse_params.to_numpy()))
     row = {f"error{j}": v for j, v in enumerate(r.params.to_numpy() - params[wanted])}
     row |= {f"se{j}": v for j, v in enumerate(r.bse.to_numpy())}
@@ -288,7 +288,7 @@ def _timed(
     """Return seconds of model and fit, by the clock and of the processor."""
     clock, processor = time.perf_counter(), time.process_time()
     model = pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=(-5.0, 5.0))
-    model.fit(epsilon=epsilon, sparsity=sparsity, targets=names, rng=seed)
+    model.fit(epsilon=epsilon, delta=0.5 / len(y), sparsity=sparsity, targets=names, rng=seed)
     return time.perf_counter() - clock, time.process_time() - processor
 
 
@@ -352,7 +352,10 @@ def every_fit(cell: str, number: int, count: int) -> pd.DataFrame:
     sample = design.draw(np.random.default_rng(data))
     clock, started = time.perf_counter(), time.process_time()
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5.0, 5.0))
-    r = model.fit(epsilon=EPSILON, sparsity=design.sparsity, targets="all", rng=np.random.default_rng(noise))
+    r = model.fit(
+        epsilon=EPSILON, delta=0.5 / design.nobs, sparsity=design.sparsity, targets="all",
+        rng=np.random.default_rng(noise),
+    )  # fmt: skip
     seconds, clock = time.process_time() - started, time.perf_counter() - clock
     low, high = r.conf_int().to_numpy().T
     held, signal = (low <= sample.shared) & (sample.shared <= high), sample.shared != 0.0

@@ -89,7 +89,8 @@ class SpendingWords(TypedDict, total=False):
     Attributes
     ----------
     epsilon, delta : float
-        (epsilon, delta) of everything that the call releases; ``epsilon=inf`` adds no noise.
+        (epsilon, delta) of everything that the call releases. A finite epsilon needs delta, at most 1/n;
+        0 asks for pure epsilon, which Laplace noise has. ``epsilon=inf`` adds no noise.
     mu : float
         Instead: the level in Gaussian DP.
     rho : float

@@ -216,6 +216,64 @@ def check_fraction(value: object, name: str) -> float:
     return check_number(value, name, low=0.0, high=1.0, open_low=True, open_high=True)
 
 
+USUAL_DELTA = 1e-6
+DELTA_MISSING = (
+    "delta= is missing: Gaussian noise needs it beside epsilon=; delta={:g} is common, at most 1/n{}{}"
+)
+NO_PURE = (
+    "delta=0 asks for pure epsilon, which Gaussian noise cannot give; delta={:g} is common, at most 1/n{}{}"
+)
+
+
+def _delta_text(text: str, n: int | None, pure: str) -> str:
+    """Return a message about delta that names a value; `n` records, where their number is known."""
+    usual = USUAL_DELTA if n is None else min(USUAL_DELTA, 10.0 ** (math.floor(-math.log10(n)) - 1))
+    known = "" if n is None else f" = {1.0 / n:.3g}"
+    return text.format(usual, known, f". {pure}" if pure else "")
+
+
+def delta_missing(n: int | None = None, pure: str = "") -> str:
+    """Return what to do where epsilon was named without delta.
+
+    Parameters
+    ----------
+    n : int, optional
+        Number of records, where it is known.
+    pure : str
+        How pure epsilon is asked for, where the mechanism has it.
+    """
+    return _delta_text(DELTA_MISSING, n, pure)
+
+
+def is_zero(delta: object) -> bool:
+    """Return whether a delta of 0 was named, which asks for pure epsilon."""
+    return isinstance(delta, numbers.Real) and not isinstance(delta, (bool, np.bool_)) and delta == 0
+
+
+def check_delta(value: object, *, n: int | None = None, pure: str = "") -> float:
+    """Return a delta beside an epsilon, in (0, 1); ArgumentError, with a value to name, for 0 and None."""
+    if value is None:
+        raise ArgumentError(delta_missing(n, pure))
+    if is_zero(value):
+        raise ArgumentError(_delta_text(NO_PURE, n, pure))
+    return check_fraction(value, "delta")
+
+
+def reporting_delta(epsilon: float | None, delta: float | None, n: int) -> float:
+    """Return the delta at which a fit of Gaussian releases is reported.
+
+    It is the one that was named. Beside `mu` or `rho`, and without noise, none is needed, and it is 1/(2n).
+
+    Raises
+    ------
+    ArgumentError
+        There is a finite epsilon without a delta, or it is outside (0, 1).
+    """
+    if epsilon is not None and not (isinstance(epsilon, numbers.Real) and math.isinf(epsilon)):
+        return check_delta(delta, n=n)
+    return 0.5 / n if delta is None else check_fraction(delta, "delta")
+
+
 def check_count(value: object, name: str, *, least: int = 1) -> int:
     """Return `value` as an int >= `least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):

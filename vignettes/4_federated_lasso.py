@@ -130,8 +130,8 @@ def alone(y: np.ndarray, X: np.ndarray, epsilon: float = HOME_EPSILON):
 
 note("homogeneous setting: one fit")
 MODEL15 = home_model(SAMPLE.y, SAMPLE.X, SAMPLE.machines)
-FIT15 = MODEL15.fit(epsilon=HOME_EPSILON, targets=FIVE, rng=1)
-ROBUST15 = MODEL15.fit(epsilon=HOME_EPSILON, targets=FIVE, target="robust", rng=1)
+FIT15 = MODEL15.fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, rng=1)
+ROBUST15 = MODEL15.fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, target="robust", rng=1)
 note("homogeneous setting: no privacy, AdaSSP, machines alone")
 CLEAR15 = debiased_lasso(SAMPLE.y, SAMPLE.X, targets=FIVE)
 SSP = adassp(
@@ -141,7 +141,9 @@ SPLIT = naive_split(SAMPLE.y, SAMPLE.X, SAMPLE.machines, debiased_lasso, targets
 ALONE = naive_split(SAMPLE.y, SAMPLE.X, SAMPLE.machines, alone)
 FIRST = {epsilon: alone(*SAMPLE.rows(0), epsilon) for epsilon in (2.0, 4.0, 8.0, 16.0)}
 note("homogeneous setting: all 800 columns")
-EVERY = home_model(SAMPLE.y, SAMPLE.X).fit(epsilon=HOME_EPSILON, sparsity=HOME.sparsity, targets="all", rng=3)
+EVERY = home_model(SAMPLE.y, SAMPLE.X).fit(
+    epsilon=HOME_EPSILON, delta=HOME_DELTA, sparsity=HOME.sparsity, targets="all", rng=3
+)
 
 
 def distance(params: np.ndarray) -> str:
@@ -246,7 +248,7 @@ def homogeneous_section() -> None:
 
         ```python
         model = pi.DebiasedLasso(y, X, machines=machines, x_bound=3.5, y_bounds=(-5, 5))
-        fit = model.fit(epsilon=0.8, targets=[0, 7, 14, 15, 400])
+        fit = model.fit(epsilon=0.8, delta=0.5 / len(y), targets=[0, 7, 14, 15, 400])
         ```
 
         How many columns matter is not said: `sparsity="auto"`, the default, picks columns in blocks until they no
@@ -332,7 +334,7 @@ LOGIT = 1.5 * SAMPLE.shared
 LOGISTIC = pi.DebiasedLasso(
     (LABELS.random(HOME.nobs) < 1.0 / (1.0 + np.exp(-SAMPLE.X @ LOGIT))).astype(float), SAMPLE.X,
     machines=SAMPLE.machines, x_bound=3.5, family="binomial",
-).fit(epsilon=HOME_EPSILON, targets=FIVE, rng=1)  # fmt: skip
+).fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, rng=1)  # fmt: skip
 
 
 def binomial_part() -> None:
@@ -345,7 +347,7 @@ def binomial_part() -> None:
 
         ```python
         model = pi.DebiasedLasso(label, X, machines=machines, x_bound=3.5, family="binomial")
-        fit = model.fit(epsilon=0.8, targets=[0, 7, 14, 15, 400])
+        fit = model.fit(epsilon=0.8, delta=0.5 / len(label), targets=[0, 7, 14, 15, 400])
         fit.odds_ratios()
         ```
         """

@@ -24,7 +24,15 @@ from privinf.accounting.losses import (
 )
 from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
-from privinf.validation import check_choice, check_count, check_fraction, check_positive, shown
+from privinf.validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_fraction,
+    check_positive,
+    is_zero,
+    shown,
+)
 
 # Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
 ROUNDING = 1.0 - 1e-12
@@ -37,6 +45,7 @@ DEFAULT_DELTA = 1e-6
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
+PURE_LIMIT = "delta=0 makes a limit in pure epsilon, which admits no Gaussian release"
 _FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
 _LARGEST_LIMIT = 10**300
 
@@ -50,7 +59,7 @@ class Budget:
     ----------
     epsilon, delta : float, optional
         An (epsilon, delta) level, converted once to the mu^2 of the Gaussian with the same privacy; with
-        `delta` absent or 0, a limit in pure epsilon.
+        ``delta=0``, a limit in pure epsilon, which admits no Gaussian release.
     mu : float, optional
         A limit in Gaussian DP (held as mu^2).
     rho : float, optional
@@ -68,7 +77,7 @@ class Budget:
     Raises
     ------
     ArgumentError
-        Unless exactly one of `epsilon`, `mu`, `rho` is given, positive and finite.
+        Unless exactly one of `epsilon`, `mu`, `rho` is given, positive and finite; epsilon without delta.
 
     Notes
     -----
@@ -113,10 +122,10 @@ class Budget:
             self._set("mu2", amount**2, None)
         elif name == "rho":
             self._set("rho", amount, None)
-        elif not delta:
+        elif is_zero(delta):
             self._set("pure", amount, None)
         else:
-            delta = check_fraction(delta, "delta")
+            delta = check_delta(delta, pure=PURE_LIMIT)
             self._set("mu2", exact(gaussian_mu(float(amount), delta)) ** 2 * _CONVERSION_SLACK, delta)
 
     def split(self, k: int) -> tuple[Budget, ...]:

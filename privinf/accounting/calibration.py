@@ -15,7 +15,7 @@ from privinf.accounting.losses import check_cost
 from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.typing import Calibration, Floats, Integers
-from privinf.validation import check_choice, check_count, check_fraction, check_positive
+from privinf.validation import check_choice, check_count, check_delta, check_fraction, check_positive
 
 MAX_ATOMS = 100_000
 MAX_EVENTS = 10_000
@@ -211,8 +211,8 @@ def calibrate_mu(
     given = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
     if len(given) != 1:
         raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}")
-    if delta is not None:
-        delta = check_fraction(delta, "delta")
+    if delta is not None and epsilon is None:
+        check_fraction(delta, "delta")
     if epsilon is None and calibration == "classic":
         raise ArgumentError("calibration='classic' is a formula for epsilon and delta; give those")
     if mu is not None:
@@ -221,9 +221,10 @@ def calibrate_mu(
         return math.sqrt(2.0 * check_cost(check_positive(rho, "rho", infinite=True), "rho"))
     epsilon = check_cost(check_positive(epsilon, "epsilon", infinite=True), "epsilon")
     if math.isinf(epsilon):
+        if delta is not None:
+            check_fraction(delta, "delta")
         return math.inf
-    if delta is None:
-        raise ArgumentError("epsilon needs delta, in (0, 1), for a Gaussian release")
+    delta = check_delta(delta)
     return gaussian_mu(epsilon, delta) if calibration == "exact" else classic_mu(epsilon, delta)
 
 

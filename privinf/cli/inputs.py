@@ -11,6 +11,7 @@ import click
 
 from privinf.accounting.files import LedgerFile
 from privinf.bounds import load_schema
+from privinf.cli.outputs import DELTA_HELP
 from privinf.errors import ArgumentError, FileMissingError, SchemaError
 from privinf.schema import Schema
 from privinf.sealed import parse_json, read_text
@@ -27,7 +28,7 @@ def spending_options(command: Command) -> Command:
         ),
         click.option("--rho", type=float, help="Instead: in zCDP."),
         click.option("--mu", type=float, help="Instead: in Gaussian DP."),
-        click.option("--delta", type=float, help="Its delta; well below 1/n, such as 1e-6."),
+        click.option("--delta", type=float, help=DELTA_HELP),
         click.option("--epsilon", type=float, help="What everything released by this command may reveal."),
     ):
         command = option(command)

@@ -24,7 +24,7 @@ from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded
 from privinf.accounting.ledger import FORMAT as CURATOR
 from privinf.accounting.ledger import read_account
 from privinf.accounting.released import appended
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, json_option, say
+from privinf.cli.outputs import DELTA_HELP, FILE, NEW_FILE, check_free, json_option, say
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import SiteLedger
 from privinf.federation.envelope import Analyst
@@ -46,7 +46,7 @@ def ledger_group() -> None:
 @ledger_group.command("create")
 @click.argument("path", type=NEW_FILE)
 @click.option("--epsilon", type=float, help="The limit of all releases together.")
-@click.option("--delta", type=float, help="Its delta; well below 1/n, such as 1e-6.")
+@click.option("--delta", type=float, help=DELTA_HELP)
 @click.option("--mu", type=float, help="Instead: a limit in Gaussian DP.")
 @click.option("--rho", type=float, help="Instead: a limit in zCDP.")
 @click.option("--name", help="Whose account it is, for messages; default: person, or record with --site.")
@@ -67,10 +67,6 @@ def create_command(
     older copy in its place. Keep both as you keep the rows.
     """  # noqa: D301
     check_free(path, overwrite=False)
-    if epsilon is not None and delta is None:
-        raise ArgumentError(
-            "a limit in epsilon needs --delta: noise here is Gaussian, which has no pure epsilon"
-        )
     if anchor is not None and not site:
         raise ArgumentError("--anchor belongs to --site")
     budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)

@@ -23,6 +23,8 @@ NO_LEDGER = (
     "Note: without --ledger nothing remembers this release; a second one of the same people would add to "
     "what is known about them."
 )
+# Of --delta.
+DELTA_HELP = "delta of the (epsilon, delta) guarantee; well below 1/n, such as 1e-6."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 

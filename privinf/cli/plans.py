@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import click
 
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
+from privinf.cli.outputs import DELTA_HELP, FILE, NEW_FILE, check_free, overwrite_option
 from privinf.errors import ArgumentError, PrivinfError, SchemaError
 from privinf.mechanisms.blocks import read_roster
 from privinf.mechanisms.mixing.party import PartyPlan
@@ -67,7 +67,12 @@ def plan_group() -> None:
               "Repeat it.")  # fmt: skip
 @click.option("--n", type=int, help="Number of people; not needed with --roster.")
 @click.option("--epsilon", type=float, required=True, help="What each party's release may reveal.")
-@click.option("--delta", type=float, required=True, help="Its delta; well below 1/n, such as 1e-6.")
+@click.option(
+    "--delta",
+    type=float,
+    required=True,
+    help=DELTA_HELP,
+)
 @click.option("--party-epsilon", multiple=True, metavar="PARTY=EPSILON",
               help="Another epsilon for one party. Repeat it.")  # fmt: skip
 @click.option("--id", "id_", metavar="COLUMN", help="Id column by which the rows of all parties are aligned.")

@@ -61,7 +61,9 @@ class Analyst:
         check_name(self.name, "an analyst's name")
         check_verifying(self.key, f"the key of analyst {self.name!r}")
         if isinstance(self.budget, Mapping) and set(self.budget) <= {"epsilon", "delta", "mu", "rho"}:
-            object.__setattr__(self, "budget", Budget(**self.budget))
+            # A stored limit without a delta is one in pure epsilon.
+            stated = {"delta": 0, **self.budget} if "epsilon" in self.budget else self.budget
+            object.__setattr__(self, "budget", Budget(**stated))
         check_budget(self.budget)
 
     @classmethod

@@ -256,7 +256,7 @@ class GLM(Rowless):
         ----------
         epsilon, delta, mu, rho : float
             The joint budget of everything released: epsilon with delta, or mu, or rho; ``epsilon=inf`` adds
-            no noise. `delta` is 1/(2n) by default.
+            no noise. A finite epsilon needs `delta`, which should be at most 1/n, such as 1e-6.
         calibration : {"exact", "classic"}
             How epsilon and delta become mu.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional

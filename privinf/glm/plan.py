@@ -28,7 +28,7 @@ from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
-from privinf.validation import check_choice, check_count, check_cov_type, check_fraction, counted
+from privinf.validation import check_choice, check_count, check_cov_type, counted, reporting_delta
 
 LARGEST_SEED = 2**62
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
@@ -148,7 +148,7 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     """
     if not spending.keys() & {"epsilon", "mu", "rho"}:
         raise ArgumentError(NO_LEVEL)
-    delta = check_fraction(spending["delta"], "delta") if "delta" in spending else 0.5 / rows.total
+    delta = reporting_delta(spending.get("epsilon"), spending.get("delta"), rows.total)
     level: dict[str, Any] = {**spending, "delta": delta}
     mu = calibrate_mu(**level)
     optimizer, targets = asked.optimizer, asked.targets
@@ -193,9 +193,10 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
 
 
 def refuse_without_intervals(plan: FitPlan, asked: FitRequest, family: Family) -> None:
-    """Raise NotAvailableError for a default fit that is to have intervals and, by its plan, has none."""
+    """Raise NotAvailableError for a default fit whose rows and budget are too few for its intervals."""
     check_choice(asked.intervals, IntervalNeed, "intervals")
-    if plan.weak and asked.optimizer is None and asked.intervals == "required":
+    too_little = plan.weak and plan.weak != BINDING
+    if too_little and asked.optimizer is None and asked.intervals == "required":
         instead = MOMENTS_INSTEAD if family == "gaussian" else ""
         raise NotAvailableError(REFUSED.format(plan.weak[0].upper() + plan.weak[1:], instead))
 

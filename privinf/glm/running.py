@@ -47,6 +47,7 @@ from privinf.glm.second_look import SecondLook
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
 from privinf.typing import RngLike, Trust
 from privinf.validation import counted
@@ -106,6 +107,7 @@ def _run(
     if isinstance(whole.federation, TableByPasses):
         engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
         whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
+    warn_of_large_delta(spending.get("delta"), rows.total)
     default = plan.curved or plan.looks is not None
     own = isinstance(whole.federation, (LocalSites, TableByPasses))
     outside = OutsideCount.of(whole, plan.mu) if default and own else None

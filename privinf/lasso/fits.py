@@ -51,8 +51,9 @@ from privinf.lasso.rows import LassoFamily, LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server, vector_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
+from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
-from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
+from privinf.validation import check_choice, check_number, check_positive, reporting_delta, shown
 
 Variant = Literal["default", "paper"]
 FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
@@ -203,7 +204,8 @@ def fit_by_paper(
 
 def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> LassoPlan:
     """Return the plan; of Gaussian releases alone a level buys more than of any others in zCDP."""
-    delta = 0.5 / rows.total if options.delta is None else check_fraction(options.delta, "delta")
+    delta = reporting_delta(options.epsilon, options.delta, rows.total)
+    warn_of_large_delta(options.delta, rows.total)
     if gaussian:
         mu = calibrate_mu(epsilon=options.epsilon, mu=options.mu, rho=options.rho, delta=delta)
         rho = mu * mu / 2.0

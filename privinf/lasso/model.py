@@ -243,7 +243,7 @@ class DebiasedLasso(Rowless):
         ----------
         epsilon, delta : float
             The joint budget of everything released; ``epsilon=inf`` is the non-private debiased estimate,
-            least squares where the columns are few. `delta` is 1/(2n) by default.
+            least squares where the columns are few. A finite epsilon needs `delta`, at most 1/n.
         rho, mu : float
             Instead of epsilon: the budget in zCDP (not for the paper's variant), or, on secure sums (all
             noise is Gaussian), in Gaussian DP.

@@ -64,6 +64,7 @@ from privinf.mechanisms.gaussian import (
     after_the_charge,
     check_room,
     noisy_total,
+    warn_of_large_delta,
 )
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import as_rows
@@ -206,6 +207,8 @@ class OpenColumns:
         line = self._line(f"{label}, distribution of {name}", len(cells.counts), share, spending)
         scale, entry = line.calibrated(spending.source)
         check_room(float(self.n), scale, spending.source)
+        if not self._charged:
+            warn_of_large_delta(spending.delta, self.n)
         recorded, self._charged = spending.ledger.spend(entry), True
         noisy = noisy_prefixes(cells.counts, scale, spending.source)
         return NoisyCDF.of(cells.edges, noisy, scale, self.n), recorded
@@ -319,6 +322,7 @@ class OpenLabels:
         scale, entry = line.calibrated(spending.source)
         if isinstance(entry.loss, GaussianLoss) and not math.isinf(mu):
             entry = replace(entry, loss=ThresholdLoss(mu, delta))
+        warn_of_large_delta(spending.delta, self.n)
         recorded = spending.ledger.spend(entry)
         counts = self._counts.astype(np.float64)
         noisy = counts if scale == 0.0 else spending.source.perturb(counts, scale)

@@ -35,8 +35,9 @@ from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import FLOAT_SLACK, PUBLIC_N
 from privinf.noise import NoiseSource, grid_step, solve_scale
 from privinf.typing import PeelingMethod, TrustModel
-from privinf.validation import check_fraction, check_positive
+from privinf.validation import check_delta, check_fraction, check_positive, is_zero
 
+PURE_PICKS = "delta=0 is pure epsilon: for positions alone (values=False), or with method='laplace'"
 # Grid steps charged to the sensitivity of a pick.
 GUMBEL_ROUNDINGS, LAPLACE_ROUNDINGS = 3.0, 1.0
 
@@ -99,17 +100,21 @@ def peeling_cost(
     given = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
     if len(given) != 1:
         raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}")
-    if delta is not None:
+    pure = is_zero(delta)
+    if delta is not None and not pure:
         check_fraction(delta, "delta")
     if epsilon is not None:
         epsilon = check_positive(epsilon, "epsilon", infinite=True)
         if math.isinf(epsilon):
             return _without_noise(values)
-        if delta is None:
+        if pure:
             return _pure_cost(k, method, values, epsilon)
+        delta = check_delta(delta, pure=PURE_PICKS)
         if method == "laplace":
             return _laplace_cost(k, values, 2.0 * math.sqrt(3.0 * k * math.log(1.0 / delta)) / epsilon)
         rho = epsilon_to_rho(epsilon, delta)
+    elif pure:
+        raise ArgumentError("delta=0 belongs to epsilon=: leave it out with mu= and rho=")
     elif mu is not None:
         mu = check_positive(mu, "mu", infinite=True)
         rho = mu if math.isinf(mu) else float_down(exact(mu) ** 2 / 2)
@@ -127,7 +132,7 @@ def _pure_cost(k: int, method: PeelingMethod, values: bool, epsilon: float) -> P
     if not values:
         return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
     if method == "gumbel":
-        raise ArgumentError("epsilon without delta: Gaussian values need delta; or ask for values=False")
+        raise ArgumentError(PURE_PICKS)
     # A pick costs 2 lambda/b and a value lambda/b.
     selection = float_down(exact(epsilon) * 2 / 3)
     rest = float_down(exact(epsilon) - exact(selection))

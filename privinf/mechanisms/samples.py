@@ -36,9 +36,10 @@ from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.schema import Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWords
-from privinf.validation import check_choice, check_fraction, check_positive, check_words
+from privinf.validation import check_choice, check_delta, check_fraction, check_positive, check_words, is_zero
 
 SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.MomentOLS"
+PURE_SUMS = "Pure epsilon, by Laplace noise, is asked for by delta=0 or noise='laplace'"
 
 
 @doors
@@ -139,8 +140,8 @@ def release_sample(
     question : SampleQuestion
     spending : SpendingWords
     noise : {"auto", "gaussian", "laplace"}
-        "auto": Laplace noise for a level stated in epsilon alone, or outside of a ledger where it is the
-        smaller one; else Gaussian noise.
+        "auto": Laplace noise for ``delta=0``, or outside of a ledger where it is the smaller one; else
+        Gaussian noise, which needs `delta` beside epsilon. "laplace": pure epsilon, with or without `delta`.
     ledger : Ledger, optional
 
     Raises
@@ -207,7 +208,7 @@ class Price:
         named = words.get("source")
         source = get_source(rng=words.get("rng"), source="lattice" if named is None else named)
         loss, delta = PureLoss(check_positive(words.get("epsilon"), "epsilon")), words.get("delta")
-        delta = None if delta is None else check_fraction(delta, "delta")
+        delta = None if delta is None or is_zero(delta) else check_fraction(delta, "delta")
         return cls(statistic.l1, loss, delta, source, check_ledger(ledger))
 
     @property
@@ -246,11 +247,14 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
             reason = "is for a level stated in epsilon" if not stated else "is not known for this statistic"
             raise NotAvailableError(f"noise='laplace' {reason}: leave it out for Gaussian noise")
         return not math.isinf(check_positive(epsilon, "epsilon", infinite=True))
-    if noise == "gaussian" or not stated or statistic.l1 is None or words.get("calibration") == "classic":
+    if not stated or math.isinf(check_positive(epsilon, "epsilon", infinite=True)):
         return False
-    if math.isinf(check_positive(epsilon, "epsilon", infinite=True)):
+    possible = noise == "auto" and statistic.l1 is not None and words.get("calibration") != "classic"
+    if delta is None or (is_zero(delta) and not possible):
+        check_delta(delta, pure="" if statistic.l1 is None else PURE_SUMS)
+    if not possible:
         return False
-    if delta is None:
+    if is_zero(delta):
         return True
     sd = math.sqrt(2.0) * statistic.l1.sensitivity / float(epsilon or math.inf)
     return alone and sd < statistic.l2.sensitivity / total_mu(words)

@@ -164,7 +164,7 @@ class NoisyTopK:
     epsilon, delta, mu, rho : float
         What picks and values may spend together. ``rho``, or ``mu`` (which is rho = mu^2/2), in zCDP;
         ``epsilon`` with ``delta``: for "gumbel" the rho that gives it, for "laplace" the paper's formula;
-        ``epsilon`` alone: pure, for "laplace", or for "gumbel" without values. Infinity: no noise.
+        ``delta=0``: pure epsilon, for "laplace", or for "gumbel" without values. Infinity: no noise.
     method : {"gumbel", "laplace"}
         "laplace" is the paper's peeling, for reproduction: more noise for the same privacy.
     values : bool
@@ -182,7 +182,7 @@ class NoisyTopK:
     Notes
     -----
     **Privacy.** Replace-one. The picks are one ledger line, known in zCDP only (`ConcentratedLoss`; pure
-    where the level is named by epsilon alone or there is one Laplace pick), the values another. Positions in
+    where delta is 0 or there is one Laplace pick), the values another. Positions in
     their order are public afterwards. Ties at the k-th place are broken by the noise alone.
 
     References
@@ -219,7 +219,7 @@ class NoisyTopK:
         self.sensitivity = check_positive(sensitivity, "sensitivity")
         self.method: PeelingMethod = check_choice(method, PeelingMethod, "method")
         self.values, self.absolute = bool(values), bool(absolute)
-        self.delta = delta
+        self.delta = delta or None
         share = check_fraction(values_share, "values_share")
         self.cost = peeling_cost(
             self.k, self.method, self.values, share, epsilon=epsilon, delta=delta, mu=mu, rho=rho

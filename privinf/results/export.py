@@ -19,6 +19,7 @@ from privinf.errors import LargeDeltaWarning, NotAvailableError, NotPositiveDefi
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import large_delta
 from privinf.sealed import write_json, write_parquet
 from privinf.typing import AnyPath, IntervalMethod
 from privinf.validation import check_fraction
@@ -28,10 +29,6 @@ EXPORT_VERSION = 1
 FIT, TEST, PARTIES, TABLE = "privinf-result", "privinf-test", "privinf-parties", "privinf-table"
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
-DELTA_CAUTION = (
-    "epsilon is stated at delta = {:g}, which is at least 1/n: publishing one record at random would keep "
-    "such a claim; name a delta far below 1/n"
-)
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
 GLANCE = (
     "model", "response", "nobs", "df_resid", "r_squared", "sigma", "cov_type", "target", "identification",
@@ -310,9 +307,7 @@ def _of_test(test: Any) -> list[Caution]:
 
 
 def _of_delta(report: PrivacyReport, nobs: int) -> list[Caution]:
-    delta = report.default_delta
-    large = 0.0 < report.epsilon(delta) < math.inf and delta * nobs >= 1.0
-    return [(caution_kind(LargeDeltaWarning), DELTA_CAUTION.format(delta))] if large else []
+    return [(caution_kind(LargeDeltaWarning), text) for text in large_delta(report, nobs)]
 
 
 def _spent(report: PrivacyReport) -> dict[str, Any]:

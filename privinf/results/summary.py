@@ -16,7 +16,7 @@ from privinf.accounting.entries import SIMULATION
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
-from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts
+from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP, WaldResults
@@ -55,6 +55,10 @@ ALLOWED_BIAS = (
 FLOORED_NOTE = (
     "The release does not tell the residual variance from zero: what sampling adds to the standard errors is "
     "held at the least that the noisy moments allow, and nearly all of the rest is noise."
+)
+DELTA_CAUTION = (
+    "epsilon is stated at delta = {:g}, which is at least 1/n: publishing one record at random would keep "
+    "such a claim; name a delta far below 1/n"
 )
 CLIPPED_NOTE = (
     "Robust errors leave out what residuals have beyond {:.1f} of their sds, where noise drowns it: on "
@@ -141,6 +145,13 @@ def summarize_as_frames(result: DescribedResults, told: Wording, float_format: s
     for note in [*notes, *result.notes, *_assumptions(result.privacy)]:
         made.add_text(note)
     return made
+
+
+def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
+    """Return a list with the caution about a delta of 1/n or more; an empty list where it is smaller."""
+    delta = report.default_delta
+    large = 0.0 < report.epsilon(delta) < math.inf and delta * nobs >= 1.0
+    return [DELTA_CAUTION.format(delta)] if large else []
 
 
 def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
@@ -322,6 +333,7 @@ def _warnings(result: DescribedResults) -> list[str]:
         lines.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
     elif stamp:
         lines.append(f"{stamp}. The release holds the rows as they are.")
+    lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
     if result.estimate.cov is not None and (said := result._context.rows_alone(result.cov_type)):
         lines.append(f"{said[0].upper()}{said[1:]}.")
     try:

@@ -11,7 +11,13 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError, SensitivityError
+from privinf.errors import (
+    ArgumentError,
+    ChangedTargetWarning,
+    LargeDeltaWarning,
+    SchemaError,
+    SensitivityError,
+)
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.gaussian import WORDS
@@ -20,7 +26,7 @@ from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_SAMPLE, IMPUTED_VALUE, Note, ranked, sentence
 from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import number, privacy_facts
+from privinf.results.summary import large_delta, number, privacy_facts
 from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
 from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingWords, Table
@@ -306,6 +312,10 @@ class StatResult(PortableTest):
             tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
             privacy=privacy_facts(self.privacy),
             notes=[
+                *(
+                    Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
+                    for text in large_delta(self.privacy, self.nobs)
+                ),
                 *(
                     Note(sentence(text), "must-read", caution_kind(category))
                     for category, text in self.cautions

@@ -67,7 +67,7 @@ def fit_paper(
     ledger : Ledger
     epsilon, delta : float
         The joint budget of everything released, or with ``accounting="per-interval"`` that of one interval.
-        `delta` is 1/(2n) by default.
+        A finite epsilon needs `delta`.
     sparsity : int
         Entries of the coefficients, s; in a heterogeneous fit s0 = `shared_sparsity` of u and s - s0 of v_i.
     targets : sequence of positions, or "selected"

@@ -12,7 +12,7 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.lasso.plan import Accounting
 from privinf.lasso.rows import TYPICAL, LassoRows
-from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive, shown
+from privinf.validation import check_choice, check_count, check_number, check_positive, reporting_delta, shown
 from studies.paper.engine import Form, PaperBudget, PaperTuning
 
 Variance = Literal["paper", "robust"]
@@ -101,7 +101,7 @@ def check_paper_plan(
             "of their bounds"
         )
     epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
-    delta = 0.5 / rows.total if delta is None else check_fraction(delta, "delta")
+    delta = reporting_delta(epsilon, delta, rows.total)
     check_choice(accounting, Accounting, "accounting")
     robust = check_choice(variance, Variance, "variance") == "robust"
     p, draws = len(rows.names), check_count(multiplier_draws, "multiplier_draws", least=0)

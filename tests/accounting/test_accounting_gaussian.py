@@ -106,7 +106,7 @@ def test_calibrate_mu_accepts_exactly_one_level():
     [
         ({}, "exactly one"),
         ({"epsilon": 1.0, "mu": 1.0, "delta": 1e-6}, "exactly one"),
-        ({"epsilon": 1.0}, "needs delta"),
+        ({"epsilon": 1.0}, "delta= is missing"),
         ({"epsilon": 0.0, "delta": 1e-6}, "epsilon"),
         ({"epsilon": -1.0, "delta": 1e-6}, "epsilon"),
         ({"epsilon": math.nan, "delta": 1e-6}, "epsilon"),

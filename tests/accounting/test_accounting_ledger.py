@@ -44,7 +44,7 @@ from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 def test_budget_currencies_and_conversion():
     assert (Budget(mu=0.3).currency, Budget(mu=0.3).limit) == ("mu2", Fraction(9, 100))
     assert (Budget(rho=0.1).currency, Budget(rho=0.1).limit) == ("rho", Fraction(1, 10))
-    for budget in (Budget(epsilon=0.1), Budget(epsilon=0.1, delta=0), Budget(epsilon=0.1, delta=0.0)):
+    for budget in (Budget(epsilon=0.1, delta=0), Budget(epsilon=0.1, delta=0.0)):
         assert (budget.currency, budget.limit, budget.epsilon()) == ("pure", Fraction(1, 10), 0.1)
     budget = Budget(epsilon=2.0, delta=1e-6)
     assert budget.currency == "mu2"
@@ -56,9 +56,9 @@ def test_budget_currencies_and_conversion():
     with pytest.raises(ArgumentError, match="delta"):
         Budget(mu=1.0).epsilon()
     with pytest.raises(NotAvailableError):
-        Budget(epsilon=1.0).mu
+        Budget(epsilon=1.0, delta=0).mu
     with pytest.raises(NotAvailableError):
-        Budget(epsilon=1.0).rho
+        Budget(epsilon=1.0, delta=0).rho
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,8 @@ def test_budget_currencies_and_conversion():
     [
         {},
         {"epsilon": 1.0, "rho": 0.1},
-        {"epsilon": 0.0},
+        {"epsilon": 1.0},
+        {"epsilon": 0.0, "delta": 0},
         {"epsilon": -1.0, "delta": 1e-6},
         {"epsilon": math.inf, "delta": 1e-6},
         {"epsilon": 1.0, "delta": 1.0},
@@ -82,7 +83,7 @@ def test_bad_budgets_are_refused(arguments):
 
 
 @pytest.mark.parametrize(
-    "budget", [Budget(mu=0.3), Budget(rho=0.7), Budget(epsilon=0.1), Budget(epsilon=1, delta=1e-5)]
+    "budget", [Budget(mu=0.3), Budget(rho=0.7), Budget(epsilon=0.1, delta=0), Budget(epsilon=1, delta=1e-5)]
 )
 @pytest.mark.parametrize("k", [1, 3, 7, 10])
 def test_split_adds_up_exactly_and_round_trips(budget, k):
@@ -118,8 +119,8 @@ def test_foreign_budget_records_are_refused(record):
     [
         (Budget(rho=0.1), ConcentratedLoss(0.02)),
         (Budget(rho=0.3), ConcentratedLoss(0.1)),
-        (Budget(epsilon=0.3), PureLoss(0.1)),
-        (Budget(epsilon=0.7), PureLoss(0.1)),
+        (Budget(epsilon=0.3, delta=0), PureLoss(0.1)),
+        (Budget(epsilon=0.7, delta=0), PureLoss(0.1)),
         (Budget(mu=0.6), GaussianLoss(0.3)),
         (Budget(rho=0.125), GaussianLoss(0.1)),
     ],
@@ -152,7 +153,11 @@ ONE, TWO = gaussian_mu(1.0, 1e-6), gaussian_mu(2.0, 1e-6)
             "epsilon <= 0.899935 at delta 1e-06 (rho <= 0.02): epsilon 1.11817 at delta 1e-06 (rho 0.03) "
             "wanted, epsilon 0.899935 at delta 1e-06 (rho 0.02) left",
         ),
-        (Budget(epsilon=0.5), PureLoss(0.7), "epsilon <= 0.5 (pure): epsilon 0.7 (pure) wanted, epsilon 0.5"),
+        (
+            Budget(epsilon=0.5, delta=0),
+            PureLoss(0.7),
+            "epsilon <= 0.5 (pure): epsilon 0.7 (pure) wanted, epsilon 0.5",
+        ),
     ],
 )
 def test_a_limit_is_refused_in_epsilon_first(budget, loss, told, make_entry):
@@ -183,7 +188,7 @@ def test_spends_calibrated_to_the_same_pair_fit(epsilon, delta, k, make_entry):
 
 
 def test_costs_in_each_currency():
-    mu2, rho, pure = Budget(mu=3.0), Budget(rho=3.0), Budget(epsilon=3.0)
+    mu2, rho, pure = Budget(mu=3.0), Budget(rho=3.0), Budget(epsilon=3.0, delta=0)
     assert mu2.cost(PureLoss(1.0)) == exact(pure_mu(1.0)) ** 2
     assert float(mu2.cost(PureLoss(1.0))) == pytest.approx(1.232035**2, rel=1e-6)
     assert rho.cost(PureLoss(1.0)) == exact(pure_rho(1.0))

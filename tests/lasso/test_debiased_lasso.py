@@ -141,7 +141,7 @@ def test_units_of_the_columns_do_not_matter():
     y, X, _ = draw(8)
     a = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5))
     b = pi.DebiasedLasso(y, X * 8.0, x_bound=32.0, y_bounds=(-5, 5))
-    first, second = (m.fit(epsilon=2.0, sparsity=3, targets=[2, 30], rng=4) for m in (a, b))
+    first, second = (m.fit(epsilon=2.0, delta=0.5 / N, sparsity=3, targets=[2, 30], rng=4) for m in (a, b))
     assert np.allclose(first.params, 8.0 * second.params)
     assert np.allclose(first.bse, 8.0 * second.bse)
 
@@ -158,7 +158,7 @@ def test_secure_noise_and_the_limit_of_a_ledger():
 
 
 def test_selected_targets_and_pickle():
-    fit = model(10)[0].fit(epsilon=2.0, sparsity=3, rng=0)
+    fit = model(10)[0].fit(epsilon=2.0, delta=0.5 / N, sparsity=3, rng=0)
     assert tuple(fit.params.index) == fit.selected
     again = pickle.loads(pickle.dumps(fit))
     assert again.sparse_params.equals(fit.sparse_params)
@@ -243,11 +243,11 @@ def test_every_column_without_noise_is_close_to_least_squares():
     with pytest.raises(NotAvailableError, match="constant"):
         pi.DebiasedLasso(
             y, pi.add_constant(pd.DataFrame(X).add_prefix("x")), x_bound=6.0, y_bounds=(-9, 9)
-        ).fit(epsilon=1.0, sparsity=3, targets="all")
+        ).fit(epsilon=1.0, delta=1e-6, sparsity=3, targets="all")
 
 
 def test_the_number_of_columns_can_be_left_to_the_noise():
-    fit = model(12)[0].fit(epsilon=4.0, sparsity="auto", max_sparsity=8, rng=0)
+    fit = model(12)[0].fit(epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=8, rng=0)
     assert fit.selected == ("x3", "x10", "x21")
     assert 0.999 * 4.0 < fit.privacy.epsilon() <= 4.0  # what was left goes to the scores
     picks = [entry.loss.rho for entry in fit.privacy.entries if entry.label == "selection"]
@@ -257,8 +257,8 @@ def test_the_number_of_columns_can_be_left_to_the_noise():
     noise = np.random.default_rng(1000).standard_normal(N)
     empty = pi.DebiasedLasso(noise, X, x_bound=4.0, y_bounds=(-5, 5))
     with pytest.raises(NotAvailableError, match="stands out"):
-        empty.fit(epsilon=4.0, sparsity="auto", max_sparsity=4, rng=0)
-    found = empty.fit(epsilon=4.0, sparsity="auto", max_sparsity=4, targets=[0, 1], rng=0)
+        empty.fit(epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=4, rng=0)
+    found = empty.fit(epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=4, targets=[0, 1], rng=0)
     assert found.selected == ()
     assert (np.abs(found.tvalues) < 4.0).all()
 
@@ -274,7 +274,9 @@ def test_released_means_replace_the_middles_of_the_bounds():
         bounds = [(-4.0, 4.0)] * 5 + [(0.0, 1.0)] + [(-4.0, 4.0)] * (P - 6)
         for center, found in hits.items():
             fitting = pi.DebiasedLasso(y, X, bounds=bounds, y_bounds=(-5, 9))
-            fit = fitting.fit(epsilon=4.0, sparsity=4, targets=[2, 5, 30], center=center, rng=rep)
+            fit = fitting.fit(
+                epsilon=4.0, delta=0.5 / N, sparsity=4, targets=[2, 5, 30], center=center, rng=rep
+            )
             found += list(np.abs(fit.params - beta[[2, 5, 30]]) < 1.96 * fit.bse)
             assert 3.9 < fit.privacy.epsilon() <= 4.0  # sizes of targets that were picked are not paid twice
     low, _ = binomial_limits(0.95, len(hits["released"]), level=0.99)
@@ -296,7 +298,7 @@ def test_released_means_change_nothing_for_a_fit_with_a_constant_and_no_noise():
 @pytest.mark.parametrize("options", [{"iterations": 1}, {"iterations": 2}, {"clip": 1.0}])
 def test_blocks_and_clips(options):
     fitting, beta = model(15)
-    fit = fitting.fit(epsilon=3.0, sparsity=3, targets=[2, 9, 30], rng=0, **options)
+    fit = fitting.fit(epsilon=3.0, delta=0.5 / N, sparsity=3, targets=[2, 9, 30], rng=0, **options)
     assert fit.selected == ("x3", "x10", "x21")
     assert (np.abs(fit.params - beta[[2, 9, 30]]) < 4.0 * fit.bse).all()
     assert fit.privacy.epsilon() == pytest.approx(3.0, rel=1e-6)
@@ -379,7 +381,7 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
     for fit in fits:
         assert np.allclose(fit.params, ols.params[["c", "d"]], atol=1e-9)
     noisy = pi.DebiasedLasso.from_formula(formula, data, schema=schema).fit(
-        epsilon=2.0, sparsity=3, targets=["c"], rng=0
+        epsilon=2.0, delta=0.5 / len(data), sparsity=3, targets=["c"], rng=0
     )
     assert noisy.model.endog_names == "y"
     noisy.save(tmp_path / "fit")
@@ -410,11 +412,13 @@ def test_extras_are_paid_out_of_the_same_budget():
     assert fit.max_test(which=["x3", "x10"]).pvalue < 1e-6
     assert "(bias bound)" in str(fit.summary())
     with pytest.raises(NotAvailableError, match="bootstrap_draws"):
-        model(20)[0].fit(epsilon=2.0, sparsity=3, targets=[2], rng=0).simultaneous(method="private-bootstrap")
+        model(20)[0].fit(epsilon=2.0, delta=0.5 / N, sparsity=3, targets=[2], rng=0).simultaneous(
+            method="private-bootstrap"
+        )
 
 
 def test_extras_and_selection_are_kept_by_a_file(tmp_path):
-    fit = model(21)[0].fit(epsilon=6.0, sparsity=3, rng=0, **EXTRAS)
+    fit = model(21)[0].fit(epsilon=6.0, delta=0.5 / N, sparsity=3, rng=0, **EXTRAS)
     fit.save(tmp_path / "fit")
     again = pi.load_results(tmp_path / "fit")
     assert str(again.summary()) == str(fit.summary())
@@ -426,8 +430,8 @@ def test_extras_and_selection_are_kept_by_a_file(tmp_path):
 def test_the_papers_variant():
     fitting, beta = model(22)
     fit = fitting.fit(
-        epsilon=30.0, sparsity=3, targets=["x3", 9, 30], variant="paper", iterations=8, refit=True, rng=0,
-        paper_options={"variance": "robust"},
+        epsilon=30.0, delta=0.5 / N, sparsity=3, targets=["x3", 9, 30], variant="paper", iterations=8,
+        refit=True, rng=0, paper_options={"variance": "robust"},
     )  # fmt: skip
     assert fit.privacy.epsilon() == pytest.approx(30.0, rel=1e-6)
     assert list(fit.params.index) == ["x3", "x10", "x31"]
@@ -455,7 +459,7 @@ def test_the_papers_variant():
 def test_options_that_have_no_place_are_refused(request_, match):
     fitting, _ = model()
     with pytest.raises((ArgumentError, NotAvailableError), match=match):
-        fitting.fit(**{"epsilon": 1.0, "sparsity": 3, "targets": [0], "rng": 0} | request_)
+        fitting.fit(**{"epsilon": 1.0, "delta": 0.5 / N, "sparsity": 3, "targets": [0], "rng": 0} | request_)
     assert len(fitting.ledger.entries) == 0
 
 
@@ -524,7 +528,7 @@ def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
         sample = design.draw(np.random.default_rng(seed))
         model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5))
         try:
-            fit = model.fit(epsilon=0.8, sparsity=15, targets=targets, rng=seed)
+            fit = model.fit(epsilon=0.8, delta=0.5 / 10_000, sparsity=15, targets=targets, rng=seed)
         except NotAvailableError:
             continue
         if "went astray" in str(fit.summary()):
@@ -535,7 +539,7 @@ def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
 
 
 def test_a_refit_that_went_astray_says_so():
-    fit = model(30)[0].fit(epsilon=1.2, sparsity=30, targets=[2], rng=1)
+    fit = model(30)[0].fit(epsilon=1.2, delta=0.5 / N, sparsity=30, targets=[2], rng=1)
     assert fit.residual_scale > 1.0
     assert "went astray" in str(fit.summary())
     with pytest.warns(WeakIdentificationWarning, match="went astray"):
@@ -552,8 +556,8 @@ def test_parties_leave_out_targets_whose_slope_is_clipped_away():
         y + 0.05 * X[:, 36], X, bounds=bounds, y_bounds=(-5, 5), x_scale=1.0, machines=labels
     )
     fit = fitting.fit(
-        epsilon=4.0, sparsity=4, shared_sparsity=3, heterogeneous=True, targets=[2, 9, 30, 36],
-        accounting="per-interval", rng=0,
+        epsilon=4.0, delta=0.5 / len(y), sparsity=4, shared_sparsity=3, heterogeneous=True,
+        targets=[2, 9, 30, 36], accounting="per-interval", rng=0,
     )  # fmt: skip
     for label in fit.labels:
         one = fit.machine(label)

@@ -99,7 +99,7 @@ def test_a_federation_of_tables_and_a_constant():
             formula, source, schema=schema, machines=machines, trust="secure-sum"
         )
         same(model.fit(**options), trusted)
-    noisy = model.fit(epsilon=4.0, sparsity=3, targets=["a2"])
+    noisy = model.fit(epsilon=4.0, delta=0.5 / len(data), sparsity=3, targets=["a2"])
     assert noisy.params["a2"] == pytest.approx(0.6, abs=5 * noisy.bse["a2"])
     assert all(entry.secure for entry in noisy.privacy.entries)
     assert noisy.selected == ("Intercept", "a2", "a9", "a20")
@@ -139,7 +139,9 @@ def test_what_picks_could_find_is_shown(fitted):
     again = pickle.loads(pickle.dumps(fit))
     assert again.picks_from.equals(looks)
     y, X, _ = draw(0, n=2_000)
-    trusted = pi.DebiasedLasso(y, X, **COMMON).fit(epsilon=9.0, sparsity=3, targets=[2], rng=0)
+    trusted = pi.DebiasedLasso(y, X, **COMMON).fit(
+        epsilon=9.0, delta=0.5 / 2_000, sparsity=3, targets=[2], rng=0
+    )
     with pytest.raises(NotAvailableError, match="trusted server"):
         trusted.picks_from
 
@@ -163,7 +165,7 @@ def test_coverage_of_three_targets():
 def test_too_few_rows_for_so_many_columns_end_in_a_warning():
     """Signals that the noise hides: half of the intervals without the warning would be wrong."""
     y, X, _ = draw(4, n=4_000, p=600)
-    fit = secure(y, X).fit(epsilon=1.0, sparsity=3, targets=TARGETS, rng=0)
+    fit = secure(y, X).fit(epsilon=1.0, delta=0.5 / 4_000, sparsity=3, targets=TARGETS, rng=0)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         fit.conf_int()
@@ -184,19 +186,21 @@ def test_a_gram_matrix_lost_in_noise_ends_in_a_warning():
 
 def test_an_overstated_sparsity_is_said_where_it_may_matter_and_only_there():
     y, X, _ = draw(5)
-    fit = secure(y, X).fit(epsilon=4.0, sparsity=5, targets=TARGETS, rng=0)
+    fit = secure(y, X).fit(epsilon=4.0, delta=0.5 / N, sparsity=5, targets=TARGETS, rng=0)
     assert fit._context.settings["sight"]["unseen"] == 2
     assert len(fit.selected) == 5
     with pytest.warns(WeakIdentificationWarning, match="2 of the columns"):
         fit.conf_int()
-    automatic = secure(y, X).fit(epsilon=4.0, sparsity="auto", max_sparsity=3, targets=TARGETS, rng=0)
+    automatic = secure(y, X).fit(
+        epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=3, targets=TARGETS, rng=0
+    )
     assert automatic.selected == ("x3", "x10", "x21")
     automatic.conf_int()
 
 
 def test_an_understated_sparsity_is_said():
     y, X, _ = draw(5)
-    fit = secure(y, X).fit(epsilon=4.0, sparsity=2, targets=TARGETS, rng=0)
+    fit = secure(y, X).fit(epsilon=4.0, delta=0.5 / N, sparsity=2, targets=TARGETS, rng=0)
     with pytest.warns(WeakIdentificationWarning) as said:
         fit.conf_int()
     texts = [str(one.message) for one in said]
@@ -210,13 +214,15 @@ def test_colluding_sites_are_paid_for_with_noise():
     fits = {}
     for colluding in (0, 3):
         model = secure(y, X, count=4)
-        fits[colluding] = model.fit(epsilon=3.0, sparsity=3, targets=TARGETS, max_colluding=colluding, rng=0)
+        fits[colluding] = model.fit(
+            epsilon=3.0, delta=0.5 / 6_000, sparsity=3, targets=TARGETS, max_colluding=colluding, rng=0
+        )
         assert {entry.noise["colluding"] for entry in fits[colluding].privacy.entries} == {colluding}
     ratio = fits[3].picks_from["sd"] / fits[0].picks_from["sd"]
     # Four times the noise's variance, beside the sampling error.
     assert ((ratio > 1.2) & (ratio <= 2.0)).all()
     with pytest.raises(ArgumentError, match="no honest site"):
-        model.fit(epsilon=3.0, sparsity=3, targets=TARGETS, max_colluding=4, rng=0)
+        model.fit(epsilon=3.0, delta=0.5 / 6_000, sparsity=3, targets=TARGETS, max_colluding=4, rng=0)
 
 
 def refusals():
@@ -239,7 +245,7 @@ def test_what_needs_a_trusted_server_is_refused_and_nothing_is_spent(name):
     change, error, match = refusals()[name]
     y, X, _ = draw(0, n=300, p=24)
     model = secure(y, X)
-    options = {"epsilon": 1.0, "sparsity": 2, "targets": [2], "rng": 0} | change
+    options = {"epsilon": 1.0, "delta": 0.5 / 300, "sparsity": 2, "targets": [2], "rng": 0} | change
     with pytest.raises(error, match=match):
         model.fit(**options)
     assert len(model.ledger) == 0
@@ -253,7 +259,9 @@ def test_doors_and_budget():
     with pytest.raises(ArgumentError, match="trust"):
         pi.DebiasedLasso(y, X, trust="nobody", **COMMON)
     with pytest.raises(ArgumentError, match="trust='secure-sum'"):
-        pi.DebiasedLasso(y, X, **COMMON).fit(epsilon=1.0, sparsity=2, targets=[2], max_colluding=1)
+        pi.DebiasedLasso(y, X, **COMMON).fit(
+            epsilon=1.0, delta=0.5 / 300, sparsity=2, targets=[2], max_colluding=1
+        )
     small = secure(y, X, ledger=pi.Ledger(pi.Budget(epsilon=0.5, delta=1e-3)))
     with pytest.raises(BudgetExceededError):
         small.fit(epsilon=1.0, delta=1e-3, sparsity=2, targets=[2], rng=0)
@@ -295,7 +303,7 @@ def test_columns_that_are_found_later_stand_out_as_much_as_the_picked_ones(effec
     model = pi.DebiasedLasso(
         y, X, x_bound=4.0, y_bounds=(-6, 6), machines=np.arange(len(X)) % 2, trust="secure-sum"
     )
-    fit = model.fit(epsilon=6.0, sparsity=1, targets=[0, 12], rng=0)
+    fit = model.fit(epsilon=6.0, delta=0.5 / 30_000, sparsity=1, targets=[0, 12], rng=0)
     found = fit.missed_column_test
     assert (len(found.found), found.exhausted) == ((0, False) if effects == 2 else (4, True))
     assert "more columns stand out" in fit._settings["sight"]["missed"]

@@ -193,7 +193,7 @@ def test_steps_that_went_astray_are_marked_at_every_party():
     sample = design.draw(1)
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=4.0, y_bounds=(-5.0, 5.0), machines=sample.machines)
     options = {"sparsity": 6, "shared_sparsity": 3, "heterogeneous": True, "targets": [0, 1, 49], "rng": 1}
-    lost = model.fit(epsilon=1.0, **options)
+    lost = model.fit(epsilon=1.0, delta=0.5 / len(sample.y), **options)
     for label in lost.labels:
         with pytest.warns(WeakIdentificationWarning, match="astray"):
             lost.machine(label).conf_int()

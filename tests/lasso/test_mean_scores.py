@@ -157,7 +157,9 @@ def model(seed=0, n=20_000, p=20, **options):
 
 
 def fit_of(model, **options):
-    return model.fit(**({"epsilon": 2.0, "sparsity": 2, "targets": [0, 3, 7], "rng": 0} | options))
+    return model.fit(
+        **({"epsilon": 2.0, "delta": 0.5 / 20_000, "sparsity": 2, "targets": [0, 3, 7], "rng": 0} | options)
+    )
 
 
 def test_the_target_is_said_and_the_mean_is_the_default():
@@ -207,7 +209,7 @@ def test_means_away_from_the_middle_are_covered():
         y = 2.0 + X[:, 0] - 0.5 * X[:, 3] + 0.5 * X[:, 5] + 0.5 * rng.standard_normal(12_000)
         bounds = [(-3.0, 5.0)] * 5 + [(0.0, 1.0)] + [(-8.0, 5.0)] * 6
         fit = pi.DebiasedLasso(y, X, bounds=bounds, y_bounds=(-8.0, 10.0)).fit(
-            epsilon=2.0, sparsity=3, targets=[0, 5, 7], rng=seed
+            epsilon=2.0, delta=0.5 / 12_000, sparsity=3, targets=[0, 5, 7], rng=seed
         )
         if not fit.missed_column_test.exhausted:  # the rare column was missed, and is named
             hits.append(np.abs(fit.params - [1.0, 0.5, 0.0]) < 1.96 * fit.bse)  # .954 of 720

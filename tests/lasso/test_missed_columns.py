@@ -35,7 +35,9 @@ def draw(seed, n, effect=0.0, skewed=False):
 def fitted(seed, n=6_000, epsilon=3.0, effect=0.0, skewed=False, **options):
     y, X = draw(seed, n, effect, skewed)
     model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
-    return model.fit(**{"epsilon": epsilon, "sparsity": 2, "targets": [0, 10], "rng": seed} | options)
+    return model.fit(
+        **{"epsilon": epsilon, "delta": 0.5 / n, "sparsity": 2, "targets": [0, 10], "rng": seed} | options
+    )
 
 
 @pytest.mark.parametrize("skewed", [False, True])
@@ -139,7 +141,7 @@ def crowded(kept):
     X = rng.standard_normal((6_000, P))
     y = X[:, :12] @ np.resize([0.5, -0.5], 12) + rng.standard_normal(6_000)
     model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-8, 8))
-    return model.fit(epsilon=3.0, sparsity=kept, targets=[0, 20], rng=0)
+    return model.fit(epsilon=3.0, delta=0.5 / 6_000, sparsity=kept, targets=[0, 20], rng=0)
 
 
 def test_many_missed_columns_mark_the_intervals_and_are_named():
@@ -172,7 +174,7 @@ def graded(effects, **more):
     X = rng.standard_normal((6_000, P))
     y = X[:, : len(effects)] @ np.array(effects) + rng.standard_normal(6_000)
     model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-8, 8))
-    return model.fit(epsilon=3.0, targets=[0, P - 1], rng=0, **more)
+    return model.fit(epsilon=3.0, delta=0.5 / 6_000, targets=[0, P - 1], rng=0, **more)
 
 
 def test_effects_that_fade_into_the_noise_mark_the_intervals():
@@ -246,19 +248,21 @@ def picks_of(fit):
 def test_picking_ends_where_columns_no_longer_stand_out_and_the_rest_goes_to_the_full_fit():
     y, X = draw(8, 6_000)
     model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
-    fit = model.fit(epsilon=3.0, targets=[0, 10], rng=0)
+    fit = model.fit(epsilon=3.0, delta=0.5 / 6_000, targets=[0, 10], rng=0)
     assert fit.selected == ("x1", "x21")
-    assert picks_of(fit) < picks_of(model.fit(epsilon=3.0, targets=[0, 10], rng=0, sparsity=30))
+    assert picks_of(fit) < picks_of(
+        model.fit(epsilon=3.0, delta=0.5 / 6_000, targets=[0, 10], rng=0, sparsity=30)
+    )
     assert fit.privacy.epsilon(fit.privacy.default_delta) == pytest.approx(3.0, rel=0.03)
     assert fit.privacy.epsilon(fit.privacy.default_delta) <= 3.0
-    wide = model.fit(epsilon=3.0, targets=[0, 10], rng=0, sparsity=2)
+    wide = model.fit(epsilon=3.0, delta=0.5 / 6_000, targets=[0, 10], rng=0, sparsity=2)
     assert fit.bse.mean() < 1.1 * wide.bse.mean()
 
 
 def test_the_number_is_chosen_up_to_a_public_most():
     y, X = draw(9, 6_000)
     model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
-    fit = model.fit(epsilon=3.0, targets=[10], rng=0, max_sparsity=1)
+    fit = model.fit(epsilon=3.0, delta=0.5 / 6_000, targets=[10], rng=0, max_sparsity=1)
     assert len(fit.selected) == 1
     assert largest_sparsity(6_000, math.inf, 7) == 7
     assert largest_sparsity(100, 1e-4, 7) == 1
@@ -282,7 +286,7 @@ def test_columns_that_hide_the_others_are_left_out_again_where_their_number_is_c
         for seed in range(3):
             y, X = in_blocks(seed)
             model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
-            fit = model.fit(epsilon=2.0, targets=[0, 1, 75], rng=seed)
+            fit = model.fit(epsilon=2.0, delta=0.5 / 12_000, targets=[0, 1, 75], rng=seed)
             found.append("astray" in fit._settings)
             assert fit.privacy.epsilon(fit.privacy.default_delta) <= 2.0
         marked.append(np.mean(found))

@@ -118,7 +118,9 @@ def test_intervals_cover_at_two_sizes_and_rates(n, level):
     truth = np.array([TRUE.get(j, 0.0) for j in TARGETS])
     z = []
     for seed in range(40):
-        fit = model(seed, n=n, level=level).fit(epsilon=2.0, sparsity=3, targets=TARGETS, rng=seed)
+        fit = model(seed, n=n, level=level).fit(
+            epsilon=2.0, delta=0.5 / n, sparsity=3, targets=TARGETS, rng=seed
+        )
         z.append((fit.params.to_numpy() - truth) / fit.bse.to_numpy())
     low, high = binomial_limits(0.95, np.size(z))
     assert low <= (np.abs(z) < 1.96).mean() <= high
@@ -126,7 +128,7 @@ def test_intervals_cover_at_two_sizes_and_rates(n, level):
 
 
 def test_by_default_the_number_of_columns_is_chosen():
-    fit = model(2).fit(epsilon=3.0, targets=[2], rng=2)
+    fit = model(2).fit(epsilon=3.0, delta=0.5 / N, targets=[2], rng=2)
     assert set(fit.selected) == {"x3", "x10", "x21"}
     assert "auto, 3 of at most 10" in str(fit.summary())
 
@@ -163,9 +165,9 @@ def test_everything_is_charged_and_nothing_more(fitted):
 
 
 def test_targets_keep_their_order_and_selected_ones_are_said():
-    fit = model().fit(epsilon=2.0, sparsity=3, targets=["x10", "x3"], rng=1)
+    fit = model().fit(epsilon=2.0, delta=0.5 / N, sparsity=3, targets=["x10", "x3"], rng=1)
     assert list(fit.params.index) == ["x10", "x3"]
-    chosen = model().fit(epsilon=2.0, sparsity="auto", max_sparsity=6, rng=1)
+    chosen = model().fit(epsilon=2.0, delta=0.5 / N, sparsity="auto", max_sparsity=6, rng=1)
     assert {"x3", "x10", "x21"} <= set(chosen.selected)
     assert "selected on the same rows" in str(chosen.summary())
 
@@ -181,17 +183,17 @@ def test_responses_of_two_levels_are_one_model():
         built = pi.DebiasedLasso.from_formula(
             "y ~ x0 + x1 + x2 + x3", frame.assign(y=response), schema=schema, family="binomial"
         )
-        fits.append(built.fit(epsilon=3.0, sparsity=1, targets=["x2"], rng=2))
+        fits.append(built.fit(epsilon=3.0, delta=0.5 / N, sparsity=1, targets=["x2"], rng=2))
     for response in (y, y.astype(bool)):
         arrays = pi.DebiasedLasso(response, frame, x_bound=4.0, family="binomial")
-        fits.append(arrays.fit(epsilon=3.0, sparsity=1, targets=["x2"], rng=2))
+        fits.append(arrays.fit(epsilon=3.0, delta=0.5 / N, sparsity=1, targets=["x2"], rng=2))
     for one, other in (fits[:2], fits[2:]):
         np.testing.assert_allclose(one.params, other.params)
 
 
 def test_sites_that_trust_a_server_give_the_same_fit():
     y, X = draw(0)
-    words = {"epsilon": 2.0, "sparsity": 3, "targets": TARGETS, "rng": 4}
+    words = {"epsilon": 2.0, "delta": 0.5 / N, "sparsity": 3, "targets": TARGETS, "rng": 4}
     one = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial").fit(**words)
     two = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial", machines=np.arange(N) % 2).fit(**words)
     np.testing.assert_allclose(one.params, two.params, rtol=1e-6)
@@ -213,7 +215,9 @@ REFUSED = [
 def test_what_is_not_offered_is_refused_before_anything_is_spent(words, error, says):
     ledger = pi.Ledger()
     with pytest.raises(error, match=says):
-        model(ledger=ledger).fit(**({"epsilon": 1.0, "sparsity": 3, "targets": [2]} | words))
+        model(ledger=ledger).fit(
+            **({"epsilon": 1.0, "delta": 0.5 / N, "sparsity": 3, "targets": [2]} | words)
+        )
     assert len(ledger) == 0
 
 
@@ -229,13 +233,13 @@ def test_secure_sums_and_other_responses_are_refused():
     secure = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial", machines=np.arange(N) % 3,
                               trust="secure-sum")  # fmt: skip
     with pytest.raises(NotAvailableError, match="peels un-noised sums"):
-        secure.fit(epsilon=1.0, sparsity=3, targets=[2])
+        secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
 
 
 def test_a_linear_fit_has_no_odds_ratios():
     y, X = draw(0)
     fit = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(0, 1)).fit(
-        epsilon=2.0, sparsity=3, targets=[2], rng=0
+        epsilon=2.0, delta=0.5 / N, sparsity=3, targets=[2], rng=0
     )
     with pytest.raises(NotAvailableError, match="this fit is linear"):
         fit.odds_ratios()
@@ -244,13 +248,15 @@ def test_a_linear_fit_has_no_odds_ratios():
 def test_too_few_rows_are_refused_before_anything_is_spent_and_too_few_positives_after_their_number():
     ledger = pi.Ledger()
     with pytest.raises(NotAvailableError, match="too few"):
-        model(n=500, ledger=ledger).fit(epsilon=0.5, sparsity=3, targets=[2], rng=0)
+        model(n=500, ledger=ledger).fit(epsilon=0.5, delta=0.5 / 500, sparsity=3, targets=[2], rng=0)
     assert len(ledger) == 0
     with pytest.raises(NotAvailableError, match=r"too few|too rare"):
-        model(n=6_000, level=-6.0, ledger=ledger).fit(epsilon=1.0, sparsity=3, targets=[2], rng=0)
+        model(n=6_000, level=-6.0, ledger=ledger).fit(
+            epsilon=1.0, delta=0.5 / 6_000, sparsity=3, targets=[2], rng=0
+        )
     assert len(ledger) == 1
     with pytest.raises(BudgetExceededError):
-        model(ledger=pi.Ledger(pi.Budget(rho=0.001))).fit(epsilon=1.0, sparsity=3, targets=[2])
+        model(ledger=pi.Ledger(pi.Budget(rho=0.001))).fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
 
 
 def test_separated_rows_are_said():
@@ -258,7 +264,7 @@ def test_separated_rows_are_said():
     X = rng.standard_normal((N, 10))
     y = (X[:, 3] > 0.0).astype(float)
     split = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial")
-    fit = split.fit(epsilon=4.0, sparsity=1, targets=[3], rng=0)
+    fit = split.fit(epsilon=4.0, delta=0.5 / N, sparsity=1, targets=[3], rng=0)
     with pytest.warns(WeakIdentificationWarning, match="Not to be trusted"):
         fit.conf_int()
     assert "Not to be trusted" in str(fit.summary())
@@ -274,7 +280,7 @@ def test_a_column_that_was_missed_is_said_and_none_is_missed_where_none_was(fitt
     X = rng.standard_normal((N, P))
     y = (rng.random(N) < expit(0.4 * X[:, 5:12].sum(axis=1))).astype(float)
     dense = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial")
-    few = dense.fit(epsilon=4.0, sparsity=1, targets=[30], rng=3)
+    few = dense.fit(epsilon=4.0, delta=0.5 / N, sparsity=1, targets=[30], rng=3)
     with pytest.warns(WeakIdentificationWarning, match="more columns matter than are kept"):
         few.conf_int()
     assert few.missed_column_test.rejects
@@ -287,7 +293,9 @@ def test_a_column_that_was_missed_is_said_and_none_is_missed_where_none_was(fitt
 def test_the_test_that_no_column_was_missed_has_its_size(n, level):
     marked = 0
     for seed in range(40):
-        fit = model(100 + seed, n=n, level=level).fit(epsilon=2.0, sparsity=3, targets=[30], rng=seed)
+        fit = model(100 + seed, n=n, level=level).fit(
+            epsilon=2.0, delta=0.5 / n, sparsity=3, targets=[30], rng=seed
+        )
         marked += fit.missed_column_test.rejects
     assert marked <= 6  # of 40 at 5%: 1 in 100
 

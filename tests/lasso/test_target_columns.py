@@ -120,7 +120,9 @@ def test_double_selection_covers_weak_confounders():
     """Some of the effects are strong enough to be seen, and said: the neighbours are not what is doubted."""
     hits, errors = [], []
     for seed in range(10):
-        fit = model_of(*confounded(10, seed)).fit(epsilon=4.0, sparsity=3, targets=[0], rng=seed)
+        fit = model_of(*confounded(10, seed)).fit(
+            epsilon=4.0, delta=0.5 / 20_000, sparsity=3, targets=[0], rng=seed
+        )
         error = float(fit.params.iloc[0]) - 0.2
         hits.append(abs(error) < 1.96 * float(fit.bse.iloc[0]))
         errors.append(error / float(fit.bse.iloc[0]))
@@ -131,7 +133,9 @@ def test_double_selection_covers_weak_confounders():
 
 def test_more_confounders_than_can_be_picked_are_said():
     y, X = confounded(40, 0)
-    fit = model_of(y, X).fit(epsilon=8.0, sparsity=3, targets=[0, 50], precision_sparsity=20, rng=0)
+    fit = model_of(y, X).fit(
+        epsilon=8.0, delta=0.5 / len(y), sparsity=3, targets=[0, 50], precision_sparsity=20, rng=0
+    )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         fit.conf_int()
@@ -202,7 +206,7 @@ def test_shares_are_those_of_least_squares_and_their_intervals_hold():
     assert np.allclose(exact.upper - exact.lower, 0.0)
     held = []
     for seed in range(10):
-        found = model_of(y, X).fit(epsilon=3.0, sparsity=2, targets=[0, 3], rng=seed)
+        found = model_of(y, X).fit(epsilon=3.0, delta=0.5 / len(y), sparsity=2, targets=[0, 3], rng=seed)
         shares = found.explained_shares()
         # Columns with noise in them explain less, by about the share of it.
         held += list((shares.lower - 0.02 <= true[[0, 3]]) & (true[[0, 3]] <= shares.upper + 0.03))
@@ -212,7 +216,7 @@ def test_shares_are_those_of_least_squares_and_their_intervals_hold():
 
 def test_shares_are_not_there_for_all_columns():
     y, X = sample(20_000)
-    fit = model_of(y, X).fit(epsilon=8.0, sparsity=2, targets="all", rng=0)
+    fit = model_of(y, X).fit(epsilon=8.0, delta=0.5 / len(y), sparsity=2, targets="all", rng=0)
     with pytest.raises(NotAvailableError, match="no target"):
         fit.explained_shares()
 

@@ -169,7 +169,7 @@ def test_sums_take_2_to_the_40_rows_and_no_more(monkeypatch):
     with pytest.raises(SensitivityError, match=r"2\^40"):
         one.take(1, np.zeros((1, 2), dtype=object))
     monkeypatch.setattr(AskedSums, "over", lambda self, rows, weighted, exact: (most(weighted), 1 << 40))
-    for spend in ({"mu": 1.0}, {"epsilon": 0.5}):
+    for spend in ({"mu": 1.0}, {"epsilon": 0.5, "delta": 0}):
         release = release_sample(as_rows({"y": [1.0]}), SCHEMA, QUESTIONS["one sample"], spend)
         assert (release.nobs, abs(release.sums[0, 0]) < 100.0) == (1 << 40, True)
         assert release.sums[0, 1] == pytest.approx(2.0**40, rel=1e-9)

@@ -220,7 +220,7 @@ def test_one_epsilon_is_the_exact_level_of_the_whole(response, right, shares):
     total = compose(losses)
     if all(isinstance(loss, PureLoss) for loss in losses):
         assert math.fsum(loss.epsilon for loss in losses) == pytest.approx(2.0, rel=1e-12)
-        pi.Ledger(pi.Budget(epsilon=2.0)).check(losses)
+        pi.Ledger(pi.Budget(epsilon=2.0, delta=0)).check(losses)
     else:
         assert total.delta(2.0) == pytest.approx(DELTA, rel=1e-9)
         assert total.delta(2.0) <= DELTA

@@ -89,11 +89,11 @@ def test_prices(k):
     assert total(NoisyTopK(k, 2.0, mu=0.7).calibrated(SimulationNoise(0))).rho == pytest.approx(0.245)
     laplace = NoisyTopK(k, 2.0, rho=0.3, method="laplace").calibrated(SimulationNoise(0))
     assert total(laplace).rho == pytest.approx(0.3)
-    pure = NoisyTopK(k, 2.0, epsilon=0.5, method="laplace").calibrated(SimulationNoise(0))
+    pure = NoisyTopK(k, 2.0, epsilon=0.5, delta=0, method="laplace").calibrated(SimulationNoise(0))
     # k picks of 2 lambda/b and k values of lambda/b
     assert 3.0 * k * 2.0 / pure.scale == pytest.approx(0.5)
     assert total(pure).epsilon(1e-12) <= 0.5
-    alone = NoisyTopK(k, 2.0, epsilon=0.5, values=False).calibrated(SimulationNoise(0))
+    alone = NoisyTopK(k, 2.0, epsilon=0.5, delta=0, values=False).calibrated(SimulationNoise(0))
     assert k * 2.0 * 2.0 / alone.scale == pytest.approx(0.5)
 
 
@@ -126,7 +126,7 @@ def test_the_grid_is_charged_and_nothing_leaves_it():
     top = peeling.draw(np.linspace(0.0, 1.0, 9), source)
     on_grid = top.values / grid_step(peeling.values_scale)
     np.testing.assert_array_equal(on_grid, np.rint(on_grid))
-    laplace = NoisyTopK(3, 1e-4, epsilon=1e-3, method="laplace").calibrated(source)
+    laplace = NoisyTopK(3, 1e-4, epsilon=1e-3, delta=0, method="laplace").calibrated(source)
     assert laplace.entries[0].sensitivity.value == pytest.approx(1e-4 + grid_step(laplace.scale), rel=1e-9)
 
 
@@ -196,7 +196,9 @@ def test_private_max():
     top = private_max([0.0, -50.0, 1.0], 0.1, epsilon=3.0, delta=1e-6, rng=0, label="largest")
     assert top.support.tolist() == [1]
     assert top.values[0] == pytest.approx(-50.0, abs=2.0)
-    lone = private_max([0.0, -50.0], 0.1, epsilon=3.0, values=False, ledger=(ledger := Ledger()), rng=0)
+    lone = private_max(
+        [0.0, -50.0], 0.1, epsilon=3.0, delta=0, values=False, ledger=(ledger := Ledger()), rng=0
+    )
     assert lone.values is None
     assert ledger.total().epsilon(1e-9) <= 3.0
     with pytest.raises(ArgumentError, match="not released"):

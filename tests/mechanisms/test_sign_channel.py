@@ -122,7 +122,7 @@ def test_budgets_are_refused_before_rows_are_read():
         SignChannel(-1.0)
     with pytest.raises(ArgumentError, match="Ledger"):
         SignChannel(1.0).release(GOOD, ledger=3)
-    ledger = pi.Ledger(pi.Budget(epsilon=0.5))
+    ledger = pi.Ledger(pi.Budget(epsilon=0.5, delta=0))
     with pytest.raises(BudgetExceededError):
         SignChannel(1.0).release(object(), ledger=ledger, **SEEDED)
 

@@ -708,11 +708,11 @@ picked(
 )
 picked(
     "NoisyTopK, Gumbel, pure",
-    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=2.0, values=False).release(v, ledger=ledger),
+    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=2.0, delta=0, values=False).release(v, ledger=ledger),
 )
 picked(
     "NoisyTopK, Laplace",
-    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=4.0, method="laplace").release(v, ledger=ledger),
+    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=4.0, delta=0, method="laplace").release(v, ledger=ledger),
 )
 picked(
     "NoisyTopK, Laplace, zCDP",

@@ -183,7 +183,7 @@ def test_missing_files_are_errors_of_both_kinds(tmp_path):
 
 def test_not_available_stays_an_attribute_error():
     assert not hasattr(pi.Budget(mu=1.0), "no_such")
-    assert not hasattr(pi.Budget(epsilon=1.0), "mu")
+    assert not hasattr(pi.Budget(epsilon=1.0, delta=0), "mu")
 
 
 def test_a_warning_points_at_the_line_that_called():

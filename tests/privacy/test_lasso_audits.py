@@ -102,6 +102,8 @@ def peeled(pair, noise, *, factor=1.0, count=None, delta=DELTA, law=None, **opti
     `factor` stretches the pair away from its middle: more than 1 for a record that moves more than stated.
     """
     level = {"rho": RHO} if not {"rho", "epsilon"} & options.keys() else {}
+    if "epsilon" in options:
+        level["delta"] = 0
     peeling = NoisyTopK(options.pop("k", 2), 1.0, **level, **options).calibrated(source_of(noise, 0))
     middle = 0.5 * (pair[0] + pair[1])
     moved = tuple(middle + factor * (v - middle) for v in pair)
@@ -149,7 +151,9 @@ def test_some_of_six_with_their_values(k):
 def test_one_pick_of_the_papers_laplace_peeling(noise):
     """Of two: the chance that a difference of two Laplace numbers stays below d is known."""
     v = (np.array([3.0, 3.0]), np.array([4.0, 2.0]))
-    peeling = NoisyTopK(1, 1.0, epsilon=2.0, method="laplace", values=False).calibrated(source_of(noise, 0))
+    peeling = NoisyTopK(1, 1.0, epsilon=2.0, delta=0, method="laplace", values=False).calibrated(
+        source_of(noise, 0)
+    )
 
     def first(d):
         t = d / peeling.scale

@@ -25,10 +25,10 @@ LEVELS = {
     "gumbel, rho": ("gumbel", {"rho": 1e-7}),
     "gumbel, mu": ("gumbel", {"mu": 1e-3}),
     "gumbel, epsilon": ("gumbel", {"epsilon": 1e-3, "delta": 1e-6}),
-    "gumbel, pure": ("gumbel", {"epsilon": 1e-4, "values": False}),
+    "gumbel, pure": ("gumbel", {"epsilon": 1e-4, "delta": 0, "values": False}),
     "laplace, rho": ("laplace", {"rho": 1e-7}),
     "laplace, the paper's": ("laplace", {"epsilon": 1e-3, "delta": 1e-6}),
-    "laplace, pure": ("laplace", {"epsilon": 1e-4}),
+    "laplace, pure": ("laplace", {"epsilon": 1e-4, "delta": 0}),
 }
 
 

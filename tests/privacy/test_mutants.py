@@ -192,8 +192,8 @@ def of_roundings():
         vector = rng.uniform(5.0, 6.0, 6)
         pair = vector, vector + 1.1 * np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
         for options in (
-            {"epsilon": 6e-6, "values": False},
-            {"epsilon": 1e-5, "method": "laplace"},
+            {"epsilon": 6e-6, "delta": 0, "values": False},
+            {"epsilon": 1e-5, "delta": 0, "method": "laplace"},
             {"rho": 3e-11},
         ):
             top = NoisyTopK(1 if "epsilon" in options else 4, 1.1, **options)
@@ -252,7 +252,7 @@ def of_accounts():
     for budget, losses in (
         (Budget(mu=5.0), [GaussianLoss(3.0), GaussianLoss(4.1)]),
         (Budget(rho=1.0), [ConcentratedLoss(0.6), GaussianLoss(1.0)]),
-        (Budget(epsilon=2.0), [PureLoss(1.0), PureLoss(1.1)]),
+        (Budget(epsilon=2.0, delta=0), [PureLoss(1.0), PureLoss(1.1)]),
     ):
         ledger = Ledger(budget)
         try:

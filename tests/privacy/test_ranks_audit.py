@@ -80,7 +80,7 @@ def test_mutants_are_caught(name):
 
 
 def test_laplace_noise_is_charged_as_pure_epsilon():
-    found = of_two({"epsilon": 1.5})
+    found = of_two({"epsilon": 1.5, "delta": 0})
     assert found.complaints == []
     (entry,) = found.ledger.entries
     assert entry.loss.to_dict() == {"kind": "pure", "epsilon": 1.5}

@@ -294,7 +294,7 @@ def test_half_the_gaussian_noise_is_caught(monkeypatch):
 @pytest.mark.parametrize("kind", ["one sample", "groups", "cells", "share", "signed ranks"])
 def test_laplace_noise_has_the_scale_of_its_pure_epsilon(kind):
     """On the grid, P(x) of both worlds differs by exp(epsilon) at most: l1 distance over the scale."""
-    release = released(kind, 0, 1, epsilon=1.5)[0]
+    release = released(kind, 0, 1, epsilon=1.5, delta=0)[0]
     (entry,) = release.entries
     assert entry.loss.to_dict() == {"kind": "pure", "epsilon": 1.5}
     weights = np.tile(SAMPLE_STATISTICS[kind].l1.weights, CELLS.get(kind, 1))
@@ -307,7 +307,7 @@ def test_laplace_noise_has_the_scale_of_its_pure_epsilon(kind):
 
 
 def test_the_laplace_noise_drawn_is_the_one_charged():
-    drawn = np.array([one.sums[0] for one in released("one sample", 0, 300, epsilon=1.0)])
+    drawn = np.array([one.sums[0] for one in released("one sample", 0, 300, epsilon=1.0, delta=0)])
     spread = np.abs(drawn - clean("one sample", 0)).mean(axis=0)  # of Laplace noise its scale
     assert spread == pytest.approx([2.0, 4.0], rel=0.25)
 

@@ -133,9 +133,9 @@ def test_the_p_value_and_the_interval_say_the_same(noise):
 
 
 def test_made_up_releases_say_what_laplace_noise_does():
-    r = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, rng=0)
+    r = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, delta=0, rng=0)
     assert r.release.noise == "laplace"
-    again = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, rng=0)
+    again = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, delta=0, rng=0)
     assert r.pvalue == again.pvalue
     made = GroupLaw.released(r.release).made_up(4000)
     assert np.std(made.N[:, 0]) == pytest.approx(r.release.scale[0] * math.sqrt(2.0 / 3.0), rel=0.1)
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
 
 
 def test_a_level_that_nobody_has_stops_nothing():
-    for spent in ({"epsilon": math.inf}, {"mu": 0.3, "rng": 0}, {"epsilon": 0.5, "rng": 0}):
+    for spent in ({"epsilon": math.inf}, {"mu": 0.3, "rng": 0}, {"epsilon": 0.5, "delta": 0, "rng": 0}):
         r = pi.stats.anova_oneway(X, G, levels=["u", "v", "w", "z"], bounds=(-5, 15), **spent)
         assert 0.0 <= r.pvalue <= 1.0
         assert tuple(r.means().table.loc["z"].iloc[2:]) == (-5.0, 15.0)

@@ -13,7 +13,12 @@ from privinf.stats.means import MeanLaw
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(5.0, 1.0, 300)
-SPENT = [{"epsilon": math.inf}, {"mu": 0.3, "rng": 0}, {"epsilon": 1.0, "rng": 0}, {"mu": 50.0, "rng": 0}]
+SPENT = [
+    {"epsilon": math.inf},
+    {"mu": 0.3, "rng": 0},
+    {"epsilon": 1.0, "delta": 0, "rng": 0},
+    {"mu": 50.0, "rng": 0},
+]
 SIDES = ["two-sided", "less", "greater"]
 FULL = pytest.approx((-10.0, 10.0))
 
@@ -74,7 +79,7 @@ def test_values_that_are_merely_near_a_bound_or_hidden_are_not():
 
 def test_standard_errors_at_a_bound_are_not_cut_to_nothing():
     with pytest.warns(ChangedTargetWarning):
-        r = pi.stats.ttest_ind(np.zeros(900), np.full(900, 10.0), bounds=(0, 10), epsilon=1.0, rng=0)
+        r = pi.stats.ttest_ind(np.zeros(900), np.full(900, 10.0), bounds=(0, 10), epsilon=1.0, delta=0, rng=0)
     assert (r.table["std err"] > 0.01).all()
 
 

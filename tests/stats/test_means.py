@@ -112,7 +112,7 @@ def test_every_other_null_is_free():
 def test_a_level_in_epsilon_takes_the_smaller_noise_outside_of_a_ledger():
     alone = pi.stats.mean(X, bounds=(0, 10), epsilon=1.0, delta=1e-6, rng=0)
     shared = pi.stats.mean(X, bounds=(0, 10), epsilon=1.0, delta=1e-6, rng=0, ledger=pi.Ledger())
-    pure = pi.stats.mean(X, bounds=(0, 10), epsilon=1.0, rng=0, ledger=pi.Ledger())
+    pure = pi.stats.mean(X, bounds=(0, 10), epsilon=1.0, delta=0, rng=0, ledger=pi.Ledger())
     assert [one.release.noise for one in (alone, shared, pure)] == ["laplace", "gaussian", "laplace"]
     assert alone.bse < shared.bse
     assert pure.privacy.epsilon(1e-9) == pytest.approx(1.0, abs=1e-6)

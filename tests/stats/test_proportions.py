@@ -58,7 +58,7 @@ def test_the_exact_test_is_exact(laplace):
 
 
 def test_laplace_noise_takes_the_exact_law():
-    r = pi.stats.proportion_confint(X, epsilon=1.0, rng=0)
+    r = pi.stats.proportion_confint(X, epsilon=1.0, delta=0, rng=0)
     assert r.release.noise == "laplace"
     assert "Exact" in r.notes[0]
     law = ShareLaw(r.release.sums[0, 0], 400, float(r.release.scale[0]), True)

@@ -36,7 +36,7 @@ def test_ties_count_half_and_zeros_have_no_sign():
     assert pi.stats.wilcoxon(d, epsilon=math.inf).estimate == pytest.approx(walsh / 15.0)
 
 
-@pytest.mark.parametrize("spent", [{"mu": 0.5}, {"epsilon": 1.0}])
+@pytest.mark.parametrize("spent", [{"mu": 0.5}, {"epsilon": 1.0, "delta": 0}])
 def test_levels_and_coverage_hold_with_noise(spent):
     """200 releases each: at most 10% rejected of equal laws; P(x > y) covered at least 90%."""
     rng, rejected, covered = np.random.default_rng(0), np.zeros(3), 0
@@ -62,7 +62,8 @@ def test_small_samples_that_the_means_cannot_tell_apart_by_loose_bounds():
     g = np.repeat(["a", "b", "c"], 67)
     x = np.repeat([0.35, 0.5, 0.65], 67) + 0.15 * rng.standard_normal(201)
     found = [
-        pi.stats.kruskal(x, g, levels=["a", "b", "c"], epsilon=1.0, rng=seed).pvalue for seed in range(20)
+        pi.stats.kruskal(x, g, levels=["a", "b", "c"], epsilon=1.0, delta=0, rng=seed).pvalue
+        for seed in range(20)
     ]
     assert np.mean(np.array(found) < 0.05) >= 0.95
 
@@ -70,15 +71,15 @@ def test_small_samples_that_the_means_cannot_tell_apart_by_loose_bounds():
 def test_tables_formulas_and_what_is_said():
     frame = pd.DataFrame({"x": Z, "g": G})
     schema = pi.Schema({"x": (0, 100), "g": ["a", "b", "c"]})
-    r = pi.stats.kruskal("x ~ g", frame, schema=schema, epsilon=2.0, rng=0)
-    again = pi.stats.kruskal(Z, G, levels=["a", "b", "c"], epsilon=2.0, rng=0)
+    r = pi.stats.kruskal("x ~ g", frame, schema=schema, epsilon=2.0, delta=0, rng=0)
+    again = pi.stats.kruskal(Z, G, levels=["a", "b", "c"], epsilon=2.0, delta=0, rng=0)
     assert r.pvalue == again.pvalue < 0.001
     assert "Kruskal-Wallis" in str(r.summary())
     assert "equal laws" in str(r.summary())
     two = frame[frame.g != "c"]
     both = pi.Schema({"x": (0, 100), "g": ["a", "b"]})
-    m = pi.stats.mannwhitneyu("x ~ g", data=two, schema=both, epsilon=2.0, rng=0)
-    k = pi.stats.kruskal("x ~ g", two, schema=both, epsilon=2.0, rng=0)
+    m = pi.stats.mannwhitneyu("x ~ g", data=two, schema=both, epsilon=2.0, delta=0, rng=0)
+    k = pi.stats.kruskal("x ~ g", two, schema=both, epsilon=2.0, delta=0, rng=0)
     assert (m.pvalue, m.estimate, m.rows[0].name) == (k.pvalue, k.estimate, "P(a > b)")
     assert m.privacy.epsilon(1e-9) == pytest.approx(2.0, abs=1e-6)
 

@@ -258,10 +258,12 @@ def test_a_constant_and_a_foreign_ledger_are_refused(sample):
     rows = pi.DebiasedLasso(sample.y, X, x_bound=4.0, y_bounds=(-5.0, 5.0))._rows
     ledger = pi.Ledger()
     with pytest.raises(NotAvailableError, match="no constant"):
-        fit_paper(rows, TrustedServer(rows.federation, ledger=ledger), ledger, epsilon=1.0, sparsity=2)
+        fit_paper(
+            rows, TrustedServer(rows.federation, ledger=ledger), ledger, epsilon=1.0, delta=DELTA, sparsity=2
+        )
     rows, server, _ = door(sample)
     with pytest.raises(ArgumentError, match="must charge the ledger"):
-        fit_paper(rows, server, pi.Ledger(), epsilon=1.0, sparsity=2)
+        fit_paper(rows, server, pi.Ledger(), epsilon=1.0, delta=DELTA, sparsity=2)
 
 
 def test_noise_that_leaves_nothing_is_said_and_stays_charged(sample):

@@ -34,7 +34,8 @@ from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import center_response
 from privinf.results.export import PortableParts
-from privinf.results.notes import target_notes
+from privinf.results.notes import sentence, target_notes
+from privinf.results.summary import large_delta
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count
 
@@ -343,6 +344,8 @@ class MachineResults(PortableParts):
             f"Lengths of {1.0 - alpha:.0%} intervals, by party:",
             self.to_frame(alpha).to_string(float_format=lambda value: f"{value:.4g}"),
         ]
+        total = sum(one.nobs for one in self.results.values())
+        lines += [sentence(text) for text in large_delta(self.privacy, total)]
         notes = {note for one in self.results.values() for note in one.notes}
         return "\n".join(lines + sorted(notes))
 

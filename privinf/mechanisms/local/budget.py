@@ -35,7 +35,7 @@ from privinf.mechanisms.local.channels import FeaturePlan, Label
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.release_kinds import AnswerLaw, ExamplesLaw, LabelLaw
 from privinf.typing import Calibration, LabelKind
-from privinf.validation import check_choice, check_fraction, check_positive
+from privinf.validation import check_choice, check_delta, check_fraction, check_positive, is_zero
 
 # Of an epsilon named as a whole, the features get two parts and the label one.
 DEFAULT_SHARES = (2.0, 1.0)
@@ -118,7 +118,7 @@ def plan_budget(
         raise ArgumentError(
             "calibration='classic' is for Gaussian noise, and nothing is released with it here"
         )
-    if delta is not None:
+    if delta is not None and not is_zero(delta):
         check_fraction(delta, "delta")
     if epsilon is not None:
         if epsilon_x is not None or epsilon_y is not None:
@@ -164,8 +164,7 @@ def remaining_mu(
     >>> round(remaining_mu(4.0, 1e-5, []), 4), round(remaining_mu(4.0, 1e-5, [1.0]), 4)
     (0.9249, 0.7306)
     """
-    if delta is None:
-        raise ArgumentError("delta, in (0, 1), is needed for what is released by the Gaussian mechanism")
+    delta = check_delta(delta)
     if calibration == "classic":
         return classic_mu(epsilon - math.fsum(pure), delta)
     high = gaussian_mu(epsilon, delta)

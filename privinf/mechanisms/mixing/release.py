@@ -23,7 +23,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, Ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.mechanisms.gaussian import Spending
+from privinf.mechanisms.gaussian import Spending, warn_of_large_delta
 from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.mixing.party_release import GRID_SLACK, MOST_PEOPLE, UNIT, PartyLabels, PartyMechanism
 from privinf.mechanisms.mixing.theory import default_share
@@ -85,6 +85,7 @@ class GaussianRows(PartyMechanism):
             run = isinstance(position, (int, np.integer))
             released[slice(position, position + len(block)) if run else position] = block
         scale, entry = line.calibrated(budget.source)
+        warn_of_large_delta(budget.delta, len(table))
         recorded = budget.ledger.spend(entry)
         if scale > 0.0:
             for start in range(0, len(released), BLOCK):
@@ -228,6 +229,7 @@ class RandomMixing(PartyMechanism):
         n = len(table)
         sums, totals = self._sums(table, exact=not math.isinf(budget.mu))
         scale, entry = line.calibrated(budget.source)
+        warn_of_large_delta(budget.delta, n)
         recorded = budget.ledger.spend(entry)
         share = self._share(scale, n)
         weight = math.sqrt(1.0 - share) * self.matrix(n).scale
