@@ -67,6 +67,11 @@ def create_command(
     older copy in its place. Keep both as you keep the rows.
     """  # noqa: D301
     check_free(path, overwrite=False)
+    if epsilon is not None and delta is None:
+        raise ArgumentError(
+            "a limit in epsilon needs --delta: Gaussian noise has no pure epsilon; --delta 1e-6 is common, "
+            "at most 1/n"
+        )
     if anchor is not None and not site:
         raise ArgumentError("--anchor belongs to --site")
     budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)

@@ -71,7 +71,7 @@ def test_from_a_file_to_a_result(name, tmp_path, monkeypatch):
         schema=pi.load_schema("schema.toml"),
         ledger=pi.LedgerFile("study.ledger"),
     )
-    result = model.fit(epsilon=1.0, delta=1e-7)
+    result = model.fit(epsilon=1.0, delta=1e-7, intervals="optional")
     assert list(result.params.index) == list(pi.load_results("result.npz").params.index)
     assert len(pi.LedgerFile("study.ledger")) > 1
 
