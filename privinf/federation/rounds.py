@@ -107,7 +107,7 @@ class Rounds:
         self._session, self._sequence = str(uuid4()), 0
         self.ledger = check_ledger(ledger)
         self._rows: dict[str, int] = {}
-        self.imputed: Missing = "raise"
+        self._imputed: Missing = "raise"
         self._design = self._introduce(design)
         self._digest = self._design.digest
 
@@ -120,6 +120,11 @@ class Rounds:
     def rows(self) -> dict[str, int]:
         """Number of rows of each site, public."""
         return dict(self._rows)
+
+    @property
+    def imputed(self) -> Missing:
+        """What the sites do about missing values: "impute-public" if any of them imputes."""
+        return self._imputed
 
     @property
     def nobs(self) -> int:
@@ -204,7 +209,7 @@ class Rounds:
         replies = self._round(query, names)
         check_alike({reply.site: reply.facts for reply in replies})
         self._rows = {reply.site: reply.rows for reply in replies}
-        self.imputed = imputed_at(replies)
+        self._imputed = imputed_at(replies)
         if empty := [name for name, rows in self._rows.items() if rows < 1]:
             raise AlignmentError(f"site {empty[0]!r} says that it has no rows")
         return _described(replies[0], design)

@@ -198,11 +198,12 @@ def test_that_it_is_public_who_is_where_is_said_of_several_sites():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
     words = {"bounds": [(-1, 1)] * 2, "y_bounds": (-1, 1)}
-    one = pi.OLS(y, X, **words).fit(epsilon=1.0, delta=1e-5, rng=0).privacy
+    one = pi.OLS(y, X, **words).fit(epsilon=1.0, delta=1e-5, rng=0, intervals="optional").privacy
     assert not any("machine a record is at" in text for text in one.assumptions)
     for trust in ("server", "secure-sum"):
         parties = {"a": (y[:30], X[:30]), "b": (y[30:], X[30:])}
-        fit = pi.OLS.from_arrays(parties, trust=trust, **words).fit(epsilon=1.0, delta=1e-5, rng=0)
+        model = pi.OLS.from_arrays(parties, trust=trust, **words)
+        fit = model.fit(epsilon=1.0, delta=1e-5, rng=0, intervals="optional")
         assert all(any("machine a record is at" in one for one in e.assumptions) for e in fit.privacy.entries)
     top = server_of().top_k("column_sums", {"columns": [0, 1], "bound": 1.0}, 1, rho=0.1, label="top")
     assert any("machine a record is at" in text for text in top.entries[0].assumptions)
