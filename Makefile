@@ -14,11 +14,10 @@ OLDER = $(BIN)/python tests/support/processors.py
 # Tests whose numbers depend on the last bits of exp, of BLAS or of compiled loops: on the oldest processor as well.
 BITS := tests/architecture/test_processors.py tests/architecture/test_saved.py tests/federation/test_exact_fits.py \
   tests/federation/test_site_gate.py tests/federation/test_two_runs.py tests/glm/test_federated_glm_resumed.py \
-  tests/inference/test_tails.py tests/inference/test_inference_systems.py tests/mechanisms/test_loops.py \
-  tests/mechanisms/test_mixing_matrix.py tests/mechanisms/test_pushed.py tests/mechanisms/test_sums.py \
-  tests/mechanisms/test_terms.py tests/noise/test_noise_keys.py tests/noise/test_noise_lattice.py \
-  tests/privacy/test_record_replay.py tests/privacy/test_redraws.py tests/privacy/test_total_evaluation.py \
-  tests/results/test_results_storage.py
+  tests/inference/test_tails.py tests/mechanisms/test_loops.py tests/mechanisms/test_mixing_matrix.py \
+  tests/mechanisms/test_pushed.py tests/mechanisms/test_sums.py tests/mechanisms/test_terms.py \
+  tests/noise/test_noise_keys.py tests/noise/test_noise_lattice.py tests/privacy/test_record_replay.py \
+  tests/privacy/test_redraws.py tests/privacy/test_total_evaluation.py tests/results/test_results_storage.py
 
 # Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
 FRESH ?= --fresh
