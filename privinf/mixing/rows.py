@@ -96,7 +96,7 @@ def residual_square(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Float
     e, (k, d) = y - X @ slopes, X.shape
     variance = float(e @ e) / (k - d)
     excess = residual_excess(gram, S, slopes, variance) / k if variance > 0.0 else 0.0
-    return variance * (1.0 + excess) / (1.0 + 2.0 * excess)
+    return float(variance * (1.0 + excess) / (1.0 + 2.0 * excess))
 
 
 def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) -> float:

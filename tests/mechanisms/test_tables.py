@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.errors import AlignmentError, NotAvailableError, SchemaError, StorageError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms import files as table_files
 from privinf.mechanisms.blocks import RowBlocks, open_table, read_roster
 from privinf.mechanisms.roster import read_ids, roster_digest
@@ -300,7 +300,7 @@ def test_rows_stay(frame):
     assert repr(table) == "TableRows(50 rows of the data frame, not shown)"
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(table)
-    with pytest.raises(SchemaError, match="must be a Schema"):
+    with pytest.raises(ArgumentError, match="must be a Schema"):
         open_table(frame, ["age"])
 
 
