@@ -238,7 +238,6 @@ class Moments:
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         (asked,) = self._asked(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
         scale, entry = self._line(asked, mu).calibrated(budget.source)
-        warn_of_large_delta(budget.delta, blocks.n)
         recorded = budget.ledger.spend(entry)
         law = _law(self.trust, weight, scale, budget) | imputing(rows.missing)
 

@@ -115,7 +115,8 @@ def test_rows_are_complete_in_what_is_asked_for(packages):
 
 def test_levels_stay_text_and_a_private_fit_runs(packages):
     data = datasets.load("flights", features=["dep_delay", "origin"])
-    fit = pi.OLS.from_formula(data.formula, data.data, schema=data.schema).fit(epsilon=2.0, delta=1e-6, rng=0)
+    model = pi.OLS.from_formula(data.formula, data.data, schema=data.schema)
+    fit = model.fit(epsilon=2.0, delta=1e-6, rng=0, intervals="optional")
     assert list(fit.params.index) == ["Intercept", "origin[T.JFK]", "origin[T.LGA]", "dep_delay"]
 
 

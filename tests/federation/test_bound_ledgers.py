@@ -106,7 +106,7 @@ def test_a_csv_cut_in_mid_number_is_refused(table, tmp_path, served):
     with pytest.raises(StorageError, match=f"{ROWS} then, {ROWS} now, other or in another order"):
         served(path)
     path.write_bytes(whole[: whole.rindex(b"\n", 0, len(whole) // 2) + 10])
-    with pytest.raises(StorageError, match=rf"rows \({ROWS} then, \d+ now\)"):
+    with pytest.raises(StorageError, match=r"near line \d+, which has too few fields"):
         served(path)
     path.write_bytes(whole)
     served(path)

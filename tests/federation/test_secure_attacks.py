@@ -72,7 +72,7 @@ def test_two_askers_at_once_get_the_same_bytes(monkeypatch):
     federation = secure_federation()
     query, site = secure_query(federation), federation._sites["north"]
     honest = Site._placed
-    monkeypatch.setattr(Site, "_placed", lambda *asked: (time.sleep(0.05), honest(*asked))[1])
+    monkeypatch.setattr(Site, "_placed", lambda *asked, **how: (time.sleep(0.05), honest(*asked, **how))[1])
     with ThreadPoolExecutor(4) as askers:
         replies = list(askers.map(lambda _: site.handle(query, "north"), range(4)))
     assert len({reply.masked.tobytes() for reply in replies}) == 1

@@ -131,7 +131,7 @@ def test_a_crash_between_charge_and_reply_is_not_charged_again(tmp_path, monkeyp
     query = secure_query(federation)
     site = federation._sites["north"]
 
-    def crash(self, *_):
+    def crash(self, *_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:

@@ -99,6 +99,7 @@ class _Watched(RowPasses):
         super().__init__(*args, **options)
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
 def test_fits_by_passes_say_how_many_and_collect_nothing(frame, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_MEMORY", 1)
     data = written(pd.concat([frame] * 40), tmp_path / "t.parquet")

@@ -630,13 +630,13 @@ case(
         "family": "gaussian",
         "ledger": w.ledger,
     },
-    lambda r, w: r.fit(epsilon=9.0, delta=1e-3, rng=0),
+    lambda r, w: r.fit(epsilon=20.0, delta=1e-3, rng=0),
 )
-case("FederatedGLM.fit", lambda w: glm(w).fit, {"epsilon": 9.0, "delta": 1e-3, "rng": 0}, shown, method=True)
+case("FederatedGLM.fit", lambda w: glm(w).fit, {"epsilon": 20.0, "delta": 1e-3, "rng": 0}, shown, method=True)
 case(
     "FederatedGLM.fit, secure sums",
     lambda w: glm(w, trust="secure-sum").fit,
-    {"epsilon": 9.0, "delta": 1e-3, "rng": 0},
+    {"epsilon": 20.0, "delta": 1e-3, "rng": 0},
     shown,
     method=True,
 )

@@ -15,7 +15,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import RecordBlocks
-from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name, warn_of_large_delta
+from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
@@ -223,7 +223,6 @@ class LocalExamples:
             self.design, given, columns, self._read, whole=target is None,
             numbers=self._read_numbers if plain else None,
         ).checked()  # fmt: skip
-        warn_of_large_delta(delta, blocks.n)
         recorded = account.spend(*plan.entries)
         law = plan.law(self.features, self.label, delta or None) | imputing(given.missing)
         draws = self._draws(plan)

@@ -12,7 +12,7 @@ from privinf.accounting import Ledger, LedgerEntry, split_mu
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import encoded_blocks
-from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name, warn_of_large_delta
+from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.local.modulation_map import (
     MapOptions,
     ModulationMap,
@@ -187,7 +187,6 @@ class Modulation:
         given = as_rows(rows, self.missing)
         blocks = encoded_blocks(self.design, given, self.weights, whole=False)
         blocks.checked()
-        warn_of_large_delta(budget.delta, blocks.n)
         recorded = budget.ledger.spend(*plan.entries)
         noises = side_by_side(
             budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
@@ -221,7 +220,6 @@ class Modulation:
         given = as_rows(rows, self.missing)
         refuse_unordered(given, MESSAGES)
         encoded = encode(self.design, given, self.weights)
-        warn_of_large_delta(budget.delta, len(encoded.private))
         recorded = budget.ledger.spend(*plan.entries)
         return ModulationSession(self, encoded, replace(plan, entries=recorded), budget, given.missing)
 
