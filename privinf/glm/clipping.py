@@ -14,9 +14,9 @@ it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/res
 The question is asked only where a share of 5% would be seen with probability .8, ``.04 n >= (z + .84) s``:
 elsewhere its budget would be wasted. The rule reads public numbers alone (n, k, mu).
 
-It is asked of rows that the caller holds, in one place or parted among sites of this process (`from_arrays`).
-Over a federation of others it is not: a site's policy may list the statistics that it answers, and a fit that
-sites have answered up to now would be refused there after most of it was charged.
+It is asked of one curator's rows alone. Over sites it is not, be they others' or parts of this process: a
+site's policy may list the statistics that it answers, and a fit that sites have answered before would be
+refused there after most of it was charged.
 The first release tells, for nothing, of means at an end of their bounds (`privinf.inference.ends`).
 """
 

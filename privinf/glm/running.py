@@ -109,7 +109,7 @@ def _run(
         whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
     warn_of_large_delta(spending.get("delta"), rows.total)
     default = plan.curved or plan.looks is not None
-    own = isinstance(whole.federation, (LocalSites, TableByPasses))
+    own = trust == "central" and isinstance(whole.federation, (LocalSites, TableByPasses))
     outside = OutsideCount.of(whole, plan.mu) if default and own else None
     price = plan.mu if outside is None else outside.rest
     folder = _folder(whole, trust, request, plan, outside)

@@ -34,6 +34,8 @@ from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise import SimulationNoise
 
+# Delta is far above 1/n so that few fits audit it.
+pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.LargeDeltaWarning")
 N, P = 50, 5
 SIGNS = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
 Y_BOUNDS, FAR = (-3.0, 3.0), 1e3  # the response is cut at 8 times the width of its bounds
