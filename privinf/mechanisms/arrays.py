@@ -83,7 +83,10 @@ def array_rows(
         names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))
         features: Any = table
         if numeric:
-            plain = pd.DataFrame({place: plain_numbers(table.iloc[:, place]) for place in range(len(names))})
+            plain = table
+            if not all(isinstance(dtype, np.dtype) for dtype in table.dtypes):
+                columns = range(len(names))
+                plain = pd.DataFrame({place: plain_numbers(table.iloc[:, place]) for place in columns})
             features = check_array(plain.to_numpy(), "X", ndim=2, finite=finite, copy=False)
     else:
         features, marked = _matrix(table, finite=finite), ()

@@ -310,7 +310,8 @@ def test_selected_targets_carry_a_note():
     selected = fitted(targets="selected")
     assert "selected on the same rows" in " ".join(selected.notes)
     assert "selected on" in str(selected.summary())
-    (target,) = fitted().notes
+    clipped, target = fitted().notes
+    assert clipped.startswith("Target: the regression among rows clipped")
     assert target.startswith("Target: the mean")
 
 
