@@ -143,7 +143,7 @@ def mannwhitneyu(
     >>> import numpy as np, privinf as pi
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.lognormal(0.5, 1, 400), rng.lognormal(0, 1, 300)
-    >>> r = pi.stats.mannwhitneyu(x, y, epsilon=1.0, rng=0)
+    >>> r = pi.stats.mannwhitneyu(x, y, epsilon=1.0, delta=0, rng=0)
     >>> bool(r.pvalue < 0.01 and r.rows[0].low < 0.64 < r.rows[0].high)
     True
     """
@@ -225,7 +225,7 @@ def kruskal(
     >>> rng = np.random.default_rng(0)
     >>> g = rng.choice(["a", "b", "c"], 300)
     >>> x = rng.lognormal(size=300) + (g == "c")
-    >>> r = pi.stats.kruskal(x, g, levels=["a", "b", "c"], epsilon=2, rng=0)
+    >>> r = pi.stats.kruskal(x, g, levels=["a", "b", "c"], epsilon=2, delta=0, rng=0)
     >>> bool(r.pvalue < 0.01)
     True
     """
@@ -307,7 +307,7 @@ def wilcoxon(
     --------
     >>> import numpy as np, privinf as pi
     >>> x = np.random.default_rng(0).standard_t(2, 400)
-    >>> pi.stats.wilcoxon(x, 1.0, alternative="less", epsilon=1.0, rng=0).pvalue < 0.001
+    >>> pi.stats.wilcoxon(x, 1.0, alternative="less", epsilon=1.0, delta=0, rng=0).pvalue < 0.001
     True
     """
     level = base.check_level(confidence_level, alternative)

@@ -16,6 +16,8 @@ from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.schema import Design
 
+# Delta is far above 1/n so that few fits audit it.
+pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.LargeDeltaWarning")
 MU, FAR = 3.0, 8.0
 NAMES = ("a", "b")
 DESIGN = Design.from_arrays(["x1", "x2", "x3"], bounds=[(-9.0, 9.0)] * 3, y_bounds=(-9.0, 9.0))
