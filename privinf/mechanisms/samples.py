@@ -252,7 +252,7 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
     possible = noise == "auto" and statistic.l1 is not None and words.get("calibration") != "classic"
     if delta is None or (is_zero(delta) and not possible):
         check_delta(delta, pure="" if statistic.l1 is None else PURE_SUMS)
-    if not possible:
+    if not possible or statistic.l1 is None:
         return False
     if is_zero(delta):
         return True
