@@ -1,9 +1,10 @@
-"""One digest a fit: ``python benchmarks/digest.py [--against FILE]`` (some 15 seconds, one core).
+"""One digest a fit: ``python benchmarks/digest.py [--against FILE]`` (a minute, one core).
 
-Some 150 seeded fits, by every model and door, through public names alone, so that the same file runs on
+Some 200 seeded fits, by every model and door, through public names alone, so that the same file runs on
 trees that differ in where modules are. A line is ``name numbers summary``: sha256 over the bits of every
 number that the fit gives (coefficients, covariances, intervals, p-values, what it released, what it cost) and
 over the text of its summary, without its date. A refusal or a number that is not there is part of the digest.
+Names of attributes and fields are not, so that they can change.
 
 ``--save FILE`` writes the lines, ``--against FILE`` names the fits that differ from such a file and ends with
 status 1. ``--save-numbers FILE`` keeps coefficients and standard errors in an npz file; with ``--numbers
@@ -24,29 +25,78 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import digest_doors
 import numpy as np
 import pandas as pd
 from digest_fits import FITS
 
 import privinf as pi
 
-# Attributes, and methods without arguments, that give numbers; what an object has not is skipped.
-GIVEN = (
-    "params", "bse", "bse_sampling", "bse_privacy", "tvalues", "pvalues", "cov_params", "conf_int", "nobs",
-    "df_resid", "df_model", "rsquared", "scale", "noise_share", "sparse_params", "selected", "saturated",
-    "asked", "rate", "error", "residual_scale", "noise_variance", "bias_bound", "restricted_eigenvalues",
-    "bias", "naive", "variance_inflation", "communication", "trace", "interval_epsilon", "shared_params",
-    "to_frame", "frame", "indices", "values", "statistic", "pvalue", "mean", "se", "critical_value", "table",
-    "predicted_mean", "cov", "effect", "sd", "df", "max_t", "result_frame", "differs", "lower", "upper", "support",
+# Attributes, and methods without arguments, that give numbers; what an object has not is skipped. A name that
+# has changed stands with the later ones after it, "old|new": the digest has the first, whichever is there.
+ATTRIBUTES = [
+    "params",
+    "bse",
+    "bse_sampling",
+    "bse_privacy",
+    "tvalues",
+    "pvalues",
+    "cov_params",
+    "conf_int",
+    "nobs",
+    "df_resid",
+    "df_model",
+    "rsquared",
+    "scale",
+    "noise_share",
+    "sparse_params",
+    "selected",
+    "saturated",
+    "asked",
+    "rate",
+    "error",
+    "residual_scale",
+    "noise_variance",
+    "bias_bound",
+    "restricted_eigenvalues",
+    "bias",
+    "naive",
+    "variance_inflation",
+    "communication",
+    "trace",
+    "interval_epsilon",
+    "shared_params",
+    "to_frame",
+    "frame",
+    "indices",
+    "values",
+    "statistic",
+    "pvalue",
+    "mean",
+    "se",
+    "critical_value",
+    "table",
+    "predicted_mean",
+    "cov",
+    "effect",
+    "sd",
+    "df",
+    "max_t",
+    "result_frame",
+    "differs",
+    "lower",
+    "upper",
+    "support",
     "picks_from",
     "privacy",
-)  # fmt: skip
+]
 TABLES = (pd.DataFrame, pd.Series, pd.Index, np.ndarray)
 OPAQUE = (str, bytes, bool, type(None))
+assert digest_doors.SEED  # its fits stand in FITS too
 PASSING = re.compile(r"(Date|Time):\s+.*?(?=\s{2,}|$)", re.MULTILINE)
 
 
@@ -78,7 +128,7 @@ def cost(report: pi.PrivacyReport) -> Iterator[str]:
     for attribute in ("epsilon", "delta", "mu", "rho"):
         yield from member(report, attribute)
     for entry in report.entries:
-        yield from numbers_alone([dict(entry.noise), asdict(entry.loss), asdict(entry.sensitivity)])
+        yield from numbers_alone([dict(entry.noise), in_order(entry.loss), in_order(entry.sensitivity)])
 
 
 def numbers_alone(thing: Any) -> Iterator[str]:
@@ -91,16 +141,28 @@ def numbers_alone(thing: Any) -> Iterator[str]:
         yield float(thing).hex()
 
 
-def member(thing: Any, name: str) -> Iterator[str]:
-    """Yield one attribute's bits, or that it refuses."""
-    if not hasattr(type(thing), name) and name not in getattr(thing, "__dict__", {}):
+def member(thing: Any, names: str) -> Iterator[str]:
+    """Yield one attribute's bits, or that it refuses; the first of its names says which it is."""
+    first, *later = names.split("|")
+    there = [name for name in (first, *later) if hasattr(type(thing), name) or name in vars_of(thing)]
+    if not there:
         return
     try:
-        value = getattr(thing, name)
-        yield name
-        yield from leaves(value(1.0) if name == "delta" and callable(value) else called(value))
+        value = getattr(thing, there[0])
+        yield first
+        yield from leaves(value(1.0) if first == "delta" and callable(value) else called(value))
     except (pi.errors.PrivinfError, NotImplementedError) as refusal:
-        yield f"{name}: {type(refusal).__name__}"
+        yield f"{first}: {type(refusal).__name__}"
+
+
+def vars_of(thing: Any) -> Mapping[str, Any]:
+    return getattr(thing, "__dict__", {})
+
+
+def in_order(thing: Any) -> list[Any]:
+    """Return the values of a dataclass without the names of its fields, dataclasses in it alike."""
+    values = (getattr(thing, one.name) for one in fields(thing))
+    return [in_order(value) if is_dataclass(value) else value for value in values]
 
 
 def called(value: Any) -> Any:
@@ -109,9 +171,9 @@ def called(value: Any) -> Any:
 
 def members(thing: Any) -> Iterator[str]:
     """Yield the numbers of an object of the package."""
-    found = [leaf for name in GIVEN for leaf in member(thing, name)]
+    found = [leaf for name in ATTRIBUTES for leaf in member(thing, name)]
     if not found and is_dataclass(thing):
-        found = list(leaves(asdict(thing)))  # type: ignore[arg-type]
+        found = list(leaves(in_order(thing)))
     inner = getattr(thing, "results", None)
     if isinstance(inner, Mapping):
         found += [leaf for label in inner for leaf in leaves(inner[label])]
