@@ -7,26 +7,75 @@ from typing import Any
 
 import click
 
-from privinf.cli.doctor import doctor_command, status_command
-from privinf.cli.federations import federation_group
-from privinf.cli.fits import fit_command, report_command, study_command
-from privinf.cli.holders import init_command, rebase_command, up_command
-from privinf.cli.inputs import read_toml
-from privinf.cli.ledgers import ledger_group
-from privinf.cli.outputs import FILE, SafeGroup
-from privinf.cli.plans import plan_group
-from privinf.cli.releases import join_command, release_command
-from privinf.cli.schemas import completion_command, schema_group
-from privinf.cli.sites import analyst_group, site_group
+from privinf.cli.groups import TypedGroup
 from privinf.errors import ArgumentError
 
 __all__ = ["main"]
 
 
+# Modules by name, so that help imports none of them; a test compares the sentences with the commands' own.
+COMMANDS = {
+    "analyst": (
+        "privinf.cli.sites:analyst_group",
+        "Be an analyst whom sites know: sign questions, so that nobody else can ask in your name.",
+    ),
+    "completion": (
+        "privinf.cli.schemas:completion_command",
+        "Print what makes a shell complete privinf's commands, for its startup file.",
+    ),
+    "federation": (
+        "privinf.cli.federations:federation_group",
+        "Bring sites together: keys and certificates, the server, and fits over all sites.",
+    ),
+    "fit": (
+        "privinf.cli.fits:fit_command",
+        "Fit a regression to the rows of one table, which is charged, or to releases, which costs nothing.",
+    ),
+    "join": (
+        "privinf.cli.releases:join_command",
+        "Put the releases of all parties into one file, once they are seen to belong together.",
+    ),
+    "ledger": (
+        "privinf.cli.ledgers:ledger_group",
+        "Keep account of all that is released about the same people.",
+    ),
+    "plan": (
+        "privinf.cli.plans:plan_group",
+        "Make or check the public plan that all data holders follow.",
+    ),
+    "release": (
+        "privinf.cli.releases:release_command",
+        "Turn your rows into one file of noisy sums that may leave the house.",
+    ),
+    "report": (
+        "privinf.cli.fits:report_command",
+        "Write a web page of a saved result, .npz: summary, plots, trade-off curve, ledger lines.",
+    ),
+    "schema": (
+        "privinf.cli.schemas:schema_group",
+        "Write down what is public about a table, and check it: columns, bounds, levels.",
+    ),
+    "site": (
+        "privinf.cli.holders:site_group",
+        "Be a site of a federation: hold rows, and answer named sums under your own policy and budget.",
+    ),
+    "study": (
+        "privinf.cli.fits:study_command",
+        "Predict intervals and power of a regression, from a schema and guesses: no row is read.",
+    ),
+}
+
+
 @click.group(
-    cls=SafeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=TypedGroup,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--config", type=FILE, help="TOML file of options: [fit] epsilon = 1; what is typed wins.")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file of options: [fit] epsilon = 1; what is typed wins.",
+)
 @click.version_option(package_name="privinf")
 @click.pass_context
 def main(ctx: click.Context, config: Path | None) -> None:
@@ -58,6 +107,8 @@ def main(ctx: click.Context, config: Path | None) -> None:
     everything as it was: exit code 2, nothing spent, nothing half-written, unless the message says so.
     """  # noqa: D301
     if config is not None:
+        from privinf.cli.inputs import read_toml  # late: help needs none of what reads files
+
         assert isinstance(ctx.command, click.Group)
         ctx.default_map = _defaults(ctx, ctx.command, read_toml(config), str(config))
 
@@ -68,7 +119,9 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
     for name, item in content.items():
         command = group.get_command(ctx, name)
         if command is None or not isinstance(item, dict):
-            raise ArgumentError(f"{where}: [{name}] is no command; there are {', '.join(group.commands)}")
+            raise ArgumentError(
+                f"{where}: [{name}] is no command; there are {', '.join(group.list_commands(ctx))}"
+            )
         if isinstance(command, click.Group):
             found[name] = _defaults(ctx, command, item, f"{where}, {name}")
             continue
@@ -79,13 +132,3 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
             raise ArgumentError(f"{where}: [{name}] has no option {unknown[0]!r}; see privinf {name} --help")
         found[name] = {known[f"--{word}"]: value for word, value in item.items()}
     return found
-
-
-COMMANDS = (
-    schema_group, ledger_group, study_command, fit_command, report_command, release_command, plan_group,
-    join_command, site_group, federation_group, analyst_group, completion_command,
-)  # fmt: skip
-for one in COMMANDS:
-    main.add_command(one)
-for one in (init_command, up_command, rebase_command, doctor_command, status_command):
-    site_group.add_command(one)

@@ -34,12 +34,12 @@ from privinf.cli.deployment import (
     read_federation,
     stopped_by_signals,
 )
-from privinf.cli.doctor import FOLDER, findings, read_site
+from privinf.cli.doctor import FOLDER, doctor_command, findings, read_site, status_command
 from privinf.cli.inputs import read_schema_file
 from privinf.cli.ledgers import anchor_option
 from privinf.cli.outputs import FILE, json_option, say
 from privinf.cli.schemas import suggest_command
-from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_rows
+from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_group, site_rows
 from privinf.errors import ArgumentError
 from privinf.federation import IdentityKey, Roster, Site, SiteLedger
 from privinf.sealed import save_text, sealed_json
@@ -240,3 +240,7 @@ def _keep(folder: Path, site: dict[str, str], address: str, stopping: threading.
             pass
         end(process)
         stopping.wait(PAUSE)
+
+
+for command in (init_command, up_command, rebase_command, doctor_command, status_command):
+    site_group.add_command(command)

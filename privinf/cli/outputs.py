@@ -1,12 +1,10 @@
-"""What every command writes, and how it fails: no file overwritten or left half, no traceback, no value."""
+"""What every command writes: reports in a line, JSON, and files that are never overwritten unasked."""
 
 from __future__ import annotations
 
 import json
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
@@ -16,7 +14,7 @@ import pandas as pd
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.accounting.released import appended
-from privinf.errors import ArgumentError, PrivinfError, PrivinfWarning, UnforeseenError
+from privinf.errors import ArgumentError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 NO_LEDGER = (
@@ -69,71 +67,6 @@ def ledger_line(ledger: Ledger, path: Path) -> str:
         f"ledger {path}: {len(ledger)} release(s), epsilon {spent.epsilon():.4g} of "
         f"{ledger.budget.epsilon(delta):.4g} at delta {delta:g}{appended(spent.stamp)}"
     )
-
-
-class Refusal(click.ClickException):
-    """What was asked is refused; nothing was changed, unless the message says so."""
-
-    exit_code = 2
-
-
-class Failure(click.ClickException):
-    """The program itself failed."""
-
-    exit_code = 1
-
-
-class SafeGroup(click.Group):
-    """A group whose commands fail with one line: code 2 for what is refused, 1 for our own mistakes."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
-        try:
-            with _plain_warnings():
-                return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click ends quietly where whoever reads the output has gone
-        except UnforeseenError as problem:
-            raise Failure(_mistake(problem)) from None
-        except PrivinfError as problem:
-            raise Refusal(str(problem)) from None
-        except OSError as problem:
-            where = f"{problem.filename}: " if problem.filename else ""
-            raise Refusal(f"{where}{problem.strerror or type(problem).__name__}") from None
-        except Exception as problem:
-            raise Failure(_mistake(problem)) from None
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def show(message: Any, category: type[Warning], *place: Any, **rest: Any) -> None:
-            if issubclass(category, PrivinfWarning):
-                click.echo(f"Warning: {message}", err=True)
-            else:
-                shown(message, category, *place, **rest)
-
-        warnings.showwarning = show
-        warnings.simplefilter("always", PrivinfWarning)
-        yield
-
-
-def _mistake(problem: BaseException) -> str:
-    return (
-        f"{type(problem).__name__} at {_place(problem)}: a mistake in privinf, please report it. Its text is "
-        "not shown, because it may quote rows."
-    )
-
-
-def _place(problem: BaseException) -> str:
-    trace = problem.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "an unknown line"
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 def advice_text(frame: pd.DataFrame) -> str:

@@ -12,12 +12,12 @@ import click
 from click.shell_completion import get_completion_class
 
 from privinf.bounds import find_bounds
+from privinf.cli.groups import Refusal
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
 from privinf.cli.outputs import (
     FILE,
     NEW_FILE,
     NO_LEDGER,
-    Refusal,
     check_free,
     ledger_line,
     overwrite_option,
