@@ -27,6 +27,7 @@ from privinf.errors import (
     NotAvailableError,
     NotPositiveDefiniteError,
     PrivinfError,
+    SiteConnectionError,
     StorageError,
     UnforeseenError,
 )
@@ -52,7 +53,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     Returns
     -------
     callable
-        It lets pass, with ``__context__`` and ``__cause__`` None: errors of the tree, warnings that filters
+        It lets pass, with ``__context__`` and ``__cause__`` None (but the number of an error of a connection,
+        `bare`, as the cause of a SiteConnectionError): errors of the tree, warnings that filters
         turned into errors, MemoryError, what is no Exception (KeyboardInterrupt), and Python's own TypeError
         for a call that does not fit its signature; a keyword that the function does not have becomes an
         ArgumentError that names the closest that it has. Every other exception becomes an error of the tree
@@ -131,8 +133,29 @@ def _settled(error: BaseException, function: FunctionType, given: Iterable[str])
     raised = error if passes else _translated(error, function.__qualname__)
     if misfit:
         raised = _unknown_option(function, given) or error
-    raised.__cause__ = raised.__context__ = None
+    cause = raised.__cause__ if isinstance(raised, SiteConnectionError) else None
+    raised.__cause__ = cause if is_bare(cause) else None
+    raised.__context__ = None
     return raised.with_traceback(trace)
+
+
+def bare(problem: OSError) -> OSError:
+    """Return an error of the system as its kind and number alone: no text, no file, no traceback."""
+    kind = next(one for one in type(problem).__mro__ if one.__module__ == "builtins")
+    own = type(problem).__module__ == "builtins"  # others, such as TLS, have numbers of their own
+    number = problem.errno if own and isinstance(problem.errno, int) else None
+    made: OSError = kind() if number is None else kind(number, os.strerror(number))
+    return made
+
+
+def is_bare(error: BaseException | None) -> bool:
+    """Return whether an error is one that `bare` could have made."""
+    if not isinstance(error, OSError) or type(error).__module__ != "builtins":
+        return False
+    number = error.errno
+    known = () if number is None else (number, os.strerror(number))
+    clean = error.__traceback__ is error.__cause__ is error.__context__ is None
+    return clean and error.args == known and error.filename is None and not vars(error)
 
 
 def _unknown_option(function: FunctionType, given: Iterable[str]) -> ArgumentError | None:

@@ -50,6 +50,13 @@ class AlignmentError(PrivinfError, ValueError):
     """Releases, parties or labels that should belong together do not."""
 
 
+class SiteConnectionError(AlignmentError, ConnectionError):
+    """A site, or the way to it, did not answer; the message says which, what was charged, and how to go on.
+
+    It is a ConnectionError too. Its cause is the error of the connection, without its text.
+    """
+
+
 class StorageError(PrivinfError):
     """A file is corrupted, truncated, of another format or version, or failed its checksum."""
 

@@ -146,14 +146,23 @@ class ExamplesLaw(Law):
     units: UnitsLaw
 
 
+class RegressionLaw(TypedDict):
+    """The regression that a model was made for: a formula, or a response and the order of all columns."""
+
+    formula: NotRequired[str]
+    response: NotRequired[str]
+    order: NotRequired[list[str]]
+
+
 class PartyLaw(Law):
-    """Of which plan, for whom."""
+    """Of which plan, for whom; and the regression, where a model of all parties made the release."""
 
     method: MixingMethod
     plan: str
     ids_sha256: str
     n: Count
     centred: bool
+    regression: NotRequired[RegressionLaw]
 
 
 class GaussianRowsLaw(PartyLaw):

@@ -77,6 +77,7 @@ Target = Literal["population", "sample", "penalized"]
 StudyTrust = Literal["central", "server", "secure-sum", "local", "per-party"]
 Trust = Literal["central", "server", "secure-sum", "local"]
 SklearnModel = Literal["ols", "moments", "poisson"]
+ReportSubject = Literal["fit", "earlier release", "release", "party", "ledger"]
 Which = Literal["mean", "linear"]
 # What a line of a ledger says: whom a model trusts, or that each party protects its own release;
 # "distributed" is what older lines call a secure sum.

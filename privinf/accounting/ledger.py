@@ -213,7 +213,7 @@ class Ledger:
         limit = "no limit" if self.budget is None else str(self.budget)
         scope = "".join(f", {component}" for component in self._scope)
         read = ", read-only" if self._account.read_only else ""
-        return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}{read}>"
+        return f"<{type(self).__name__} of one {self.name}{scope}: {len(self)} releases, {limit}{read}>"
 
 
 def check_budget(budget: object) -> None:

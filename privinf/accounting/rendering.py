@@ -13,6 +13,8 @@ from scipy.special import ndtr, ndtri
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import available
 from privinf.accounting.entries import LedgerEntry
+from privinf.typing import ReportSubject
+from privinf.validation import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +23,18 @@ Facts = list[tuple[str, str]]
 
 PARTIES = "Each party alone (the totals above are per person: all parties together)"
 IN_CLEAR = "the response is NOT protected: it was sent as it is"
+HEADINGS: dict[ReportSubject, str] = {
+    "fit": "Privacy of this fit",
+    "earlier release": "Privacy of the release that this fit was made from",
+    "release": "Privacy of this release",
+    "party": "Privacy of one party's releases",
+    "ledger": "Privacy of all releases together (the whole ledger)",
+}
+# What a fit from an earlier release has spent.
+NOTHING_SPENT = "nothing: it was made from a release that was charged before"
+LEDGER = "Ledger at the end of this fit"
+# Where releases are counted that the ledger itself does not hold.
+LEDGER_AND_OTHERS = "Ledger at the end of this fit, with {} that {} charged to another ledger"
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
 
@@ -54,6 +68,14 @@ class Printable(Protocol):
     @property
     def rho(self) -> float:
         """Concentrated DP."""
+
+    @property
+    def subject(self) -> ReportSubject:
+        """What the totals are of."""
+
+    @property
+    def elsewhere(self) -> int:
+        """Number of lines that were charged to another ledger."""
 
     @property
     def place(self) -> str:
@@ -101,7 +123,7 @@ class Printable(Protocol):
 
 def report_text(report: Printable) -> str:
     """Return the report as plain text: totals, releases (equal ones in one line), assumptions, the ledger."""
-    lines = ["Privacy of this fit", *_indented(_facts(report))]
+    lines = [HEADINGS[report.subject], *_indented(_facts(report))]
     if report.entries:
         lines += ["", "Releases", *_columns(_cells(report))]
     if parties := _party_cells(report):
@@ -109,13 +131,13 @@ def report_text(report: Printable) -> str:
     if report.assumptions:
         lines += ["", "Assumptions", *(f"  - {text}" for text in report.assumptions)]
     if _has_ledger(report):
-        lines += ["", "Ledger at the end of this fit", *_indented(_running(report))]
+        lines += ["", _ledger_heading(report), *_indented(_running(report))]
     return "\n".join(lines)
 
 
 def report_html(report: Printable) -> str:
     """Return the same as an HTML fragment, every text escaped."""
-    parts = ["<div><b>Privacy of this fit</b>", _table(_facts(report))]
+    parts = [f"<div><b>{html.escape(HEADINGS[report.subject])}</b>", _table(_facts(report))]
     if report.entries:
         header, *rows = _cells(report)
         parts.append(_table(rows, header))
@@ -125,7 +147,7 @@ def report_html(report: Printable) -> str:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in report.assumptions)
         parts.append(f"<ul>{items}</ul>")
     if _has_ledger(report):
-        parts += ["<b>Ledger at the end of this fit</b>", _table(_running(report))]
+        parts += [f"<b>{_ledger_heading(report)}</b>", _table(_running(report))]
     return "".join([*parts, "</div>"])
 
 
@@ -133,8 +155,18 @@ def _has_ledger(report: Printable) -> bool:
     return report.budget is not None or report.recorded != report.entries
 
 
+def _ledger_heading(report: Printable) -> str:
+    if not report.elsewhere:
+        return LEDGER
+    return LEDGER_AND_OTHERS.format(
+        counted(report.elsewhere, "release"), "was" if report.elsewhere == 1 else "were"
+    )
+
+
 def _facts(report: Printable) -> Facts:
     facts = _totals(report)
+    if report.subject == "earlier release":
+        facts.insert(0, ("spent by this fit", NOTHING_SPENT))
     mu = available(lambda: report.mu)
     if report.response_in_clear:
         facts.insert(0, ("warning", IN_CLEAR))

@@ -15,12 +15,21 @@ from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.validation import check_count, check_fraction, counted, shown, told
+from privinf.typing import ReportSubject
+from privinf.validation import check_choice, check_count, check_fraction, counted, shown, told
 
 if TYPE_CHECKING:
     import pandas as pd
 
 OF_RECORDS = "totals are of one record: a unit of several rows pays more in releases about records"
+# Names of the first column of `PrivacyReport.to_frame`.
+COLUMN_NAMES: dict[ReportSubject, str] = {
+    "fit": "this fit",
+    "earlier release": "its release",
+    "release": "this release",
+    "party": "this party",
+    "ledger": "ledger",
+}
 
 
 @doors
@@ -42,6 +51,12 @@ class PrivacyReport:
         The delta at which epsilon is printed.
     fit : int or None
         Which fit of its ledger this is, from 1; None where that is not known.
+    subject : {"fit", "earlier release", "release", "party", "ledger"}
+        What the totals are of: what a fit released itself, a release that was made before the fit and that
+        the fit reads without any spending of its own, a release, one party's releases, or all releases
+        recorded in a ledger.
+    elsewhere : int
+        Number of `entries` that were charged to another ledger than the one that was reported on.
 
     Notes
     -----
@@ -63,10 +78,17 @@ class PrivacyReport:
     budget: Budget | None = None
     default_delta: float = DEFAULT_DELTA
     fit: int | None = None
+    subject: ReportSubject = "fit"
+    elsewhere: int = 0
 
     @classmethod
     def of(
-        cls, entries: Iterable[LedgerEntry], ledger: Ledger | None = None, *, delta: float | None = None
+        cls,
+        entries: Iterable[LedgerEntry],
+        ledger: Ledger | None = None,
+        *,
+        delta: float | None = None,
+        subject: ReportSubject = "fit",
     ) -> PrivacyReport:
         """Report on the releases of one fit.
 
@@ -79,13 +101,17 @@ class PrivacyReport:
             :attr:`cumulative`, which counts them too where they were charged elsewhere.
         delta : float, optional
             The delta asked for; by default that of the ledger's limit, else 1e-6.
+        subject : {"fit", "earlier release", "release", "party", "ledger"}
+            What the totals are of; see the class.
 
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1), something is not an entry, or zero-out lines stand among others.
+            If `delta` is outside (0, 1), something is not an entry, zero-out lines stand among others, or
+            `subject` is none of the choices.
         """
         own = tuple(entries)
+        check_choice(subject, ReportSubject, "subject")
         for entry in own:
             if not isinstance(entry, LedgerEntry):
                 raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
@@ -97,8 +123,16 @@ class PrivacyReport:
         there = () if ledger is None else account_of(ledger)[0].snapshot()
         known = {entry.id for entry in there}
         # A release that came from elsewhere was charged to another account: it is part of the total here too.
-        recorded = (*there, *(entry for entry in own if entry.id not in known))
-        return cls(own, recorded, budget, check_fraction(delta, "delta"), fit)
+        charged_elsewhere = tuple(entry for entry in own if entry.id not in known)
+        return cls(
+            entries=own,
+            recorded=(*there, *charged_elsewhere),
+            budget=budget,
+            default_delta=check_fraction(delta, "delta"),
+            fit=fit,
+            subject=subject,
+            elsewhere=0 if ledger is None else len(charged_elsewhere),
+        )
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the epsilon of this fit's releases together, at `delta` in (0, 1) (else ArgumentError)."""
@@ -121,7 +155,14 @@ class PrivacyReport:
     @property
     def cumulative(self) -> Self:
         """The report on everything that the ledger had recorded when this report was made."""
-        return type(self)(self.recorded, self.recorded, self.budget, self.default_delta)
+        return type(self)(
+            entries=self.recorded,
+            recorded=self.recorded,
+            budget=self.budget,
+            default_delta=self.default_delta,
+            subject="ledger",
+            elsewhere=self.elsewhere,
+        )
 
     @property
     def place(self) -> str:
@@ -212,16 +253,19 @@ class PrivacyReport:
             known = ", ".join(self.parties.index) or "no party is named"
             raise ArgumentError(f"no release of a party {shown(name)}; parties: {known}")
         recorded = tuple(entry for entry in self.recorded if entry.party == name)
-        return PrivacyReport(own, recorded, None, self.default_delta)
+        return PrivacyReport(
+            entries=own, recorded=recorded, default_delta=self.default_delta, subject="party"
+        )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the totals of this fit and of the ledger side by side, undefined ones as nan.
+        """Return the totals of the report's subject and of the ledger side by side, undefined ones as nan.
 
+        The first column is "this fit", or "its release" where the fit reads an earlier one.
         The row "private" is 1, or 0 where seeded noise, or none, makes the figures a simulation.
         """
         import pandas as pd
 
-        both = {"this fit": self, "cumulative": self.cumulative}
+        both = {COLUMN_NAMES[self.subject]: self, "cumulative": self.cumulative}
         index = [f"epsilon at delta {self.default_delta:g}", "mu", "rho", "releases", "private"]
         columns = {name: (*report._figures(), float(not report.stamp)) for name, report in both.items()}
         return pd.DataFrame(columns, index=index)
@@ -237,6 +281,8 @@ class PrivacyReport:
             "budget": None if self.budget is None else self.budget.to_dict(),
             "default_delta": self.default_delta,
             **({} if self.fit is None else {"number": self.fit}),
+            **({} if self.subject == "fit" else {"subject": self.subject}),
+            **({"elsewhere": self.elsewhere} if self.elsewhere else {}),
         }
 
     @classmethod
@@ -249,8 +295,15 @@ class PrivacyReport:
             budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
             number = record.get("number")
             number = None if number is None else check_count(number, "number")
+            elsewhere = check_count(record.get("elsewhere", 0), "elsewhere", least=0)
             return cls(
-                fit, recorded, budget, check_fraction(record["default_delta"], "default_delta"), number
+                entries=fit,
+                recorded=recorded,
+                budget=budget,
+                default_delta=check_fraction(record["default_delta"], "default_delta"),
+                fit=number,
+                subject=check_choice(record.get("subject", "fit"), ReportSubject, "subject"),
+                elsewhere=elsewhere,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArgumentError(f"not a privacy report: {told(error)}") from None

@@ -223,7 +223,7 @@ def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, ove
     if plan_file is not None:
         _check_plan(joined, MixingPlan.load(plan_file))
     joined.save(out, overwrite=overwrite)
-    click.echo(str(PrivacyReport.of(joined.entries, delta=joined.law["delta"])))
+    click.echo(str(joined.privacy))
     click.echo(f"\nwritten: {out}")
 
 

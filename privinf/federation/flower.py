@@ -12,12 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Unpack
 
-from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.doors import bare, doors
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    NotAvailableError,
+    PrivinfError,
+    SiteConnectionError,
+    StorageError,
+)
 from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions, ends_of
 from privinf.federation.envelope import Envelope, Fields, SiteEnd
 from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
-from privinf.federation.rounds import refusal_of
+from privinf.federation.rounds import reason_of, refusal_of
 from privinf.federation.site import NOTHING, Site
 from privinf.federation.sockets import RemoteSite, no_reply, own_reply
 from privinf.validation import check_positive
@@ -140,8 +147,8 @@ class FlowerFederation(CheckingEnds):
         while set(nodes) != set(wanted):
             if (left := end - time.monotonic()) <= 0.0:
                 absent = [repr(name) for name in wanted if name not in nodes]
-                raise AlignmentError(f"no answer from site {', '.join(absent)} within {patience:g} s")
-            new = set(self._grid.get_node_ids()) - asked
+                raise SiteConnectionError(f"no answer from site {', '.join(absent)} within {patience:g} s")
+            new = set(self._called(self._grid.get_node_ids)) - asked
             waiting |= self._push(Query("describe"), dict.fromkeys(new, ""), left)
             asked |= new
             for node, reply in self._pull(waiting):
@@ -164,13 +171,13 @@ class FlowerFederation(CheckingEnds):
         app, message = engine("app"), query.pack()
         asked = {node: self._end.asked(query, name) for node, name in nodes.items()}
         sent = [app.Message(packed(message, asked[node].fields), node, KIND, ttl=seconds) for node in asked]
-        self._grid.push_messages(sent)
+        self._called(self._grid.push_messages, sent)
         return {one.metadata.message_id: (node, asked[node]) for one, node in zip(sent, asked, strict=True)}
 
     def _pull(self, waiting: Waiting) -> list[tuple[int, Reply | None]]:
         """Return what has come, None where a node could not answer, and take it from `waiting`."""
         found: list[tuple[int, Reply | None]] = []
-        for message in self._grid.pull_messages(list(waiting)) if waiting else ():
+        for message in self._called(self._grid.pull_messages, list(waiting)) if waiting else ():
             node, asked = waiting.get(message.metadata.reply_to_message_id, (None, Envelope()))
             if node is None or (message.has_content() and message.metadata.src_node_id != node):
                 continue
@@ -180,6 +187,16 @@ class FlowerFederation(CheckingEnds):
             reply = None if message.has_error() else self._end.checked(asked, *_reply(message.content))
             found.append((node, reply))
         return found
+
+    def _called(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return what a function of Flower's grid does; SiteConnectionError if its connection fails."""
+        try:
+            return function(*args)
+        except Exception as problem:  # of the network, of gRPC, of Flower
+            kind = type(problem).__name__
+            reason = reason_of(problem) if isinstance(problem, OSError) else "no further reason"
+            cause = bare(problem) if isinstance(problem, OSError) else None
+        raise SiteConnectionError(f"Flower's connection to the sites failed ({kind}: {reason})") from cause
 
     def _node(self, name: str) -> int:
         if name not in self._nodes:

@@ -104,7 +104,7 @@ class InProcessFederation:
         return name
 
     def __repr__(self) -> str:
-        return f"<InProcessFederation of {len(self._sites)} sites>"
+        return f"<{type(self).__name__} of {len(self._sites)} sites>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a federation in this process holds raw rows: it is not pickled")

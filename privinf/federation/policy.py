@@ -42,6 +42,16 @@ LAWS = {
 MOST_NOISE = 1e300
 # New designs that a site takes where its policy lets sums go out and says no number.
 NEW_DESIGNS = 16
+# What a holder can change in a policy that refuses designs.
+ALLOW_SUMS = (
+    "allow sums, SitePolicy(trusted_server=True) where the server is trusted with un-noised sums, or "
+    f"SitePolicy(secure_sums=True) for sums under masks (either also takes {NEW_DESIGNS} new designs, unless "
+    "new_designs= says how many)"
+)
+ALLOW_DESIGNS = (
+    "list the digests of designs, SitePolicy(designs=[...]), or allow some new ones, "
+    "SitePolicy(new_designs=...)"
+)
 DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -137,16 +147,19 @@ class SitePolicy:
 
     def allow_designs(self) -> None:
         """Raise NotAvailableError if no design of others can be asked about, whichever it is."""
-        if not self.most_designs and not self.designs:
-            raise NotAvailableError(
-                "its policy takes no designs: the holder must list their digests, SitePolicy(designs=...), "
-                "or say how many new ones, SitePolicy(new_designs=...)"
-            )
+        if self.most_designs or self.designs:
+            return
+        remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
+        remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
+        raise NotAvailableError(f"its policy takes no designs: the holder must {', and '.join(remedies)}")
 
     def allow_reservations(self) -> None:
         """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
         if not self.trusted_server and not self.secure_sums:
-            raise NotAvailableError("its policy answers no sums, for which anything could be reserved")
+            raise NotAvailableError(
+                "its policy answers no sums, so nothing can be reserved for them: the holder must "
+                + ALLOW_SUMS
+            )
 
     def allow_analyst(self, name: str) -> Analyst | None:
         """Return the analyst of a name, None if nobody is listed (NotAvailableError: others are)."""

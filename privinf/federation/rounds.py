@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
@@ -11,8 +14,15 @@ from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.scopes import scope_component
-from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
+from privinf.doors import bare, doors
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    NotAvailableError,
+    PrivinfError,
+    SiteConnectionError,
+    UnforeseenError,
+)
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
 from privinf.federation.noisy import LATER_WORDS
 from privinf.mechanisms.catalogue import SITE_OPS
@@ -27,6 +37,14 @@ Args = Mapping[str, Any]
 
 # Sites hold different rows within one session; a name may stand for other people in another one.
 PARTITION = "site in session {}"
+# Reasons of failed connections that have no number of the system.
+READABLE: Mapping[type[BaseException], str] = {
+    TimeoutError: "no answer in time",
+    ConnectionRefusedError: "connection refused",
+    ConnectionResetError: "the other end hung up",
+    ConnectionAbortedError: "the connection was aborted",
+    BrokenPipeError: "the other end hung up",
+}
 # Of a question's digest, in its ledger line: 128 bits.
 QUESTION_DIGITS = 32
 
@@ -196,7 +214,7 @@ class Rounds:
         replies = answers_of(self._federation, query, asked)
         silent = [name for name in asked if name not in {reply.site for reply in replies}]
         if silent and (self._missing == "raise" or not replies):
-            raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
+            raise SiteConnectionError(f"no answer from {_sites_named(self._federation, silent)}")
         for name in silent:
             self._rows.pop(name, None)
         return replies
@@ -241,8 +259,10 @@ def answers_of(federation: Federation, query: Query, asked: Sequence[str]) -> li
         What came is no reply, or of a site that was not asked, or a site's second one; the message names it.
     PrivinfError
         A site refuses; the message names it.
+    SiteConnectionError
+        The connection to the sites failed.
     """
-    replies = federation.ask(query, asked)
+    replies = replies_of(federation, query, asked)
     seen: set[str] = set()
     for reply in replies:
         if not isinstance(reply, Reply):
@@ -256,6 +276,39 @@ def answers_of(federation: Federation, query: Query, asked: Sequence[str]) -> li
         if reply.error:
             raise refusal_of(reply)
     return replies
+
+
+def replies_of(federation: Federation, query: Query, asked: Sequence[str] | None = None) -> list[Reply]:
+    """Ask, and return what came; SiteConnectionError, with the system's reason, if the connection failed."""
+    names = list(federation.sites) if asked is None else list(asked)
+    try:
+        return federation.ask(query, asked)
+    except PrivinfError:
+        raise
+    except (OSError, EOFError) as problem:
+        failed = problem if isinstance(problem, OSError) else ConnectionResetError()
+        reason, cause = reason_of(failed), bare(failed)
+    raise SiteConnectionError(
+        f"the connection to {_sites_named(federation, names)} failed ({reason})"
+    ) from cause
+
+
+def reason_of(problem: OSError) -> str:
+    """Return why a connection failed, in the system's words; its own text is not quoted."""
+    if isinstance(problem, ssl.SSLError):
+        return f"TLS: {(getattr(problem, 'reason', None) or 'no further reason').replace('_', ' ').lower()}"
+    if isinstance(problem, socket.gaierror):
+        return "the name of the host is not known"
+    if isinstance(problem.errno, int):
+        return os.strerror(problem.errno)
+    return READABLE.get(bare(problem).__class__, "no further reason")
+
+
+def _sites_named(federation: Federation, names: Sequence[str]) -> str:
+    """Return names of sites, with their addresses where the federation knows them."""
+    addresses: Mapping[str, str] = getattr(federation, "addresses", {})
+    texts = [f"{name!r} at {addresses[name]}" if name in addresses else repr(name) for name in names]
+    return f"site{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
 
 
 def _described(reply: Reply, asked: Design | None) -> Design:

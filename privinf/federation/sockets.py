@@ -12,8 +12,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, StorageError
+from privinf.doors import bare, doors
+from privinf.errors import AlignmentError, ArgumentError, SiteConnectionError, StorageError
 from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions
 from privinf.federation.envelope import Fields
 from privinf.federation.frames import LARGEST, receive, send
@@ -50,12 +50,17 @@ class RemoteSite:
         self._path = fspath(path)
         self._timeout = check_positive(timeout, "timeout")
 
+    @property
+    def path(self) -> str:
+        """The daemon's socket."""
+        return self._path
+
     def handle(self, query: Query, name: str) -> Reply:
         """Return the answer of the site `name`.
 
         Raises
         ------
-        AlignmentError
+        SiteConnectionError
             No daemon answers at the path within the time; whether it has charged the question is not known,
             and asking again costs nothing more.
         StorageError
@@ -76,10 +81,10 @@ class RemoteSite:
                 tries += full
                 again = isinstance(problem, BlockingIOError) or (full and tries < TRIES)
                 if not again or time.monotonic() + PAUSE >= end:
-                    raise AlignmentError(
-                        f"no answer from the daemon of site {name!r} at {self._path} "
-                        f"({problem.strerror or 'too late'})"
-                    ) from None
+                    reason = problem.strerror or "too late"
+                    raise SiteConnectionError(
+                        f"no answer from the daemon of site {name!r} at {self._path} ({reason})"
+                    ) from bare(problem)
             except StorageError:
                 raise StorageError(f"what came from site {name!r} is no reply") from None
             time.sleep(PAUSE)
@@ -178,6 +183,11 @@ class SocketFederation(CheckingEnds):
         """Names of the sites."""
         return tuple(self._remote)
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The socket of every site's daemon."""
+        return {name: remote.path for name, remote in self._remote.items()}
+
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
         asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
@@ -220,8 +230,9 @@ class SocketFederation(CheckingEnds):
                 facts[reply.site] = lasting(reply.facts)
             if len(facts) < len(self._remote):
                 if time.monotonic() >= end:
-                    silent = ", ".join(repr(name) for name in absent if name not in facts)
-                    raise AlignmentError(f"no answer from site {silent} within {patience:g} s")
+                    silent = [name for name in absent if name not in facts]
+                    texts = [f"{name!r} at {self._remote[name].path}" for name in silent]
+                    raise SiteConnectionError(f"no answer from site {', '.join(texts)} within {patience:g} s")
                 time.sleep(PAUSE)
         check_alike({name: facts[name] for name in self._remote})
 

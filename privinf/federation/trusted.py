@@ -39,6 +39,7 @@ from privinf.federation.rounds import (
     named,
     naming,
     question_of,
+    replies_of,
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
@@ -235,7 +236,7 @@ class TrustedServer(Rounds):
         if self._reservation:
             query = Query("end", session=self._reservation, sequence=position)
             with suppress(PrivinfError):
-                self._federation.ask(query, list(self._rows))
+                replies_of(self._federation, query, list(self._rows))
         self._reservation = ""
 
     def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:

@@ -88,7 +88,10 @@ class Covariance:
         asked = "HC1" if self.scaled else self.kind
         if made == "cluster" and schema is not None:
             raise ArgumentError(DEPENDENT.format(asked, schema.unit))
-        raise ArgumentError(f"cov_type={asked!r}: this release was made for cov_type={made!r}")
+        raise ArgumentError(
+            f"cov_type={asked!r}: this release was made for cov_type={made!r}, and it offers no other: pass "
+            f"that, or leave cov_type= out"
+        )
 
 
 def check_made(

@@ -129,9 +129,9 @@ class ModelRows:
     def described(self) -> tuple[dict[str, int], Missing]:
         """Return the number of rows of each site, and whether any site imputes: both are public."""
         from privinf.federation import Query
-        from privinf.federation.rounds import imputed_at
+        from privinf.federation.rounds import imputed_at, replies_of
 
-        replies = self.sites.ask(Query("describe"))
+        replies = replies_of(self.sites, Query("describe"))
         return {reply.site: reply.rows for reply in replies}, imputed_at(replies)
 
     def named(self) -> dict[str, Label]:
@@ -185,7 +185,9 @@ def rows_of_formula(
     formula: str, data: Table, schema: Schema, *, radius: float | None = None, missing: Missing = "raise"
 ) -> ModelRows:
     """Return the rows that a formula makes, its response protected: see `rows_of_table`."""
-    design = resolve_design(schema, formula, response="protected", radius=radius)
+    design = resolve_design(
+        schema, formula, response="protected", radius=radius, example="from_formula('y ~ x1 + x2', data, ...)"
+    )
     return rows_of_table(design, data, missing=missing)
 
 

@@ -20,7 +20,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.notes import CLIPPED, CLIPPED_COLUMNS, CLIPPED_RESPONSE, Note
 from privinf.schema import Design
-from privinf.typing import Floats, Stabilization, Target
+from privinf.typing import Floats, ReportSubject, Stabilization, Target
 from privinf.validation import check_choice, check_number, check_positive
 
 ResultsT = TypeVar("ResultsT", bound=Results)
@@ -112,6 +112,7 @@ def build_results(
     *,
     release: Release,
     ledger: Ledger | None,
+    reread: bool,
     model: str,
     method: str,
     fit: Fit,
@@ -128,6 +129,8 @@ def build_results(
     kind : type of Results
     system : LinearScores
         In scaled units, columns in the design's order.
+    reread : bool
+        Whether the release was made before this fit, which then spends nothing itself.
     settings : mapping
         What the model needs to make `system` from `release` again (after loading).
     reported : Reported, optional
@@ -162,7 +165,7 @@ def build_results(
     clipped = () if exact else clipped_target(release.design)
     return kind(
         estimate.transformed(transform, shift=shift, names=design.names),
-        report=PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"]),
+        report=release_report(release, ledger, reread=reread),
         design=design,
         release=release,
         system=system,
@@ -178,6 +181,21 @@ def build_results(
         notes=(*clipped, *fit.notes(), *notes),
         point=point,
     )
+
+
+def release_report(release: Release, ledger: Ledger | None = None, *, reread: bool) -> PrivacyReport:
+    """Return the privacy report of a fit from a release.
+
+    Parameters
+    ----------
+    release : Release
+    ledger : Ledger, optional
+        The fit's account.
+    reread : bool
+        Whether the release was made before this fit, which then spends nothing itself.
+    """
+    subject: ReportSubject = "earlier release" if reread else "fit"
+    return PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"], subject=subject)
 
 
 def clipped_target(design: Design) -> tuple[Note, ...]:

@@ -16,8 +16,9 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.results.effects import LEAST_STRENGTH
-from privinf.schema import Design
+from privinf.schema import Design, Schema
 from privinf.schema.formulas import terms_by_column
+from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain
 from privinf.typing import Flags, Floats
 
 CHEAPER = (
@@ -71,8 +72,16 @@ BUDGET_COSTS = "the budget, small for {} coefficients and {} records (spend more
 WEAK = "Identification is weak: the noise hides the direction of {}. {}"
 CAUSES = {
     "level": "{0} is 1 in few records: merge it with another level, or leave it out.",
-    "product": "{0} is a product of columns: centre its columns (I(x - c)), or leave it out.",
-    "bounds": "The bounds of {0} are wide against its values: state tighter public bounds.",
+    "product": (
+        "{0} is a product of columns, and {3} is not centered in it: write I(x - c) for that column x, with "
+        "a public c in the middle of its values, or leave the product out."
+    ),
+    "centered product": (
+        "{0} is a product whose values are small next to the bounds of its columns: state tighter public "
+        "bounds of {3}, or leave the product out."
+    ),
+    "coding": "{0} has the same value in nearly all records: merge levels of {3}, or leave it out.",
+    "bounds": "The bounds of {3} are wide relative to the values: state tighter public bounds.",
     "alike": "{0} goes along with other columns: leave one of them out.",
     "many": "{1} coefficients are many for {2} records at this budget: use fewer columns, or spend more.",
 }
@@ -141,8 +150,8 @@ def notes_of(
     notes = [f"{text[0].upper()}{text[1:]}." for text in hidden]
     if strength.weak:
         gram = look.pilot.gram
-        name, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, look.pilot.edge)
-        notes.append(WEAK.format(name, CAUSES[cause].format(name, rows.p, rows.total)))
+        column, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, look.pilot.edge)
+        notes.append(WEAK.format(column.name, _advice(rows, column, cause)))
     if look.clip.ratio > HEAVY:
         notes.append(f"H{heavy_tail(look.clip.ratio)[1:]}.")
     if estimate.bias is not None:
@@ -170,9 +179,9 @@ def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...
     """Return the footnotes of a curved fit."""
     strength, note = STEP.format(math.sqrt(found.length2)), DRAWN_NOTE
     if found.weak:
-        name, cause = _weakest(rows, step)
-        advice = CAUSES[cause].format(name, rows.p, rows.total)
-        note = POSTERIOR_NOTE.format(name, PRIOR_SLOPE, PRIOR_CONSTANT, advice)
+        column, cause = _weakest(rows, step)
+        advice = _advice(rows, column, cause)
+        note = POSTERIOR_NOTE.format(column.name, PRIOR_SLOPE, PRIOR_CONSTANT, advice)
     return note, strength, *(f"{text[0].upper()}{text[1:]}." for text in misfits(step))
 
 
@@ -192,13 +201,13 @@ def unsettled_reason(rows: GlmRows, step: FinalStep, found: Drawn) -> str:
     return WANDERED.format(found.shift, math.sqrt(found.length2), cause)
 
 
-def _weakest(rows: GlmRows, step: FinalStep) -> tuple[str, str]:
+def _weakest(rows: GlmRows, step: FinalStep) -> tuple[Column, str]:
     """Return the column that is most of the weakest direction of the Hessian, and the likely cause."""
     direction = step.place.transform.T @ np.linalg.eigh(step.hessian.mean)[1][:, 0]
-    name, cause = _cause(rows, direction, step.walk.second, 0.0)
+    column, cause = _cause(rows, direction, step.walk.second, 0.0)
     length = np.sqrt(np.diag(step.walk.second))
     apart = np.linalg.eigvalsh(step.walk.second / np.outer(length, length))[0]
-    return name, "many" if cause == "alike" and apart > ALIKE else cause
+    return column, "many" if cause == "alike" and apart > ALIKE else cause
 
 
 def _largest(rows: GlmRows, found: Drawn) -> str:
@@ -216,7 +225,7 @@ def _rate(rows: GlmRows, step: FinalStep) -> float:
     return 1.0 / (1.0 + math.exp(-max(min(eta, 30.0), -30.0)))
 
 
-def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple[str, str]:
+def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple[Column, str]:
     """Return the column that most of a direction is made of, and why it is weak, by scaled moments."""
     design, vector = rows.design, direction.copy()
     if design.constant is not None:
@@ -227,7 +236,34 @@ def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple
     cause = "many" if rows.p > 10 else "alike"
     if spread < max(NARROW, edge):
         cause = "level" if column.indicator else "product" if len(column.pieces) > 1 else "bounds"
-    return design.names[place], cause
+        cause = cause if column.indicator or _bounded_pieces(column) else "coding"
+    return column, cause
+
+
+def _advice(rows: GlmRows, column: Column, cause: str) -> str:
+    """Return what helps a weak column: of a product, the centering of columns that are not centered yet."""
+    columns = list(column.inputs)
+    if cause == "product":
+        columns = uncentered(column, rows.design.schema)
+        cause = "product" if columns else "centered product"
+        columns = columns or [name for piece in _bounded_pieces(column) for name in piece.inputs]
+    named = " and ".join(map(repr, dict.fromkeys(columns))) or repr(column.name)
+    return CAUSES[cause].format(column.name, rows.p, rows.total, named)
+
+
+def uncentered(column: Column, schema: Schema | None) -> list[str]:
+    """Return the numeric columns of a product whose public bounds do not have zero between them."""
+    if schema is None:
+        return []
+    bounds = (
+        (piece, piece.interval(schema)) for piece in column.pieces if isinstance(piece, Plain | Expression)
+    )
+    return [name for piece, ends in bounds if not ends.low < 0.0 < ends.high for name in piece.inputs]
+
+
+def _bounded_pieces(column: Column) -> list[Piece]:
+    """Return the pieces that depend on public bounds of a number, not on levels of a factor."""
+    return [piece for piece in column.pieces if not isinstance(piece, Indicator | Contrast)]
 
 
 def indicators(pilot: Pilot, low: Floats, constant: int | None) -> Flags:

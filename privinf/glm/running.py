@@ -14,6 +14,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
+from privinf.federation.charges import stating_charges
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
@@ -104,6 +105,9 @@ def _run(
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:
         raise ArgumentError(NO_OFFSET)
+    if not isinstance(whole.federation, (LocalSites, TableByPasses)):
+        stated = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
+        held.enter_context(stated)
     if isinstance(whole.federation, TableByPasses):
         engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
         whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))

@@ -8,12 +8,12 @@ from typing import Self, TypedDict, Unpack
 
 import numpy as np
 
-from privinf.accounting import Ledger, PrivacyReport
+from privinf.accounting import Ledger
 from privinf.doors import doors
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.model import NO_FACTOR, ReleaseModel, check_made, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
-from privinf.fitting.solve import fit_measures, small_sampled
+from privinf.fitting.solve import fit_measures, release_report, small_sampled
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
@@ -420,7 +420,7 @@ class IWPGLM(ReleaseModel):
             rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant_direction)
         return IWPGLMResults(
             solved.estimate.transformed(transform, shift=shift, names=names),
-            report=PrivacyReport.of(release.entries, ledger=self.ledger, delta=release.law["delta"]),
+            report=release_report(release, self.ledger, reread=self._release is not None),
             design=None if multinomial else release.design,
             release=release,
             system=system,

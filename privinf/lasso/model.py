@@ -7,6 +7,8 @@ from typing import Any, Literal, Self, Unpack
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
+from privinf.federation.charges import stating_charges
+from privinf.federation.local import LocalSites
 from privinf.fitting.model import Rowless, check_made, spending_of
 from privinf.fitting.rows import (
     ModelRows,
@@ -20,6 +22,7 @@ from privinf.lasso.binomial.fit import fit_logistic
 from privinf.lasso.fits import (
     NO_ROW_COUNT,
     REFUSED,
+    FitKind,
     LassoOptions,
     LassoWords,
     Variant,
@@ -335,6 +338,15 @@ class DebiasedLasso(Rowless):
         rng: RngLike = given.pop("rng", None)
         options = LassoOptions(sparsity=sparsity, targets=targets, **given)
         kind = options.kind(variant, heterogeneous, self._rows.trust, self._rows.family)
+        if isinstance(self._rows.federation, LocalSites):
+            return self._fitted(kind, options, rng, heterogeneous=heterogeneous)
+        with stating_charges(self.ledger, delta=options.delta, resumable=False):
+            return self._fitted(kind, options, rng, heterogeneous=heterogeneous)
+
+    def _fitted(
+        self, kind: FitKind, options: LassoOptions, rng: RngLike, *, heterogeneous: bool
+    ) -> LassoResults | MachineResults:
+        """Return the fit of one kind."""
         if kind == "paper":
             return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
         if kind == "heterogeneous":

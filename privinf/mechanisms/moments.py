@@ -48,6 +48,11 @@ from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, 
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
 
 ROBUST_SHARE = 0.25
+# A call that is right, for the error about a missing formula.
+MOMENTS_EXAMPLE = (
+    "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', 'x1', 'x2']) for "
+    "many regressions on one release"
+)
 
 
 @doors
@@ -111,7 +116,10 @@ class Moments:
         data_bounds: bool = False,
     ) -> None:
         if columns is None:
-            self.design = resolve_design(schema, formula, response="protected", radius=radius).conditioned()
+            design = resolve_design(
+                schema, formula, response="protected", radius=radius, example=MOMENTS_EXAMPLE
+            )
+            self.design = design.conditioned()
         else:
             if response_weight is not None:
                 raise ArgumentError(

@@ -88,6 +88,8 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     }
     if imputes(*laws.values()):
         law["missing"] = IMPUTING
+    if named := first.law.get("regression"):
+        law |= {"regression": named} if all(one.get("regression") == named for one in laws.values()) else {}
     entries = tuple(entry for release in by_party.values() for entry in release.entries)
     design = party_design(schema, centred=party_law(first)["centred"])
     return Release(JOINED + first.kind, arrays, law, design, entries, first.nobs)

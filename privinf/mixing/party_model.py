@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
@@ -25,6 +26,7 @@ from privinf.mixing.joined import (
     regression_release,
 )
 from privinf.mixing.results import MixingResults, MixingSettings, mixing_system, plain_fit, shrunk_params
+from privinf.release_kinds import RegressionLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import (
@@ -66,13 +68,14 @@ class PartyModel(Rowless):
     _joined: Release | None
     _label: str | None
     _formula: str | None
+    _order: Sequence[str] | None
 
     def _bind(
         self, table: PartyTable, options: Mapping[str, Any], ledger: Ledger | None, formula: str | None = None
     ) -> None:
         mixing = ("k", "kind", "seed", "share", "rsquared") if self.method == "random-mixing" else ()
         check_words(options, ("intercept", "diameter", *mixing))
-        self._table, self._options, self._joined = table, options, None
+        self._table, self._options, self._joined, self._order = table, options, None, table.order
         self._label, self._formula = table.label, formula
         self.ledger = check_ledger(ledger)
 
@@ -128,7 +131,9 @@ class PartyModel(Rowless):
         ----------
         releases : mapping of str to Release, sequence of Release, or a joined Release
         label : str, optional
-            The column to regress on all others; or name it in `fit`, or use `regress`.
+            The column to regress on all others. By default the regression of the model that made the
+            releases (`release`), by its formula or its y; releases that parties made from a plan name none:
+            then name it here or in `fit`, or use `regress`.
         ledger : Ledger, optional
 
         Raises
@@ -141,7 +146,9 @@ class PartyModel(Rowless):
         joined.require(f"joined {cls.method}", cls.__name__)
         model.ledger = check_ledger(ledger)
         model._options, model._table = {}, None
-        model._joined, model._label, model._formula = joined, label, None
+        named: RegressionLaw = {} if label is not None else joined.law.get("regression", {})
+        model._joined, model._order = joined, named.get("order")
+        model._label, model._formula = named.get("response", label), named.get("formula")
         return model
 
     def plan(
@@ -182,13 +189,15 @@ class PartyModel(Rowless):
         account.check([loss for name in plan.parties for loss in plan.losses(name)])
         for name in plan.parties:  # a fault in the last party's columns must not cost the first one anything
             plan.mechanism(name, missing=table.rows.missing).check_rows(table.rows)
-        return {
+        made = {
             name: plan.release(
                 name, table.rows, missing=table.rows.missing, data_bounds=table.data_bounds,
                 ledger=account, rng=seed, source=source,
             )
             for name, seed in zip(plan.parties, seeds, strict=True)
         }  # fmt: skip
+        regression = self._regression_law()
+        return {name: replace(one, law={**one.law, "regression": regression}) for name, one in made.items()}
 
     def fit(
         self,
@@ -295,7 +304,7 @@ class PartyModel(Rowless):
                 f"name the column to regress, label=..., one of {', '.join(released.private_names)}; or use "
                 "regress(formula)"
             )
-        return label_design(released, chosen, None if self._table is None else self._table.order)
+        return label_design(released, chosen, self._order)
 
     def _regression(self, joined: Release, design: Design, options: RegressionOptions) -> MixingResults:
         release = regression_release(joined, design)
@@ -316,6 +325,7 @@ class PartyModel(Rowless):
             system,
             release=release,
             ledger=self.ledger if self._joined is None else None,
+            reread=self._joined is not None,
             model=type(self).__name__,
             method=_method(joined),
             fit=Fit(ridge=options.ridge if options.debias else 0.0, target=options.target),
@@ -323,6 +333,13 @@ class PartyModel(Rowless):
             settings=settings,
             reported=reported,
         )
+
+    def _regression_law(self) -> RegressionLaw:
+        """Return the regression that the model is made for, as its releases name it."""
+        if self._formula is not None:
+            return {"formula": self._formula}
+        named: RegressionLaw = {} if self._label is None else {"response": self._label}
+        return named if self._order is None else {**named, "order": list(self._order)}
 
     def _response(self) -> str | None:
         """Return the label of the default regression, if it is a released column."""

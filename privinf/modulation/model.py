@@ -348,6 +348,7 @@ class ModulatedOLS(ReleaseModel):
             system,
             release=release,
             ledger=self.ledger,
+            reread=self._release is not None,
             model=type(self).__name__,
             method=method,
             fit=fit,

@@ -55,6 +55,7 @@ def _regression(release: Release, formula: str, how: Fit) -> Results:
         part_system(release, found.maps),
         release=release,
         ledger=None,
+        reread=True,
         model="ModulatedRegression",
         method="modulated rows, a part of the columns",
         fit=replace(how, design=found.design),

@@ -21,10 +21,17 @@ from privinf.results.effects import MOST_COLUMNS, absorbing, check_effects
 from privinf.schema.calls import absorbed
 from privinf.schema.columns import all_columns, each_formula, scaled_maps, sub_design
 from privinf.typing import CovType, Floats, Json, Stabilization, Target
-from privinf.validation import check_words
+from privinf.validation import check_words, shown
 
 ONE_OF_MANY = (
     "One of many analyses of one release: {} columns were released together, at the cost named here."
+)
+
+
+OWN_ROBUST = "The release's own regression has it: release.regress(cov_type='HC0') without a formula"
+NEW_ROBUST = (
+    "'HC0' needs residual moments of this formula, which are released with the rows and charged to them: "
+    "MomentOLS.from_formula(formula, rows, schema=schema).fit(cov_type='HC0', ...)"
 )
 
 
@@ -111,12 +118,7 @@ class Analyses:
 
     def _regress(self, formula: str, options: RegressOptions) -> Results:
         given = dict(options)
-        made: CovType = "HC0" if self._release.law["trust"] == "local" else "nonrobust"
-        if (wanted := given.pop("cov_type", None)) not in (None, made):
-            raise NotAvailableError(
-                f"cov_type={wanted!r}: this release has {made!r} for any formula; robust errors of a total "
-                "need residual moments, which belong to one formula: MomentOLS(...).fit(cov_type='HC0')"
-            )
+        check_formula_covariance(self._release, given.pop("cov_type", None))
         schema = self._release.design.schema
         formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
         found = sub_design(self._release.design, formula)
@@ -127,6 +129,7 @@ class Analyses:
             system,
             release=self._release,
             ledger=None,
+            reread=True,
             model=MomentOLS.__name__,
             method=equation.method_of(self._release),
             fit=replace(Fit(**given), design=found.design),  # type: ignore[arg-type]
@@ -258,3 +261,20 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
     W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
     part, columns = part_of(release, stages.maps), len(stages.endogenous)
     return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=law["scale"])
+
+
+def check_formula_covariance(release: Release, wanted: str | None) -> None:
+    """Raise NotAvailableError, with what there is, unless a formula on a release has this covariance."""
+    own = equation.release_cov_type(release)
+    totals = own == "HC0" and release.law["trust"] != "local"
+    # Residual moments are of the release's own formula.
+    available = "nonrobust" if totals else own
+    if wanted in (None, available):
+        return
+    remedy = f"Leave cov_type= out, or pass cov_type={available!r}"
+    if wanted == "HC0":
+        remedy = OWN_ROBUST if totals else NEW_ROBUST
+    raise NotAvailableError(
+        f"cov_type={shown(wanted)}: a regression by a formula on this release has cov_type={available!r} "
+        f"alone. {remedy}"
+    )

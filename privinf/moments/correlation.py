@@ -19,6 +19,7 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
+from privinf.fitting.solve import release_report
 from privinf.inference.estimate import (
     Estimate,
     VarianceTerms,
@@ -151,7 +152,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
     )
     return Results(
         estimate.transformed(np.diag(scale), shift=center, names=names),
-        report=PrivacyReport.of(release.entries, delta=moments_law(release)["delta"]),
+        report=release_report(release, reread=True),
         release=release,
         sampling_cov=(total - noise) * np.outer(scale, scale),
         model="Means",
@@ -298,7 +299,7 @@ def correlations(
         params, bse, pvalues, table.astype({"weak": bool}),
         None if given is None else tuple(given), moments.n,
         NORMAL_LAW if moments.spread is None else OWN_LAW,
-        PrivacyReport.of(release.entries, delta=moments_law(release)["delta"]), imputes(release.law),
+        release_report(release, reread=True), imputes(release.law),
     )  # fmt: skip
 
 

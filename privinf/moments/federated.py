@@ -15,6 +15,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, split_mu
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
+from privinf.federation.charges import stating_charges
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.gaussian import total_mu, warn_of_large_delta
@@ -128,6 +129,7 @@ class FederatedMoments:
             fit = fit_digest(self.design, self._total_args(), *told)
             folder = FitFolder(Path(checkpoint), fit, keyed=self.trust == "server")
         with ExitStack() as held:
+            held.enter_context(stating_charges(ledger, delta=delta, checkpoint=checkpoint))
             left = total if folder is None else held.enter_context(folder).unspent(total, ledger)
             price = [GaussianLoss(part) for part in parts]
             if left > 0.0:

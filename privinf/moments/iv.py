@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
+from privinf.fitting.solve import release_report
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance
 from privinf.inference.score_sets import Restriction, ScoreSet, projected_sets
@@ -209,7 +209,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
     law = release.law
     return IVResults(
         solution.estimate(design.names).transformed(transform, shift=shift, names=design.names),
-        report=PrivacyReport.of(release.entries, delta=law["delta"]),
+        report=release_report(release, reread=True),
         design=design,
         release=release,
         system=system,

@@ -331,10 +331,17 @@ class MomentOLS(ReleaseModel):
         scaled = Covariance.of(cov_type, schema).check(equation.release_cov_type(release), schema).scaled
         system = moment_system(release)
         found = build_results(
-            Results, system, release=release, ledger=self.ledger, model=type(self).__name__,
-            method=equation.method_of(release), fit=how, options=equation.described(release),
+            Results,
+            system,
+            release=release,
+            ledger=self.ledger,
+            reread=self._release is not None,
+            model=type(self).__name__,
+            method=equation.method_of(release),
+            fit=how,
+            options=equation.described(release),
             settings=equation.caveats(release, system) | equation.at_ends(release, system, release.design),
-        )  # fmt: skip
+        )
         found = small_sampled(found._noted(equation.advice_of(found, system, release.design)), scaled)
         return equation.without(found, self._effects) if self._effects else found
 

@@ -42,7 +42,14 @@ SCORE_NOTE = (
 EQUAL_VARIANCE = "assumes equal error variance"
 EQUAL_VARIANCE_NOTE = (
     "Intervals and tests, the score test among them, assume that the errors have equal variance: where it "
-    "goes with the columns they may be far from their level. cov_type='HC0' does not assume it."
+    "goes with the columns they may be far from their level. "
+)
+ROBUST_INSTRUMENTS = "Two-stage least squares on a release has no other covariance."
+ROBUST_FIT = "cov_type='HC0' does not assume it."
+# Of a fit from a release of totals, whose covariance cannot be chosen any more.
+ROBUST_RELEASE = (
+    "This release has no other covariance for this formula; a new release of the rows, OLS or MomentOLS with "
+    "cov_type='HC0', does not assume it."
 )
 T_NOTE = (
     "P-values and intervals take t quantiles, by Satterthwaite with {:d} degrees of freedom where an error "
@@ -162,13 +169,18 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
         (f"Epsilon, {name} alone:", f"{report.party(name).epsilon(delta):.4g}")
         for name in (report.parties.index if any(entry.party for entry in report.entries) else ())
     ]
+    earlier = report.subject == "earlier release"
+    epsilon_of = "Release, epsilon" if earlier else "Epsilon"
     spent = [
-        (f"Epsilon (delta={delta:g}):", f"{report.epsilon(delta):.4g}"),
+        (f"{epsilon_of} (delta={delta:g}):", f"{report.epsilon(delta):.4g}"),
         *parties,
         ("mu (Gaussian DP):", _or_reason(lambda: report.mu)),
         ("rho (zCDP):", _or_reason(lambda: report.rho)),
-        ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}{report.beside}"),
+        *([("Spent by this fit:", "0 (uses a release)")] if earlier else []),
     ]
+    if not earlier or len(report.recorded) > len(report.entries):
+        total = f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}{report.beside}"
+        spent.append(("Epsilon, whole ledger:", total))
     meaning = [
         ("Unit of privacy:", report.unit),
         ("Neighbours:", report.relation),
@@ -345,7 +357,7 @@ def _warnings(result: DescribedResults) -> list[str]:
         if result.identification.steep and result.estimate.cov is not None:
             lines.append(f"S{STEEP.format(result.identification.stretch)[1:]}.")
         if result.cov_type == "nonrobust":
-            lines.append(EQUAL_VARIANCE_NOTE)
+            lines.append(EQUAL_VARIANCE_NOTE + _other_covariance(result))
         if _floored(result):
             lines.append(FLOORED_NOTE)
         if "clipped_at" in result._context.settings:
@@ -353,6 +365,13 @@ def _warnings(result: DescribedResults) -> list[str]:
     except NotAvailableError:
         pass
     return lines
+
+
+def _other_covariance(result: DescribedResults) -> str:
+    """Return what does without the assumption of equal variance, where this result could have had it."""
+    if result.model.name == "TwoStageLeastSquares":
+        return ROBUST_INSTRUMENTS
+    return ROBUST_RELEASE if result.privacy.subject == "earlier release" else ROBUST_FIT
 
 
 def _must_read(texts: Iterable[str]) -> list[Note]:

@@ -614,9 +614,17 @@ def check_magnitudes(design: Design) -> None:
 
 
 def resolve_design(
-    schema: Schema | Design, formula: str | None, *, response: ResponseMode, radius: float | None
+    schema: Schema | Design,
+    formula: str | None,
+    *,
+    response: ResponseMode,
+    radius: float | None,
+    example: str,
 ) -> Design:
-    """Return the design of a mechanism that was given a Schema and a formula, or a Design."""
+    """Return the design of a mechanism that was given a Schema and a formula, or a Design.
+
+    `example` is a call that is right, which the error about a missing formula shows.
+    """
     if isinstance(schema, Design):
         if formula is not None:
             raise ArgumentError(
@@ -625,5 +633,5 @@ def resolve_design(
         return schema
     check_schema(schema)
     if formula is None:
-        raise ArgumentError("a Schema needs a formula, for example Modulation(schema, 'y ~ x1 + x2')")
+        raise ArgumentError(f"a Schema needs a formula, for example {example}")
     return schema.design(formula, response=check_choice(response, ResponseMode, "response"), radius=radius)

@@ -198,7 +198,8 @@ def check_repr(bench):
     bench.spent(0.1)
     text = repr(bench.ledger.scope("second"))
     assert text == f"<Ledger of one patient, second: 0 releases, {LIMIT}>"
-    assert repr(bench.ledger) == f"<Ledger of one patient: 1 releases, {LIMIT}>"
+    kind = type(bench.ledger).__name__
+    assert repr(bench.ledger) == f"<{kind} of one patient: 1 releases, {LIMIT}>"
 
 
 # ---- the accounts behind them

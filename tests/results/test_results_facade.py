@@ -247,7 +247,7 @@ def test_a_release_that_was_charged_elsewhere_counts_in_the_total():
     fit = model.fit()
     assert not model.ledger.entries
     assert fit.privacy.cumulative.epsilon(1e-5) == fit.privacy.epsilon(1e-5) > 7.9
-    assert float(fit.summary().plain_facts["Epsilon, whole ledger"]) > 7.9
+    assert float(fit.summary().plain_facts["Release, epsilon (delta=1e-05)"]) > 7.9
 
 
 def test_the_whole_ledger_is_the_account_behind_every_door():

@@ -117,7 +117,13 @@ class Modulation:
         data_bounds: bool = False,
         **options: Unpack[MapOptions],
     ) -> None:
-        self.design = resolve_design(schema, formula, response=response, radius=radius)
+        self.design = resolve_design(
+            schema,
+            formula,
+            response=response,
+            radius=radius,
+            example=f"{type(self).__name__}(schema, 'y ~ x1 + x2')",
+        )
         self.map = ModulationMap(**options)
         if response_share is not None:
             if self.design.response_public:

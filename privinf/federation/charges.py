@@ -1,0 +1,102 @@
+"""What an error of a fit over sites adds: what the fit has charged so far, and how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike, fspath
+
+from privinf.accounting import Ledger, LedgerEntry, PrivacyReport
+from privinf.errors import (
+    AlignmentError,
+    BudgetExceededError,
+    NotAvailableError,
+    PrivinfError,
+    SiteConnectionError,
+    StorageError,
+)
+from privinf.federation.checkpoint import CHARGES_STAND
+from privinf.validation import counted
+
+# Errors that sites and the ways to them cause, in the middle of a fit.
+CAUSED_BY_OTHERS = (AlignmentError, BudgetExceededError, NotAvailableError, StorageError)
+# How a message begins that a checkpoint has completed already.
+STATED = CHARGES_STAND.partition(";")[0]
+NOTHING = "This call has charged nothing to its ledger."
+CHARGED = (
+    "This call has charged {} to its ledger, epsilon {:.4g} at delta {:g} together (the whole ledger: "
+    "epsilon {:.4g}), and these charges stand."
+)
+RESUME = "Repeat the same call to go on from {}: what is stored there is not paid for again."
+NO_FOLDER = (
+    "Nothing of it is stored, so a new call starts again at its full price: with fit(checkpoint=folder) the "
+    "same call would go on instead."
+)
+NO_RESUMING = "This kind of fit is not stored while it runs, so a new call starts again at its full price."
+REPEAT = "Repeat the call once the cause is gone."
+
+
+@contextmanager
+def stating_charges(
+    ledger: Ledger,
+    *,
+    delta: float | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    resumable: bool = True,
+) -> Iterator[None]:
+    """Let errors that sites cause say what was charged meanwhile, and how to go on.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The fit's account.
+    delta : float, optional
+        The delta at which epsilon is stated.
+    checkpoint : path, optional
+        The folder in which the fit is stored.
+    resumable : bool
+        Whether the fit could be stored in a folder.
+
+    Notes
+    -----
+    **Privacy.** Reads ledger lines, which are public.
+    """
+    before = len(ledger.entries)
+    try:
+        yield
+        return
+    except CAUSED_BY_OTHERS as problem:
+        entries = ledger.entries[before:]
+        stated = STATED in str(problem)
+        if stated or (not entries and not isinstance(problem, SiteConnectionError)):
+            raise
+        told, cause = _with_charges(problem, ledger, entries, delta, checkpoint, resumable), problem.__cause__
+    raise told from cause
+
+
+def _with_charges(
+    problem: PrivinfError,
+    ledger: Ledger,
+    entries: Sequence[LedgerEntry],
+    delta: float | None,
+    checkpoint: str | PathLike[str] | None,
+    resumable: bool,
+) -> PrivinfError:
+    """Return the same error with the charges and the way on in its text."""
+    texts = [str(problem).rstrip("."), NOTHING.rstrip(".")]
+    if entries:
+        report = PrivacyReport.of(entries, ledger=ledger, delta=delta)
+        charged = CHARGED.format(
+            counted(len(entries), "release"),
+            report.epsilon(),
+            report.default_delta,
+            report.cumulative.epsilon(),
+        )
+        texts[1] = charged.rstrip(".")
+    if checkpoint is not None:
+        texts.append(RESUME.format(fspath(checkpoint)))
+    elif entries:
+        texts.append(NO_FOLDER if resumable else NO_RESUMING)
+    else:
+        texts.append(REPEAT)
+    return type(problem)(". ".join(texts))
