@@ -43,6 +43,14 @@ LABEL = "find_bounds"
 MOST_BEYOND = 0.05
 # What rare levels are pooled as.
 OTHER, ANOTHER = "other", "another"
+NO_COMMON_LEVEL = (
+    "column {!r}: no level was seen in {:.0f} rows or more, so nearly all levels are pooled as one; spend "
+    "more, or declare the levels"
+)
+BEYOND_ALL_BOUNDS = (
+    "column {!r}: at least {:.0%} of its rows lie beyond the bounds found, since no bound is sought more than "
+    "2^43 from 0; divide it by a power of ten, or declare its bounds"
+)
 
 
 @door
@@ -81,9 +89,8 @@ def find_bounds(
     ------
     NotAvailableError
         n mu of one column is below 100 (n over `max_rows`), or levels are wanted where a person has several
-        rows: nothing was spent, and no row counted. No level of a column was common enough, or too many of
-        its rows are more than 2^43 from 0: it was.
-        Or a stream, which can be read only once.
+        rows: nothing was spent, and no row counted. Or a
+        stream, which can be read only once.
     SchemaError, ArgumentError
         A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
     BudgetExceededError
@@ -92,7 +99,9 @@ def find_bounds(
     Warns
     -----
     ChangedTargetWarning
-        As far as could be seen all rows have one value: bounds may cut all that differs.
+        As far as could be seen all rows have one value: bounds may cut all that differs. Many rows are more
+        than 2^43 from 0, beyond the bounds. No level of a column was common enough: the most common one that
+        was seen stands, and all others are pooled; where none was seen, all are.
 
     Notes
     -----
@@ -230,10 +239,11 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
     """Return the levels that are kept, and what may be pooled; see `find_bounds`."""
     common = [at for at in range(len(shown.labels)) if shown.counts[at] >= rare * shown.n]
     if not common:
-        raise NotAvailableError(
-            f"column {name!r}: no level was seen in {max(shown.threshold, rare * shown.n):.0f} rows or more; "
-            "spend more, or declare the levels. What was spent is spent"
-        )
+        least = max(shown.threshold, rare * shown.n)
+        warn(NO_COMMON_LEVEL.format(name, least), ChangedTargetWarning)
+        if not shown.labels:
+            return Factor((OTHER, ANOTHER), other=OTHER), [math.nan, math.nan, rare, 1.0, shown.threshold, 0.0]
+        common = [int(np.argmax(shown.counts))]
     left = shown.n - float(shown.counts[common].sum())
     slack = 2.0 * shown.sd * math.sqrt(len(common))
     labels = [shown.labels[at] for at in common]
@@ -257,11 +267,8 @@ def _check_signal(n: float, mu: float, columns: int) -> None:
 
 def _checked(name: str, found: Range, wanted: float) -> Range:
     if found.beyond > 2.0 * wanted + MOST_BEYOND:
-        raise NotAvailableError(
-            f"column {name!r}: at least {found.beyond:.0%} of its rows lie where no bound is sought, more "
-            "than 2^43 from 0; divide it by a power of ten, or declare its bounds. What was spent is spent"
-        )
-    if found.hidden:
+        warn(BEYOND_ALL_BOUNDS.format(name, min(found.beyond, 1.0)), ChangedTargetWarning)
+    elif found.hidden:
         warn(
             f"column {name!r}: as far as the noise lets one see all rows have one value, and up to "
             f"{found.most:.0%} may lie beyond the bounds found; spend more, or declare its bounds",

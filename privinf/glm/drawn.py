@@ -90,7 +90,7 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
 
     moves = posterior() if weak else _solved(hessians, score.mean - errors, LEAST_DRAWN * level)
     covariance = np.atleast_2d(np.cov(moves.T))
-    length2 = float(move @ np.linalg.solve(covariance, move)) / p if hessian.sd or score.sd else 0.0
+    length2 = _squared_length(move, covariance) / p if hessian.sd or score.sd else 0.0
     shift = math.sqrt(max(float(move @ hessian.mean @ move), 0.0) / level)
     far = shift > LONGEST_SHIFT or (step.walk.walking and shift > WALKING_SHIFT)
     far = far or length2 > next(limit for most, limit in LONGEST_STEP2.items() if shift <= most)
@@ -103,6 +103,14 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
         theta + back @ params, theta + moves @ back.T, weak, length2, shift,
         not far, back @ inverse @ step.meat @ inverse @ back.T / n,
     )  # fmt: skip
+
+
+def _squared_length(move: Floats, covariance: Floats) -> float:
+    """Return the squared length of a move in its standard errors; infinite where draws have no spread."""
+    try:
+        return max(float(move @ np.linalg.solve(covariance, move)), 0.0)
+    except np.linalg.LinAlgError:
+        return math.inf if move.any() else 0.0
 
 
 def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> Floats:

@@ -36,8 +36,11 @@ REACH = 0.0075
 
 BEYOND = (
     "no intervals: the noise would hide the Hessian of {}, and nothing tells how far off the coefficients "
-    "are; epsilon {} at delta {:g} would do, or {}{}"
+    "are; {} would do, or {}{}"
 )
+EPSILON_ENOUGH = "epsilon {} at delta {:g}"
+# Where delta is so large that any epsilon has it, or so small that no finite one does.
+MU_ENOUGH = "mu {}"
 LOOKS_ALONE = (
     'target="robust" and adapt_bounds=True belong to least squares by a second look: no optimizer=, radius=, '
     "unit= or targets="
@@ -207,12 +210,21 @@ def _beyond(p: int, units: float, mu: float, share: float, delta: float, clients
     times = math.pow(p, 1.5) / intervals_reach(max(units, 1.0), mu * math.sqrt(share))
     fewer = int(math.pow(intervals_reach(units, mu * math.sqrt(share)), 2.0 / 3.0))
     epsilon = gaussian_epsilon(mu * times, delta)
-    step = 10.0 ** (math.floor(math.log10(epsilon)) - 1)
+    enough = MU_ENOUGH.format(_rounded_up(mu * times))
+    if 0.0 < epsilon < math.inf:
+        enough = EPSILON_ENOUGH.format(_rounded_up(epsilon), delta)
     return BEYOND.format(
         f"{counted(p, 'coefficient')} in {counted(math.ceil(units), noun)}",
-        f"{math.ceil(epsilon / step) * step:.3g}", delta, counted(math.ceil(units * times), noun),
+        enough,
+        counted(math.ceil(units * times), noun),
         f", or {counted(fewer, 'coefficient')}" * (fewer > 1),
-    )  # fmt: skip
+    )
+
+
+def _rounded_up(number: float) -> str:
+    """Return a positive number, rounded up to two digits."""
+    step = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return f"{math.ceil(number / step) * step:.3g}"
 
 
 def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:

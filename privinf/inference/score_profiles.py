@@ -189,7 +189,7 @@ class Profiles:
         weights, last = np.ones((2, len(edges))), np.full(len(edges), -1)
         active = np.arange(len(edges))
         for step in range(_SECANTS):
-            excess = np.sqrt(values[:, active]) - root
+            excess = np.sqrt(np.maximum(values[:, active], 0.0)) - root
             width = angles[1, active] - angles[0, active]
             going = (width > _NARROW) & (np.abs(excess).min(axis=0) > _CLOSE * root)
             active, excess, width = active[going], excess[:, going] * weights[:, active[going]], width[going]
@@ -205,7 +205,7 @@ class Profiles:
             weights[1 - side, active] *= np.where(last[active] == side, 0.5, 1.0)
             last[active] = side
             angles[side, active], values[side, active], points[side, active] = middle, value, point
-        nearest = np.abs(np.sqrt(values) - root).argmin(axis=0)
+        nearest = np.abs(np.sqrt(np.maximum(values, 0.0)) - root).argmin(axis=0)
         return np.asarray(angles[nearest, np.arange(len(edges))], dtype=np.float64)
 
     def _first_sections(self, edges: Integers) -> tuple[Floats, Floats, Floats]:

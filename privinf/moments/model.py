@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.errors import ArgumentError, SchemaError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.model import RELEASE_WORDS, SITES_NOISE, Covariance, ReleaseModel, spending_of
 from privinf.fitting.solve import Fit, build_results, small_sampled
@@ -321,6 +321,8 @@ class MomentOLS(ReleaseModel):
 
         """
         how = Fit(stabilization, ridge, fuller, target)
+        if stabilization == "fuller":
+            raise NotAvailableError(equation.FULLER_REASON)
         most = check_count(max_colluding, "max_colluding", least=0) or None
         rounds = {"robust_share": robust_share, "max_colluding": most, "checkpoint": checkpoint}
         given = spending_of(spending) | {name: value for name, value in rounds.items() if value is not None}

@@ -253,9 +253,11 @@ class PairLaw:
             )
 
     def variance(self, r: Floats) -> Floats:
-        """Return V(r)."""
+        """Return V(r); infinite where a variance is hidden."""
         size = self.n * self.product**2
-        return size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * self.relative
+        relative = np.where(np.isfinite(self.relative), self.relative, 0.0)
+        known = size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * relative
+        return np.where(np.isfinite(self.relative), known, np.inf)
 
     def tail(self, apart: Floats, variance: Floats) -> Floats:
         """Return half the probability that A is so far from its mean, or farther."""

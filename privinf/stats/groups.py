@@ -51,6 +51,9 @@ BELOW = 0.1
 # The share of the values that may lie beyond a clip before that is warned of.
 NEARLY_NOTHING = 0.01
 MADE_UP, STREAM = 9999, 10
+# Quantiles of Student's distribution with hardly any degrees of freedom are as good as this one, whose
+# square is a number.
+LARGEST_QUANTILE = 1e60
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,7 @@ class GroupLaw:
     ) -> tuple[Floats, Floats]:
         """Return the ends of the differences that a two-sided test at quantile `t` does not reject."""
         alpha, beta, v0, q, _ = self._scores(first, second)
+        t = np.minimum(t, LARGEST_QUANTILE)
         return quadratic_set(
             beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], alpha**2 - t**2 * (v0 + q[0]), reach
         )
@@ -203,6 +207,7 @@ class GroupLaw:
             sd = np.sqrt(np.maximum(made.squares()[0] + a2 + share * self.means**2, 1e-12))
             drawn = np.abs(made.S - self.means * made.N) / sd
             t = np.maximum(t, np.quantile(drawn, level, axis=0, method="higher"))
+        t = np.minimum(t, LARGEST_QUANTILE)
         return quadratic_set(
             self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), reach
         )

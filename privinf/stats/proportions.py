@@ -245,10 +245,10 @@ def _arc(share: float) -> float:
 def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, level: float) -> StatResult:
     """Return the test that the second level's share is equal in two groups, from the 2 x 2 table."""
     asked, (outcome, group) = told
+    if any(len(asked.schema[name].levels) != 2 for name in (group, outcome)):
+        raise SchemaError("two shares need two groups and an outcome of two kinds")
     release = asked.release(SampleQuestion("cells", (), (group, outcome), label=f"{outcome} by {group}"))
     law = table_law(release)
-    if law.X.shape != (2, 2):
-        raise SchemaError("two shares need two groups and an outcome of two kinds")
     made, (T, sign, _) = law.made_up().independence(), law.independence()
     # A first group with more of the first outcome has the smaller share of the second.
     z, drawn = float(-sign * np.sqrt(T)), -made[1] * np.sqrt(made[0])

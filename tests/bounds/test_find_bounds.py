@@ -192,9 +192,11 @@ def test_a_column_that_has_no_bounds_is_refused_before_anything_is_spent(values,
         np.where(HALF, 2.0**60, 1.0),
     ],
 )
-def test_values_beyond_all_that_is_searched_are_refused(values):
-    with pytest.raises(NotAvailableError, match=r"2\^43 from 0"):
-        pi.find_bounds(pd.DataFrame({"x": values}), mu=1.0, rng=0)
+def test_values_beyond_all_that_is_searched_are_warned_of_and_what_was_bought_is_returned(values):
+    with pytest.warns(ChangedTargetWarning, match=r"'x': at least \d+% .* 2\^43 from 0"):
+        found = pi.find_bounds(pd.DataFrame({"x": values, "ok": HALF}), mu=1.0, rng=0)
+    assert found.clips.at_most["x"] > 0.2
+    assert found["ok"].high <= 1.2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,13 @@ from scipy.special import ndtr
 
 import privinf as pi
 from privinf.accounting import GaussianLoss, ThresholdLoss, compose, gaussian_delta, loss_from_dict
-from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, SchemaError
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    ChangedTargetWarning,
+    NotAvailableError,
+    SchemaError,
+)
 from privinf.mechanisms.distribution import OpenLabels
 from privinf.schema import Factor, Schema
 
@@ -78,7 +84,6 @@ def test_pooling_is_a_public_rule_of_a_factor():
         (["g"], {"mu": 1.0}, ArgumentError),
         (["g"], {**ASKED, "unit": "y", "max_rows": 2}, NotAvailableError),
         (["g"], {**ASKED, "ledger": pi.Ledger(pi.Budget(mu=9.0))}, BudgetExceededError),
-        (["g"], {**ASKED, "rare": 0.9}, NotAvailableError),
         (["none"], ASKED, SchemaError),
     ],
 )
@@ -134,6 +139,20 @@ def test_totals_cover_every_mixture_of_cases():
     with pytest.raises(NotAvailableError):
         _ = total.mu
     assert loss_from_dict(first.to_dict()) == first
+
+
+@pytest.mark.parametrize(("texts", "labels"), [(1500, {"other", "another"}), (3, None)])
+def test_where_no_level_is_common_what_was_bought_is_returned_with_a_warning(texts, labels):
+    """1500 texts are too rare to be shown; of three that are shown none has half of the rows."""
+    rows = pd.DataFrame({"town": [f"t{i % texts}" for i in range(1500)], "a": np.linspace(0, 1, 1500)})
+    with pytest.warns(ChangedTargetWarning, match="'town': no level was seen in"):
+        found = pi.find_bounds(rows, ["town", "a"], rare=0.5, mu=1.0, delta=1e-6, rng=1)
+    shown = set(found["town"].levels)
+    assert "other" in shown
+    assert len(shown) == 2
+    assert labels in (None, shown)
+    assert found.clips.at_most["town"] > 0.5
+    assert found["a"].high < 1.3
 
 
 # ---- names and kinds
