@@ -192,6 +192,7 @@ verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and stat
 	$(BIN)/python benchmarks/fuzz_files.py
 	$(BIN)/python benchmarks/fuzz_queries.py
 	$(BIN)/python benchmarks/fuzz_arguments.py
+	$(BIN)/python benchmarks/fuzz_rows.py
 
 verify-peers: $(VENV)/.installed     ## other tools beside this one (the network, for their installation; half an hour)
 	$(BIN)/python benchmarks/peers/install.py $(VENV)/peers

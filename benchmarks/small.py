@@ -82,6 +82,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "fuzz_files": ("--each 2 --typed 2", ""),
     "fuzz_queries": ("--count 200", ""),
     "fuzz_arguments": ("--calls 100", ""),
+    "fuzz_rows": ("--runs 80", ""),
 }
 
 

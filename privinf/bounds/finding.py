@@ -48,8 +48,8 @@ NO_COMMON_LEVEL = (
     "more, or declare the levels"
 )
 BEYOND_ALL_BOUNDS = (
-    "column {!r}: at least {:.0%} of its rows lie beyond the bounds found, since no bound is sought more than "
-    "2^43 from 0; divide it by a power of ten, or declare its bounds"
+    "column {!r}: at least {:.0%} of its rows lie beyond the bounds found, since no bound is sought more "
+    "than 2^43 from 0; divide it by a power of ten, or declare its bounds"
 )
 
 
@@ -242,7 +242,14 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
         least = max(shown.threshold, rare * shown.n)
         warn(NO_COMMON_LEVEL.format(name, least), ChangedTargetWarning)
         if not shown.labels:
-            return Factor((OTHER, ANOTHER), other=OTHER), [math.nan, math.nan, rare, 1.0, shown.threshold, 0.0]
+            return Factor((OTHER, ANOTHER), other=OTHER), [
+                math.nan,
+                math.nan,
+                rare,
+                1.0,
+                shown.threshold,
+                0.0,
+            ]
         common = [int(np.argmax(shown.counts))]
     left = shown.n - float(shown.counts[common].sum())
     slack = 2.0 * shown.sd * math.sqrt(len(common))

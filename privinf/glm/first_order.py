@@ -25,6 +25,8 @@ from privinf.typing import Floats, Integers
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 OptimizerVariant = Literal["repaired", "paper"]
+# Below the largest coefficient that a statistic takes, 1e30: iterates of a step that is far too long stay there.
+FARTHEST = 1e29
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +262,9 @@ def optimise(
     theta, path, steps, total = np.array(start), [start], [], np.zeros_like(start)
     state = _OptimizerRounds(options, len(start), seed)
     for number in range(rounds):
-        theta = theta + options.step * state.direction(sums, theta, price, number)
+        with np.errstate(over="ignore"):
+            moved = theta + options.step * state.direction(sums, theta, price, number)
+        theta = np.clip(moved, -FARTHEST, FARTHEST)
         if watched is not None:
             steps.append(state.law(watched))
         if number >= rounds - averaged:

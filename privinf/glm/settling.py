@@ -110,6 +110,12 @@ def error_of_start(trajectory: Trajectory, bread: Floats, meat: Floats, n: int) 
         as uncorrelated with them.
     n : int
         Rows.
+
+    Returns
+    -------
+    ndarray, shape (p, p)
+        Zeros where the rounds' steps are so long that their errors grow beyond the doubles: a last step is
+        then measured by its own standard errors alone, in which it is longest.
     """
     p = len(bread)
     last, both, mean = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -117,12 +123,13 @@ def error_of_start(trajectory: Trajectory, bread: Floats, meat: Floats, n: int) 
         gain = np.diag(one.gain) if one.gain.ndim == 1 else one.gain
         keep = np.eye(p) - gain @ bread
         noise = np.diag(one.noise) + max(one.batches - 1.0, 0.0) / n * meat
-        last = keep @ last @ keep.T + gain @ noise @ gain.T
-        both = keep @ both
-        if number > trajectory.length - trajectory.averaged:
-            mean = mean + both + both.T + last
-            both = both + last
-    return np.asarray(mean / trajectory.averaged**2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            last = keep @ last @ keep.T + gain @ noise @ gain.T
+            both = keep @ both
+            if number > trajectory.length - trajectory.averaged:
+                mean = mean + both + both.T + last
+                both = both + last
+    return np.asarray(mean / trajectory.averaged**2) if np.isfinite(mean).all() else np.zeros((p, p))
 
 
 @dataclass(frozen=True, slots=True)

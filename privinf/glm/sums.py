@@ -19,6 +19,8 @@ from privinf.validation import check_words
 BYTES = 8
 # Above the largest mean, so that rounding never makes the cap bind.
 CAP_ROOM = 1.0 + 1e-9
+# The smallest argument that a statistic takes.
+SMALLEST_CAP = 1e-30
 
 
 class GlmServer(Protocol):
@@ -123,7 +125,8 @@ class GlmSums:
         arguments = {**self.model, "theta": theta, **more}
         if "mean_cap" in arguments:
             most = float(np.maximum(theta * self.low, theta * self.high).sum())
-            arguments["mean_cap"] = min(arguments["mean_cap"], math.exp(min(most, 700.0)) * CAP_ROOM)
+            highest = max(math.exp(min(most, 700.0)) * CAP_ROOM, SMALLEST_CAP)
+            arguments["mean_cap"] = min(arguments["mean_cap"], highest)
         return arguments
 
     def of_block(self, chosen: Integers, radius: float) -> GlmSums:

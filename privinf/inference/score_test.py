@@ -219,7 +219,10 @@ def _stretch(system: LinearScores, contrast: Floats) -> float:
         return np.inf
     beta = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
     along = sandwich(system.A, system.null_meat(beta), system.n) @ contrast
-    step = np.asarray(_QUANTILE * along / np.sqrt(contrast @ along), dtype=np.float64)
+    variance = float(contrast @ along)
+    if not variance > 0.0:
+        return np.inf
+    step = np.asarray(_QUANTILE * along / np.sqrt(variance), dtype=np.float64)
     psi = system.A @ step
     smallest = np.inf
     for end in (beta - step, beta + step):

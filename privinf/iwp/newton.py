@@ -44,6 +44,7 @@ class NewtonPath:
     reason: str
 
 
+@np.errstate(over="ignore", invalid="ignore")  # steps that overflow are halved
 def newton(
     equation: Equation, start: Floats, *, max_steps: int = STEPS, tolerance: float = TOLERANCE
 ) -> NewtonPath:

@@ -106,6 +106,8 @@ class IWPGLMResults(Results):
         classes = system.p // len(design.names)
         if beta0 is None:
             tested = np.tile(np.arange(len(design.names)) != _constant(design), classes)
+            if not tested.any():
+                raise NotAvailableError("score_test: the model has no column beside the constant")
             return test_examples(system, tested=tested)
         names = [name for name, noisy in zip(self.names, self._private, strict=True) if noisy]
         if isinstance(beta0, pd.Series):

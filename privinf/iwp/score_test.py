@@ -169,6 +169,7 @@ def null_point(
     return restricted_point(system, null, None if start is None else start[~kept])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # coefficients without a root may run away; none is used
 def restricted_point(system: ExampleScores, null: Restriction, free: Floats | None = None) -> NullPoint:
     """Return `null_point` of any linear restrictions; `free` is where the free coefficients start (zero)."""
     c = np.zeros(null.free.shape[1]) if free is None else free
@@ -251,7 +252,9 @@ def _exponent(system: ExampleScores, theta: Floats) -> float:
     """Return the largest theta'S theta, over classes and their differences."""
     classes = np.vstack([np.zeros(len(system.data.noise)), theta.reshape(-1, len(system.data.noise))])
     contrasts = classes[:, None] - classes
-    return float(((contrasts**2) @ system.data.noise).max())
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = float(((contrasts**2) @ system.data.noise).max())
+    return math.inf if math.isnan(largest) else largest
 
 
 @dataclass(frozen=True, slots=True)

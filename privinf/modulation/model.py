@@ -292,6 +292,8 @@ class ModulatedOLS(ReleaseModel):
         if release is None:
             method = "one-shot" if method is None else method
             check_method(method, {**protocol, "estimator": estimator})
+            if rounds == 1 and estimator is not None:
+                raise ArgumentError("estimator= is for several rounds: rounds=1 is one release")
             release = self.release(
                 method=method, rounds=rounds, schedule=schedule, step=step, max_norm=max_norm,
                 progress=progress, **given,

@@ -15,7 +15,7 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors
-from privinf.errors import LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
@@ -282,7 +282,7 @@ def _known(read: Callable[[], Any], otherwise: Any) -> Any:
     """Return what is there, and something else where the noise or the model leaves none."""
     try:
         return read()
-    except (NotAvailableError, NotPositiveDefiniteError):
+    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         return otherwise
 
 

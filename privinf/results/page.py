@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privinf.accounting import PrivacyReport
-from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import PortableResults
 from privinf.results.summary import UNPROTECTED, number, privacy_facts
 from privinf.typing import Floats
@@ -204,7 +204,7 @@ def _known(read: Callable[[], Any]) -> Any:
     """Return what is there; None where the noise or the model leaves none."""
     try:
         return read()
-    except (NotAvailableError, NotPositiveDefiniteError):
+    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         return None
 
 
@@ -289,7 +289,7 @@ def _picture(draw: Callable[[], Axes], name: str, told: str = "") -> str:
     with rc_context({"text.parse_math": False, "svg.hashsalt": "privinf", "font.size": 10.0}):
         try:
             figure: Any = draw().figure
-        except (NotAvailableError, NotPositiveDefiniteError) as reason:
+        except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError) as reason:
             return f'<p class="small">No plot: {_text(reason)}.</p>'
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
         pyplot.close(figure)

@@ -141,6 +141,8 @@ class DescribedResults(HypothesisResults):
     @property
     def rsquared_adj(self) -> float:
         """R-squared adjusted for the number of coefficients, as statsmodels has it."""
+        if self.nobs <= self._columns:
+            raise NotAvailableError("rsquared_adj: there are no more rows than coefficients")
         return 1.0 - (self.nobs - self.k_constant) / (self.nobs - self._columns) * (1.0 - self.rsquared)
 
     @property

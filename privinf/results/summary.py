@@ -13,7 +13,7 @@ from statsmodels.iolib.summary2 import Summary
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
-from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
@@ -237,7 +237,7 @@ def _score_table(result: DescribedResults, alpha: float) -> tuple[list[str], lis
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, SLOW_SETS]
     try:
         interval = result.conf_int(alpha, method="score").to_numpy()
-    except (NotAvailableError, NotPositiveDefiniteError) as reason:
+    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError) as reason:
         rows = [[number(coef)] for coef in result.params]
         return ["coef"], rows, [*notes, f"No score intervals: {reason}."]
     rows = [[number(coef), *ends] for coef, ends in zip(result.params, _ends(interval), strict=True)]
@@ -313,7 +313,7 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
         right.append((test.law.tail + ":", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
         if test.df > 1 and test.law == CHI_SQUARE and _shows_f(result):
             right.append((PER_DF, number(test.statistic / test.df)))
-    except (NotAvailableError, NotPositiveDefiniteError):
+    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         pass
     return left, right
 

@@ -1,8 +1,8 @@
-"""A fuzzer of rows: every public model and test, fitted to hostile tables with options at the ends of their ranges.
+"""A fuzzer of rows: every public model and test on hostile tables, with options at the ends of their ranges.
 
-Of each run it counts the ledger lines. An exception after a charge is a fault: it is either refused in advance,
-from arguments and public numbers, or the fit returns what was bought with its marks. So are exceptions that are
-not errors of the package in plain words, and warnings that are not the package's own.
+It counts the ledger lines of each run. An exception after a charge is a fault: a fit is either refused in
+advance, from arguments and public numbers, or it returns what was bought with its marks. Exceptions that are
+not errors of the package in plain words are faults too, and so are warnings that are not the package's own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,9 +34,12 @@ PUBLIC = {
     "s": pi.Numeric(0.0, 1.0, public=True),
 }
 RESPONSES: dict[str, Any] = {
-    "number": (-4.0, 6.0), "share": (0.0, 1.0), "count": (0.0, 9.0), "label": ["no", "yes"],
+    "number": (-4.0, 6.0),
+    "share": (0.0, 1.0),
+    "count": (0.0, 9.0),
+    "label": ["no", "yes"],
     "labels": ["low", "middle", "high"],
-}  # fmt: skip
+}
 SITES = ("north", "south")
 POLICY = SitePolicy(trusted_server=True, secure_sums=True, simulation=True, zero_out=True)
 # Most rows of a run: fits are quick, and noise is large.
@@ -158,12 +161,23 @@ def gaps(frame: pd.DataFrame, rng: np.random.Generator) -> None:
 
 
 ROWS: dict[str, Callable[[pd.DataFrame, np.random.Generator], None]] = {
-    "ordinary": lambda frame, rng: None, "skewed": skewed, "constant": constant, "collinear": collinear,
-    "heavy-tailed": heavy, "rare levels": one_level, "at the bounds": at_the_bounds,
-    "beyond the bounds": beyond_the_bounds, "all the same": all_the_same, "responses lowest": lowest,
-    "responses highest": highest, "separated": separated, "one row apart": one_apart, "tiny numbers": tiny,
-    "whole numbers": whole, "missing values": gaps,
-}  # fmt: skip
+    "ordinary": lambda frame, rng: None,
+    "skewed": skewed,
+    "constant": constant,
+    "collinear": collinear,
+    "heavy-tailed": heavy,
+    "rare levels": one_level,
+    "at the bounds": at_the_bounds,
+    "beyond the bounds": beyond_the_bounds,
+    "all the same": all_the_same,
+    "responses lowest": lowest,
+    "responses highest": highest,
+    "separated": separated,
+    "one row apart": one_apart,
+    "tiny numbers": tiny,
+    "whole numbers": whole,
+    "missing values": gaps,
+}
 
 
 def respond(frame: pd.DataFrame, kind: str, rng: np.random.Generator) -> pd.Series:
@@ -230,9 +244,13 @@ class World:
         for name, part in zip(SITES, self.parts(), strict=True):
             self.held.append(Ledger())
             made[name] = Site(
-                Rows(part[list(schema.columns)], **words), schema, policy=POLICY, ledger=self.held[-1],
-                key=own[name], roster=roster,
-            )  # fmt: skip
+                Rows(part[list(schema.columns)], **words),
+                schema,
+                policy=POLICY,
+                ledger=self.held[-1],
+                key=own[name],
+                roster=roster,
+            )
         return InProcessFederation(made)
 
     def spent(self) -> int:
@@ -281,10 +299,23 @@ def door(name: str) -> Callable[[Callable[[World], Any]], Callable[[World], Any]
 
 
 FORMULAS = (
-    "y ~ a", "y ~ a + b", "y ~ a + b + c", "y ~ a * b", "y ~ C(g)", "y ~ a + C(g)", "y ~ 0 + a", "y ~ 1",
-    "y ~ a + q", "y ~ a + I(a**2)", "y ~ C(g) - 1", "y ~ q", "y ~ np.exp(a) + b", "y ~ a:C(g)",
-    "y ~ a + b + c + q + C(g)", "y ~ bs(b, knots=[1.0], degree=3, lower_bound=0, upper_bound=3)",
-)  # fmt: skip
+    "y ~ a",
+    "y ~ a + b",
+    "y ~ a + b + c",
+    "y ~ a * b",
+    "y ~ C(g)",
+    "y ~ a + C(g)",
+    "y ~ 0 + a",
+    "y ~ 1",
+    "y ~ a + q",
+    "y ~ a + I(a**2)",
+    "y ~ C(g) - 1",
+    "y ~ q",
+    "y ~ np.exp(a) + b",
+    "y ~ a:C(g)",
+    "y ~ a + b + c + q + C(g)",
+    "y ~ bs(b, knots=[1.0], degree=3, lower_bound=0, upper_bound=3)",
+)
 
 
 # ---- second moments
@@ -304,15 +335,23 @@ def moments(world: World, trust: str) -> Any:
     if trust == "central":
         words |= world.options(0.2, weights=("t", "s"))
     model = pi.MomentOLS.from_formula(
-        world.pick("formula", *FORMULAS), held, schema=schema, trust=trust, ledger=world.ledger,
-        **({} if over else missing(world)), **words,
-    )  # fmt: skip
+        world.pick("formula", *FORMULAS),
+        held,
+        schema=schema,
+        trust=trust,
+        ledger=world.ledger,
+        **({} if over else missing(world)),
+        **words,
+    )
     kinds = ("cluster",) if persons else ("nonrobust", "HC0", "HC1", "HC0", "HC1", "HC0")
     how = world.options(
-        0.25, cov_type=("nonrobust",) if trust == "local" and not persons else kinds,
-        stabilization=("none", "fuller", "ridge", "ridge"), target=("population", "sample"),
-        checkpoint=(world.folder / "checkpoint",) if over else (None,),
-    )  # fmt: skip
+        0.25,
+        cov_type=("nonrobust",) if trust == "local" and not persons else kinds,
+        stabilization=("none", "fuller", "ridge", "ridge"),
+        target=("population", "sample"),
+    )
+    if over:
+        how |= world.options(0.05, checkpoint=(world.folder / "checkpoint",))
     if trust == "central" and how.get("cov_type", "nonrobust") != "nonrobust":
         how |= world.options(0.5, robust_share=(1e-9, 0.5, 1 - 1e-9))
     if how.get("stabilization") == "ridge":
@@ -333,9 +372,15 @@ def _moments_of_arrays(world: World) -> Any:
     frame = world.table("number")
     X = frame[["a", "b", "q"]].assign(const=1.0)
     model = pi.MomentOLS(
-        frame.y, X, bounds={"a": (-1, 1), "b": (0, 3)}, public=["q", "const"], y_bounds=(-4, 6),
-        ledger=world.ledger, **missing(world), **world.options(trust=("central", "local")),
-    )  # fmt: skip
+        frame.y,
+        X,
+        bounds={"a": (-1, 1), "b": (0, 3)},
+        public=["q", "const"],
+        y_bounds=(-4, 6),
+        ledger=world.ledger,
+        **missing(world),
+        **world.options(trust=("central", "local")),
+    )
     return model.fit(**world.options(cov_type=("nonrobust", "HC0", "HC1")), **spending(world))
 
 
@@ -343,14 +388,18 @@ def _moments_of_arrays(world: World) -> Any:
 def _many(world: World) -> Any:
     frame = world.table("number")
     mechanism = pi.Moments(
-        schema_of("number"), columns=["a", "b", "C(g)", "c", "y", "q"], **missing(world),
+        schema_of("number"),
+        columns=["a", "b", "C(g)", "c", "y", "q"],
+        **missing(world),
         **world.options(trust=("central", "local")),
-    )  # fmt: skip
+    )
     release = mechanism.release(
         frame, ledger=world.ledger, **world.options(cov_type=("nonrobust", "HC0")), **spending(world)
     )
     made: list[Any] = [release]
-    made.append(afterwards(world, "regress", lambda: release.regress(["y ~ a + b", "a ~ y + q", "b ~ C(g) - 1"])))
+    made.append(
+        afterwards(world, "regress", lambda: release.regress(["y ~ a + b", "a ~ y + q", "b ~ C(g) - 1"]))
+    )
     made.append(afterwards(world, "iv", lambda: release.iv("y ~ q + [a ~ b + c]")))
     made.append(afterwards(world, "means", release.means))
     made.append(afterwards(world, "corr", release.corr))
@@ -369,7 +418,9 @@ def afterwards(world: World, name: str, call: Callable[[], Any]) -> Any:
 # ---- regressions by sums
 
 
-def regression(world: World, model: str, kind: str, trust: str | None, **names: Any) -> tuple[Any, dict[str, Any]]:
+def regression(
+    world: World, model: str, kind: str, trust: str | None, **names: Any
+) -> tuple[Any, dict[str, Any]]:
     """Return a regression of a table or of sites, and words of its fit."""
     world.table(kind)
     schema = schema_of(kind)
@@ -383,13 +434,20 @@ def regression(world: World, model: str, kind: str, trust: str | None, **names: 
     if kind == "number":
         words |= world.options(0.2, residual_clip=("auto", "bounds", 1e-9, 0.5, 1e6))
     made = getattr(pi, model).from_formula(
-        world.pick("formula", *FORMULAS), held, schema=schema, ledger=world.ledger,
-        **(missing(world) if trust is None else {"trust": trust}), **words,
-    )  # fmt: skip
-    how = world.options(0.2, cov_type=("nonrobust", "HC0", "HC1") if kind == "number" else ("nonrobust", "HC0"))
+        world.pick("formula", *FORMULAS),
+        held,
+        schema=schema,
+        ledger=world.ledger,
+        **(missing(world) if trust is None else {"trust": trust}),
+        **words,
+    )
+    how = world.options(
+        0.2, cov_type=("nonrobust", "HC0", "HC1") if kind == "number" else ("nonrobust", "HC0")
+    )
     how |= world.options(0.9, intervals=("optional", "optional", "optional", "required"))
     if trust is not None:
-        how |= world.options(0.2, checkpoint=(world.folder / "checkpoint",), max_colluding=(0, 1))
+        how |= world.options(0.05, checkpoint=(world.folder / "checkpoint",))
+        how |= world.options(0.3, max_colluding=(0, 1)) if trust == "secure-sum" else {}
     return made, how
 
 
@@ -400,9 +458,12 @@ def of_scores(world: World, model: str, kind: str, trust: str | None, **names: A
         how |= world.options(0.2, target=("mean", "robust"), adapt_bounds=(True, False))
     else:
         how |= world.options(
-            0.1, margins=(True, False), relation=("replace-one", "zero-out"), targets=(["a"],),
+            0.1,
+            margins=(True, False),
+            relation=("replace-one", "zero-out"),
+            targets=(["a"],),
             public_seed=(0, 2**31),
-        )  # fmt: skip
+        )
         if "targets" in how:
             how |= world.options(0.5, nuisance=(["b"], ["q"]))
     return made.fit(**how, **spending(world))
@@ -453,12 +514,19 @@ def _federated(world: World) -> Any:
 def _federated_arrays(world: World) -> Any:
     family = world.pick("family", *FAMILIES)
     world.table(FAMILIES[family])
-    parts = {name: (part.y.to_numpy(), part[["a", "b"]].to_numpy()) for name, part in zip(SITES, world.parts(), strict=True)}
+    parts = {
+        name: (part.y.to_numpy(), part[["a", "b"]].to_numpy())
+        for name, part in zip(SITES, world.parts(), strict=True)
+    }
     model = pi.FederatedGLM.from_arrays(
-        parts, bounds=[(-1, 1), (0, 3)], family=family, ledger=world.ledger, **missing(world),
+        parts,
+        bounds=[(-1, 1), (0, 3)],
+        family=family,
+        ledger=world.ledger,
+        **missing(world),
         **({} if family == "binomial" else {"y_bounds": RESPONSES[FAMILIES[family]]}),
         **world.options(radius=(0.5, 3.0), trust=("server", "secure-sum")),
-    )  # fmt: skip
+    )
     return model.fit(intervals=world.pick("intervals", "optional", "optional", "required"), **spending(world))
 
 
@@ -469,15 +537,24 @@ def _optimizers(world: World) -> Any:
     made, how = regression(world, "GLM", FAMILIES[family], trust, family=family)
     steps = {"epochs": world.pick("epochs", 1, 2), "batches": world.pick("batches", 1, 2, 5)}
     steps |= world.options(
-        0.2, step=(1e-9, 1.0, 1e6), clip=(1e-6, 4.0, 1e6), average=(1e-6, 1.0), final_share=(1e-6, 1.0 - 1e-9)
-    )  # fmt: skip
+        0.2,
+        step=(1e-9, 1.0, 1e6, 1e40),
+        clip=(1e-6, 4.0, 1e6),
+        average=(1e-6, 1.0 - 1e-9),
+        final_share=(1e-6, 1.0 - 1e-9),
+    )
     name = world.pick("optimizer", "DOME", "DPSGD", "DPAdam", "RandomSketch", "Newton")
     if name == "DOME":
         steps |= {"k": world.pick("k", 1, 1, 2, 2, 40), "most_learned": world.pick("most_learned", 0, 1, 5)}
         steps |= world.options(
-            0.2, energy=(1e-6, 0.9, 1.0), variant=("repaired", "paper"), centre=(True, False),
-            precondition=(True, False), adam=(True, False), probes=("signs", "gaussian", "sphere"),
-        )  # fmt: skip
+            0.2,
+            energy=(1e-6, 0.9, 1.0 - 1e-9),
+            variant=("repaired", "paper"),
+            centre=(True, False),
+            precondition=(True, False),
+            adam=(True, False),
+            probes=("unbiased", "orthonormal"),
+        )
     if name == "RandomSketch":
         steps |= {"k": world.pick("k", 1, 1, 2, 2, 40)}
     if name == "Newton":
@@ -496,21 +573,34 @@ def modulated(world: World, **how: Any) -> Any:
     """Fit modulated rows."""
     frame = world.table("number")
     words = world.options(
-        0.15, contraction=(0.0, 1e-6, 0.5, 1.0 - 1e-9), amplitude=(0.0, 1e-6, 0.5, 10.0), frequency=(1e-6, 1.0, 100.0),
-        directions=(1, 2, 5), sensitivity=("exact", "lipschitz"), adjacency=("bounded", "unit"),
-        response_share=(1e-6, 0.5, 1.0 - 1e-9), public_seed=(0, 2**31), radius=(1e-6, 1.0, 1e6),
+        0.15,
+        contraction=(0.0, 1e-6, 0.5, 1.0 - 1e-9),
+        amplitude=(0.0, 1e-6, 0.5, 10.0),
+        frequency=(1e-6, 1.0, 100.0),
+        directions=(1, 2, 5),
+        sensitivity=("exact", "lipschitz"),
+        adjacency=("bounded", "unit"),
+        response_share=(1e-6, 0.5, 1.0 - 1e-9),
+        public_seed=(0, 2**31),
+        radius=(1e-6, 1.0, 1e6),
         response=("protected", "public"),
-    )  # fmt: skip
+    )
     if words.get("response") == "public":
         words |= world.options(weights=("t", "s"))
     model = pi.ModulatedOLS.from_formula(
-        world.pick("formula", *FORMULAS), frame, schema=schema_of("number"), ledger=world.ledger,
-        **missing(world), **words,
-    )  # fmt: skip
+        world.pick("formula", *FORMULAS),
+        frame,
+        schema=schema_of("number"),
+        ledger=world.ledger,
+        **missing(world),
+        **words,
+    )
     more = world.options(
-        0.2, stabilization=("none", "fuller", "ridge"), target=("population", "sample"),
+        0.2,
+        stabilization=("none", "fuller", "ridge"),
+        target=("population", "sample"),
         cov_type=("HC0", "HC1", "HC0", "nonrobust"),
-    )  # fmt: skip
+    )
     if how:
         more |= world.options(0.3, max_norm=(1e-6, 1.0, 1e6), estimator=("client-average", "pooled", "last"))
     if more.get("stabilization") == "ridge":
@@ -526,7 +616,7 @@ def _modulated(world: World) -> Any:
 @door("ModulatedOLS, iterative")
 def _iterative(world: World) -> Any:
     how = {"method": "iterative", "rounds": world.pick("rounds", 1, 2, 5)}
-    how |= world.options(step=(1e-9, 0.1, 1e6))
+    how |= world.options(step=(1e-9, 0.1, 1e6, 1e40))
     if world.chance(0.2):
         how["schedule"] = [1.0] * how["rounds"]
     return modulated(world, **how)
@@ -534,10 +624,15 @@ def _iterative(world: World) -> Any:
 
 # ---- locally private examples
 
+EXAMPLE_FORMULAS = ("y ~ a", "y ~ a + b", "y ~ a + C(g)", "y ~ 0 + a", "y ~ a + q", "y ~ a + c", "y ~ 1")
 LOSSES = {
-    "logistic": "label", "squared": "number", "quadratic": "label", "exponential": "label",
-    "multinomial": "labels", "poisson": "count",
-}  # fmt: skip
+    "logistic": "label",
+    "squared": "number",
+    "quadratic": "label",
+    "exponential": "label",
+    "multinomial": "labels",
+    "poisson": "count",
+}
 
 
 @door("IWPGLM")
@@ -545,27 +640,45 @@ def _examples(world: World) -> Any:
     loss = world.pick("loss", *LOSSES)
     frame = world.table(LOSSES[loss])
     words = world.options(
-        0.15, radius=(1e-3, 0.7, 10.0), label=("auto", "response", "gaussian", "clear"),
+        0.15,
+        radius=(1e-3, 0.7, 10.0),
+        label=("auto", "response", "gaussian", "clear"),
         binary_mechanism=("response", "gaussian"),
-    )  # fmt: skip
-    formula = world.pick("formula", "y ~ a", "y ~ a + b", "y ~ a + C(g)", "y ~ 0 + a", "y ~ a + q", "y ~ a + c", "y ~ 1")
+    )
+    formula = world.pick(
+        "formula", "y ~ a", "y ~ a + b", "y ~ a + C(g)", "y ~ 0 + a", "y ~ a + q", "y ~ a + c", "y ~ 1"
+    )
     if formula.endswith("+ c"):
         frame["c"] = (frame["c"] > 0.5).astype(float)
         words |= world.options(0.8, binary=(["c"],))
     model = pi.IWPGLM.from_formula(
-        formula, frame, schema=schema_of(LOSSES[loss]), loss=loss, ledger=world.ledger, **missing(world), **words,
-    )  # fmt: skip
+        formula,
+        frame,
+        schema=schema_of(LOSSES[loss]),
+        loss=loss,
+        ledger=world.ledger,
+        **missing(world),
+        **words,
+    )
     how = world.options(
-        0.15, method=("newton", "sgd"), correction=("series", "conditional", "exact"), ridge=(1e-9, 1.0, 1e9),
+        0.15,
+        method=("newton", "sgd"),
+        correction=("series", "conditional", "exact"),
+        ridge=(1e-9, 1.0, 1e9),
         cov_type=("HC0",),
-    )  # fmt: skip
+    )
     if how.get("correction") == "series":
         how |= world.options(0.5, truncation=(1, 3, 8))
     if how.get("method") == "sgd":
         how |= world.options(
-            0.5, theta_radius=(1e-3, 3.0, 1e6), batch=(1, 10), step=(1e-6, 1.0, 1e6), decay=(0.5, 1.0),
-            average=(True, False), burn_in=(0.0, 0.5, 0.99),
-        )  # fmt: skip
+            0.5,
+            theta_radius=(1e-3, 3.0, 1e6),
+            batch=(1, 10),
+            step=(1e-6, 1.0, 1e6),
+            decay=(0.5, 1.0),
+            average=(True, False),
+            burn_in=(0.0, 0.5, 0.99),
+        )
     price = {"delta": world.pick("delta", 1e-12, 1e-6, 1e-3, 0.5), "rng": 0}
     if world.chance(0.7):
         price |= {"epsilon_x": world.pick("epsilon_x", 1e-3, 0.1, 3.0, 12.0, 100.0, 1e4)}
@@ -585,15 +698,26 @@ def parties(world: World, name: str) -> Any:
     words = world.options(0.3, intercept=(True, False), diameter=("own", "largest"))
     if name == "RMGMOLS":
         words |= world.options(0.6, k=("auto", 2, 5, 12, 60, 500), kind=("signs", "hadamard", "countsketch"))
-        words |= world.options(0.2, share=(1e-6, 0.5, 1.0 - 1e-9), rsquared=(1e-6, 0.5, 1.0 - 1e-9), seed=(0, 2**31))
+        words |= world.options(
+            0.2, share=(1e-6, 0.5, 1.0 - 1e-9), rsquared=(1e-6, 0.5, 1.0 - 1e-9), seed=(0, 2**31)
+        )
     model = getattr(pi, name)(
-        frame.y, frame[["a", "b", "c"]], parties={"one": ["a"], "two": ["b", "y"], "three": ["c"]},
-        bounds=list(NUMBERS.values()), y_bounds=(-4, 6), ledger=world.ledger, **missing(world), **words,
-    )  # fmt: skip
+        frame.y,
+        frame[["a", "b", "c"]],
+        parties={"one": ["a"], "two": ["b", "y"], "three": ["c"]},
+        bounds=list(NUMBERS.values()),
+        y_bounds=(-4, 6),
+        ledger=world.ledger,
+        **missing(world),
+        **words,
+    )
     how = world.options(
-        0.2, debias=(True, False), shrink=(True, False), ridge=(1e-12, 1.0, 1e12),
+        0.2,
+        debias=(True, False),
+        shrink=(True, False),
+        ridge=(1e-12, 1.0, 1e12),
         target=("population", "sample"),
-    )  # fmt: skip
+    )
     if name != "RMGMOLS":
         how |= world.options(0.2, cov_type=("HC0", "HC1"))
     if how.get("shrink"):
@@ -636,31 +760,49 @@ TESTS: dict[str, Callable[[World], Any]] = {
     ),
     "ttest_ind": lambda w: pi.stats.ttest_ind("y ~ h", **halves(w, clip=CLIPS, alternative=SIDES)),
     "ttest_ind of arrays": lambda w: pi.stats.ttest_ind(
-        w.table("number").a.to_numpy(), w.frame.c.to_numpy()[: w.pick("second", 1, 2, w.n)], bounds=(-1, 1),
-        ledger=w.ledger, **w.options(clip=CLIPS, alternative=SIDES), **missing(w), **spending(w),
+        w.table("number").a.to_numpy(),
+        w.frame.c.to_numpy()[: w.pick("second", 1, 2, w.n)],
+        bounds=(-1, 1),
+        ledger=w.ledger,
+        **w.options(clip=CLIPS, alternative=SIDES),
+        **missing(w),
+        **spending(w),
     ),
     "anova_oneway": lambda w: pi.stats.anova_oneway("y ~ g", **sample(w, clip=CLIPS)),
     "kruskal": lambda w: pi.stats.kruskal("y ~ g", **sample(w)),
     "mannwhitneyu": lambda w: pi.stats.mannwhitneyu(
         w.table("number").a, w.frame.b, ledger=w.ledger, **w.options(alternative=SIDES), **spending(w)
     ),
-    "wilcoxon": lambda w: pi.stats.wilcoxon("y", w.pick("center", 0.0, 6.0, 1e9), **sample(w, alternative=SIDES)),
+    "wilcoxon": lambda w: pi.stats.wilcoxon(
+        "y", w.pick("center", 0.0, 6.0, 1e9), **sample(w, alternative=SIDES)
+    ),
     "pearsonr": lambda w: pi.stats.pearsonr("a", "y", **sample(w, alternative=SIDES)),
     "chi2_contingency": lambda w: pi.stats.chi2_contingency("g", "g", **sample(w)),
     "quantile": lambda w: pi.stats.quantile(
         w.pick("of", "a", "y"), w.pick("q", 0.5, [0.1, 0.5, 0.9], [0.25, 0.75], [1e-9, 1 - 1e-9]), **sample(w)
     ),
     "proportion_confint": lambda w: pi.stats.proportion_confint(
-        (w.table("share").y).to_numpy(), ledger=w.ledger,
-        **w.options(method=("score", "exact"), confidence_level=(1e-6, 0.5, 1 - 1e-9)), **missing(w), **spending(w),
+        (w.table("share").y).to_numpy(),
+        ledger=w.ledger,
+        **w.options(method=("score", "exact"), confidence_level=(1e-6, 0.5, 1 - 1e-9)),
+        **missing(w),
+        **spending(w),
     ),
     "proportions_ztest": lambda w: pi.stats.proportions_ztest(
-        (w.table("share").y).to_numpy(), ledger=w.ledger,
-        **w.pick("of", {"value": 0.5}, {"value": 1e-9}, {"groups": w.frame.g.to_numpy(), "levels": LEVELS},
-                 {"groups": w.frame.g.to_numpy(), "levels": LEVELS}),
-        **w.options(method=("score", "exact"), alternative=SIDES), **missing(w), **spending(w),
+        (w.table("share").y).to_numpy(),
+        ledger=w.ledger,
+        **w.pick(
+            "of",
+            {"value": 0.5},
+            {"value": 1e-9},
+            {"groups": w.frame.g.to_numpy(), "levels": LEVELS},
+            {"groups": w.frame.g.to_numpy(), "levels": LEVELS},
+        ),
+        **w.options(method=("score", "exact"), alternative=SIDES),
+        **missing(w),
+        **spending(w),
     ),
-}  # fmt: skip
+}
 for _name, _call in TESTS.items():
     door(f"stats.{_name}")(_call)
 
@@ -669,9 +811,12 @@ for _name, _call in TESTS.items():
 def _bounds(world: World) -> Any:
     frame = world.table("number")
     return pi.find_bounds(
-        frame, world.pick("columns", ["a"], ["a", "b", "y"], ["g", "a"]), ledger=world.ledger,
-        **world.options(clip=(1e-9, 0.1, 0.49), rare=(1e-9, 0.1, 0.5)), **spending(world),
-    )  # fmt: skip
+        frame,
+        world.pick("columns", ["a"], ["a", "b", "y"], ["g", "a"]),
+        ledger=world.ledger,
+        **world.options(clip=(1e-9, 0.1, 0.49), rare=(1e-9, 0.1, 0.5)),
+        **spending(world),
+    )
 
 
 @door("sparse_mean")
@@ -679,10 +824,15 @@ def _sparse(world: World) -> Any:
     world.table("number")
     values = world.frame[["a", "b", "c"]].to_numpy()
     return pi.sparse_mean(
-        np.repeat(values[:, None, :], world.pick("samples", 1, 4), axis=1), names=["a", "b", "c"],
-        epsilon=world.pick("epsilon", 1e-6, 0.1, 3.0, 1e4), sparsity=world.pick("sparsity", 1, 2, 3),
-        ledger=world.ledger, rng=0, public_seed=0, **world.options(scale=(1e-9, 2.0, 1e9)),
-    )  # fmt: skip
+        np.repeat(values[:, None, :], world.pick("samples", 1, 4), axis=1),
+        names=["a", "b", "c"],
+        epsilon=world.pick("epsilon", 1e-6, 0.1, 3.0, 1e4),
+        sparsity=world.pick("sparsity", 1, 2, 3),
+        ledger=world.ledger,
+        rng=0,
+        public_seed=0,
+        **world.options(scale=(1e-9, 2.0, 1e9)),
+    )
 
 
 # ---- the debiased lasso
@@ -700,16 +850,35 @@ def _lasso(world: World) -> Any:
     labels = np.arange(len(frame)) % 2 if where or world.chance(0.3) else None
     bounds = {} if family == "binomial" else {"y_bounds": RESPONSES[LASSO_FAMILIES[family]]}
     model = pi.DebiasedLasso(
-        frame.y.to_numpy(), X, x_bound=world.pick("x_bound", 1e-3, 1.0, 3.0), family=family, machines=labels,
-        ledger=world.ledger, **bounds, **where, **missing(world),
-    )  # fmt: skip
+        frame.y.to_numpy(),
+        X,
+        x_bound=world.pick("x_bound", 1e-3, 1.0, 3.0),
+        family=family,
+        machines=labels,
+        ledger=world.ledger,
+        **bounds,
+        **where,
+        **missing(world),
+    )
     how = world.options(
-        0.2, sparsity=("auto", 1, 2, 6), center=("none", "released"), refit=(True, False), clip=(1e-6, 1.0, 1e6),
-        iterations=(1, 2, 20), restricted_eigenvalues=(True,), noise_variance=(True,), bias_bound=(True,),
-        bootstrap_draws=(5,), target=("mean", "robust"), precision=("pooled", "machine"), max_sparsity=(1, 6),
-    )  # fmt: skip
+        0.2,
+        sparsity=("auto", 1, 2, 6),
+        center=("none", "released"),
+        refit=(True, False),
+        clip=(1e-6, 1.0, 1e6),
+        iterations=(1, 2, 20),
+        restricted_eigenvalues=(True,),
+        noise_variance=(True,),
+        bias_bound=(True,),
+        bootstrap_draws=(5,),
+        target=("mean", "robust"),
+        precision=("pooled", "machine"),
+        max_sparsity=(1, 6),
+    )
     targets = world.pick("targets", "selected", "all", [0], [0, 3])
-    heterogeneous = {"heterogeneous": True, "shared_sparsity": 1} if labels is not None and world.chance(0.2) else {}
+    heterogeneous = (
+        {"heterogeneous": True, "shared_sparsity": 1} if labels is not None and world.chance(0.2) else {}
+    )
     world.drawn |= heterogeneous
     return model.fit(targets=targets, **how, **heterogeneous, **spending(world))
 
@@ -742,7 +911,12 @@ class Findings:
 
 
 def fuzz_rows(
-    runs: int, seed: int = 0, names: list[str] | None = None, *, first: int = 0, show: Callable[[str], None] | None = None
+    runs: int,
+    seed: int = 0,
+    names: list[str] | None = None,
+    *,
+    first: int = 0,
+    show: Callable[[str], None] | None = None,
 ) -> Findings:
     """Make runs, each with a seed of its own; `first` repeats one of them."""
     findings, known = Findings(), list(DOORS) if names is None else names
@@ -754,7 +928,9 @@ def fuzz_rows(
             outcome, faults = run(DOORS[name], world)
         findings.outcomes.setdefault(name, Counter())[outcome] += 1
         for text in faults:
-            findings.faults.append(f"run {number}: {name}, {world.rows}, n = {world.n}: {text}; {world.drawn}")
+            findings.faults.append(
+                f"run {number}: {name}, {world.rows}, n = {world.n}: {text}; {world.drawn}"
+            )
             if show is not None:
                 show(findings.faults[-1])
     return findings
@@ -776,12 +952,14 @@ def run(call: Callable[[World], Any], world: World) -> tuple[str, list[str]]:
 
 SHOWN = ("summary", "summary_frame", "to_dict", "privacy", "cautions")
 # What may have no value, with the reason.
-WITH_REASON = ("conf_int", "pvalues", "pvalue", "bse", "interval", "confidence_interval")
+WITH_REASON = ("conf_int", "pvalues", "pvalue", "bse", "rsquared_adj")
 
 
 def use(made: Any) -> None:
     """Use what was returned as its buyer would at once: none of it may raise, but with a reason."""
-    for one in made.values() if isinstance(made, dict) else made if isinstance(made, (list, tuple)) else [made]:
+    for one in (
+        made.values() if isinstance(made, dict) else made if isinstance(made, (list, tuple)) else [made]
+    ):
         repr(one)
         for name in (*SHOWN, *WITH_REASON):
             if not hasattr(type(one), name):
@@ -802,7 +980,8 @@ def faults_of(
         raise error
     for warning in caught:
         if not issubclass(warning.category, PrivinfWarning):
-            yield f"warning {warning.category.__name__} at {warning.filename}:{warning.lineno}: {warning.message}"
+            place = f"{warning.filename}:{warning.lineno}"
+            yield f"warning {warning.category.__name__} at {place}: {warning.message}"
     if error is None:
         return
     told = f"{type(error).__name__}: {str(error)[:300]}"

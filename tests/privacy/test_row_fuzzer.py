@@ -1,0 +1,200 @@
+"""The fuzzer of rows in short, the smallest case of every kind of fault that it has seen, and mutants.
+
+In full: ``benchmarks/fuzz_rows.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from row_fuzzer import DOORS, fuzz_rows
+
+import privinf as pi
+from privinf.accounting import Ledger
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfWarning, SchemaError
+from privinf.glm.sums import GlmSums
+from privinf.moments.model import MomentOLS
+from privinf.stats import association
+
+SCHEMA = pi.Schema({"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (0.0, 3.0), "g": ["u", "v", "w"]})
+COUNTS = pi.Schema({"y": (0.0, 9.0), "a": (-1.0, 1.0), "b": (0.0, 3.0)})
+SHARES = pi.Schema({"y": (0.0, 1.0), "a": (-1.0, 1.0), "b": (0.0, 3.0)})
+
+
+def table(n: int = 120) -> pd.DataFrame:
+    """Return rows of `SCHEMA`."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": rng.uniform(-1, 1, n), "b": rng.uniform(0, 3, n), "g": rng.choice(list("uvw"), n)}
+    )
+    return frame.assign(y=1.0 + frame.a + rng.normal(0.0, 0.5, n))
+
+
+def test_no_fit_of_hostile_rows_raises_after_its_charge():
+    found = fuzz_rows(3 * len(DOORS), seed=38, names=list(DOORS))
+    assert not found.faults, "\n".join(found.faults)
+    outcomes = sum((counts for counts in found.outcomes.values()), start=type(found.outcomes["OLS"])())
+    assert outcomes["returned"] > found.runs / 3
+
+
+@pytest.mark.slow
+def test_no_fit_of_hostile_rows_raises_after_its_charge_in_many_runs():
+    found = fuzz_rows(2000, seed=39)
+    assert not found.faults, "\n".join(found.faults)
+
+
+def test_every_public_model_and_test_is_fuzzed():
+    fitted = {name for name in dir(pi) if hasattr(getattr(pi, name), "fit")} - {"PrivacyReport"}
+    tested = {
+        f"stats.{name}" for name in dir(pi.stats) if name.islower() and callable(getattr(pi.stats, name))
+    }
+    doors = " ".join(DOORS)
+    assert [name for name in sorted(fitted | tested) if name not in doors] == []
+
+
+# ---- refused in advance
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "reason"),
+    [
+        (
+            lambda ledger: pi.stats.proportions_ztest(
+                table().y > 0.0, groups=table().g, levels=["u", "v", "w"], mu=1.0, rng=0, ledger=ledger
+            ),
+            SchemaError,
+            "two groups",
+        ),
+        (
+            lambda ledger: MomentOLS.from_formula("y ~ a", table(), schema=SCHEMA, ledger=ledger).fit(
+                mu=1.0, rng=0, stabilization="fuller"
+            ),
+            NotAvailableError,
+            "Fuller",
+        ),
+        (
+            lambda ledger: pi.ModulatedOLS.from_formula(
+                "y ~ a + b", table(), schema=SCHEMA, ledger=ledger
+            ).fit(method="iterative", rounds=1, estimator="last", mu=1.0, rng=0),
+            ArgumentError,
+            "several rounds",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+def test_options_that_mean_nothing_are_refused_before_the_charge(call, error, reason):
+    ledger = Ledger()
+    with pytest.raises(error, match=reason):
+        call(ledger)
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.999999, 1e-300])
+@pytest.mark.parametrize("mu", [1e-6, 0.03])
+def test_a_delta_at_its_ends_is_no_reason_to_fail_without_a_reason(mu, delta):
+    """log10 of an epsilon of 0, which any delta near 1 has, was a ValueError."""
+    model = pi.OLS.from_formula("y ~ a + b", table(), schema=SCHEMA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivinfWarning)
+        made = model.fit(mu=mu, delta=delta, intervals="optional", rng=0)
+    assert "no intervals" in str(made.summary()).lower() or made.estimate.cov is not None
+    with pytest.raises(NotAvailableError, match="would do"):
+        model.fit(mu=mu, delta=delta, rng=0)
+
+
+# ---- returned with its marks
+
+
+def fitted(call: Callable[[], Any]) -> Any:
+    """Return what a call returns without a warning of numpy; its summary and its numbers can be shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PrivinfWarning)
+        made = call()
+        str(made.summary())
+        made.to_dict()
+    return made
+
+
+def test_as_many_rows_as_coefficients_have_a_summary():
+    model = MomentOLS.from_formula("y ~ a + b", table(3), schema=SCHEMA)
+    made = fitted(lambda: model.fit(mu=30.0, rng=0))
+    with pytest.raises(NotAvailableError, match="no more rows than coefficients"):
+        _ = made.rsquared_adj
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_test_within_its_noise_does_not_overflow(seed):
+    frame = table(50)
+    made = fitted(lambda: pi.stats.anova_oneway("y ~ g", data=frame, schema=SCHEMA, mu=1e-6, rng=seed))
+    assert all(row.low == -4.0 and row.high == 6.0 for row in made.rows)
+
+
+def test_a_correlation_whose_variances_are_hidden_has_the_widest_interval():
+    frame = table(13).assign(a=0.0)
+    for seed in range(5):
+        made = fitted(
+            lambda seed=seed: pi.stats.pearsonr("a", "y", data=frame, schema=SCHEMA, mu=1e-3, rng=seed)
+        )
+        assert (made.rows[0].low, made.rows[0].high) == (-1.0, 1.0)
+        assert made.rows[0].bse == 1.0
+
+
+def test_a_step_that_is_far_too_long_returns_coefficients_without_intervals():
+    model = pi.GLM.from_formula("y ~ a", table(), schema=SCHEMA, family="gaussian")
+    steps = pi.DPSGD(epochs=2, batches=2, step=1e40)
+    made = fitted(lambda: model.fit(optimizer=steps, mu=1.0, rng=0, intervals="optional"))
+    assert np.abs(made.trace.to_numpy()).max() == 1e29
+    assert made.estimate.cov is None
+
+
+def test_a_model_of_examples_without_slopes_has_a_summary():
+    frame = table().assign(y=lambda rows: np.where(rows.y > 1.0, "yes", "no"))
+    schema = pi.Schema({"y": ["no", "yes"]})
+    model = pi.IWPGLM.from_formula("y ~ 1", frame[["y"]], schema=schema)
+    made = fitted(lambda: model.fit(epsilon=1.0, delta=1e-3, rng=0))
+    with pytest.raises(NotAvailableError, match="no column beside the constant"):
+        made.score_test()
+
+
+def test_a_tiny_mean_of_counts_is_an_argument_that_statistics_take():
+    sums = GlmSums(None, {"mean_cap": 9.0}, 100, 1, np.array([1.0]), np.array([1.0]))  # type: ignore[arg-type]
+    assert sums.args(np.array([-1e4]))["mean_cap"] == 1e-30
+    assert sums.args(np.array([0.0]))["mean_cap"] == pytest.approx(1.0)
+    assert sums.args(np.array([1e4]))["mean_cap"] == 9.0
+
+
+# ---- mutants: what the fuzzer must see
+
+
+def test_refusals_after_the_charge_are_seen(monkeypatch):
+    def late(release: Any) -> Any:
+        raise ArgumentError("a table of two rows")
+
+    monkeypatch.setattr(association, "table_law", late)
+    found = fuzz_rows(3, seed=1, names=["stats.chi2_contingency"])
+    assert any("after the charge ArgumentError" in fault for fault in found.faults)
+
+
+def test_exceptions_that_are_not_ours_are_seen(monkeypatch):
+    monkeypatch.setattr(association, "table_law", lambda release: math.log10(0.0))
+    found = fuzz_rows(3, seed=1, names=["stats.chi2_contingency"])
+    assert any("charged, foreign UnforeseenError" in fault for fault in found.faults)
+
+
+def test_warnings_of_numpy_are_seen(monkeypatch):
+    plain = association.table_law
+
+    def loud(release: Any) -> Any:
+        np.zeros(1) / np.zeros(1)
+        return plain(release)
+
+    monkeypatch.setattr(association, "table_law", loud)
+    found = fuzz_rows(3, seed=1, names=["stats.chi2_contingency"])
+    assert any("warning RuntimeWarning" in fault for fault in found.faults)
