@@ -25,7 +25,7 @@ from privinf.typing import Floats, Integers
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 OptimizerVariant = Literal["repaired", "paper"]
-# Below the largest coefficient that a statistic takes, 1e30: iterates of a step that is far too long stay there.
+# Iterates of a step that is far too long stay here, below the largest number that a statistic takes (1e30).
 FARTHEST = 1e29
 
 
