@@ -23,7 +23,7 @@ from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import LookedScores, SecondLook
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
-from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
@@ -47,6 +47,10 @@ UNSETTLED = (
 )
 WIDER_CLIP = ", or a larger residual_clip"
 
+SINGULAR = (
+    "their covariance is singular within rounding: a column never varies or repeats others, or the fit is "
+    "exact; leave columns out"
+)
 NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not tell how counts scatter"
 APART = (
     "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
@@ -295,7 +299,8 @@ def glm_results(
         step_names, context["design"] = tuple(names[j] for j in block.columns), None
         names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     total = sampling + noise
-    if reason := _unsettled(rows, step, description.trajectory, total):
+    reason = _unsettled(rows, step, description.trajectory, total)
+    if reason := reason or singular(total):
         weak = Estimate(step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason)
         return FederatedGLMResults(weak.transformed(back, names=names), **context)
     found = Estimate(
@@ -321,6 +326,9 @@ def second_look_results(
     cov, noise = look.covariance(transform)
     cov_type: CovType = "HC0" if looks.robust else "nonrobust"
     params, bias = transform @ look.params + shift, look.bias(transform)
+    if reason := singular(cov):
+        bare = Estimate(params, None, rows.design.names, rows.total, cov_type="none", weak_reason=reason)
+        return FederatedGLMResults(bare, **description.context(rows))
     estimate = Estimate(
         params, cov, rows.design.names, rows.total, noise_cov=noise, cov_type=cov_type,
         df_resid=max(rows.total - rows.p, 1), bias=bias if bias.any() else None,
@@ -339,6 +347,11 @@ def second_look_results(
         estimate, sampling_cov=cov - noise, system=system, identification=strength, rsquared=rsquared,
         scale=measures.residual * unit**2 * (rows.total / max(rows.total - rows.p, 1)), **context,
     )  # fmt: skip
+
+
+def singular(cov: Floats) -> str:
+    """Return why a covariance of released coefficients is none; empty where it is one."""
+    return "" if is_positive_definite((cov + cov.T) / 2.0) else SINGULAR
 
 
 def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:

