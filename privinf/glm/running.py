@@ -33,10 +33,18 @@ from privinf.glm.drawn import (
     recorded,
 )
 from privinf.glm.least_squares import fit_least_squares
-from privinf.glm.margins import NO_OFFSET, SHARE, average_curvature, ratio_beside, recorded_moments
+from privinf.glm.margins import (
+    NO_CONSTANT,
+    NO_OFFSET,
+    SHARE,
+    average_curvature,
+    ratio_beside,
+    recorded_moments,
+)
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_intervals
 from privinf.glm.questions import Questions
 from privinf.glm.results import (
+    SINGULAR,
     FederatedGLMResults,
     FitDescription,
     glm_results,
@@ -104,6 +112,8 @@ def _run(
     refuse_without_intervals(plan, request, rows.family)
     if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.looks is not None):
         raise ArgumentError(ONE_MEAN)
+    if plan.margins and rows.design.constant is None:
+        raise NotAvailableError(NO_CONSTANT)
     if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:
         raise ArgumentError(NO_OFFSET)
     if not isinstance(whole.federation, (LocalSites, TableByPasses)):
@@ -312,7 +322,10 @@ def curved_results(
         told["margins"] = [float(average.mean[0]), average.sd, ratio]
     if found.hessian.sd == 0.0:
         return _exact_results(rows, found, description, cov_type, told)
-    got = drawn(found, rows.total, design.constant)
+    try:
+        got = drawn(found, rows.total, design.constant)
+    except np.linalg.LinAlgError:
+        return weak_results(rows, description, SINGULAR, None)
     if got.weak:  # in standard errors of the posterior
         share = np.diag(got.sampling) / np.var(got.draws, axis=0)
         found = replace(found, far=found.far * math.sqrt(min(float(share.max()), 1.0)))

@@ -258,14 +258,16 @@ class World:
         return len(self.ledger) + sum(len(ledger) for ledger in self.held)
 
 
-def spending(world: World) -> dict[str, Any]:
-    """Return a price: often a usual one, at times at an end of what there is."""
+def spending(world: World, *, picks: bool = False) -> dict[str, Any]:
+    """Return a price: often a usual one, at times at an end of what there is; without mu for picks."""
     given = {
         "mu": (1e-6, 1e-3, 0.03, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4, 1e8),
         "rho": (1e-12, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e4),
         "epsilon": (1e-9, 1e-3, 0.1, 1.0, 3.0, 10.0, 100.0, 1e4),
     }
-    unit = str(world.rng.choice(["mu", "mu", "epsilon", "rho"]))
+    unit = str(
+        world.rng.choice(["epsilon", "epsilon", "rho", "rho"] if picks else ["mu", "mu", "epsilon", "rho"])
+    )
     words = {unit: world.pick(unit, *given[unit])}
     if unit == "epsilon" or world.chance(0.2):
         words["delta"] = world.pick("delta", 1e-300, 1e-12, 1e-6, 1e-4, 1e-2, 0.5, 0.999999)
@@ -860,27 +862,29 @@ def _lasso(world: World) -> Any:
         **where,
         **missing(world),
     )
+    central = "trust" not in where
     how = world.options(
         0.2,
         sparsity=("auto", 1, 2, 6),
-        center=("none", "released"),
-        refit=(True, False),
-        clip=(1e-6, 1.0, 1e6),
         iterations=(1, 2, 20),
-        restricted_eigenvalues=(True,),
-        noise_variance=(True,),
-        bias_bound=(True,),
-        bootstrap_draws=(5,),
-        target=("mean", "robust"),
-        precision=("pooled", "machine"),
-        max_sparsity=(1, 6),
+        clip=(1e-6, 1.0, 1e6),
     )
-    targets = world.pick("targets", "selected", "all", [0], [0, 3])
-    heterogeneous = (
-        {"heterogeneous": True, "shared_sparsity": 1} if labels is not None and world.chance(0.2) else {}
-    )
-    world.drawn |= heterogeneous
-    return model.fit(targets=targets, **how, **heterogeneous, **spending(world))
+    if family == "gaussian" and central:
+        how |= world.options(
+            0.15,
+            center=("declared", "released"),
+            restricted_eigenvalues=(True,),
+            noise_variance=(True,),
+            bias_bound=(True,),
+            bootstrap_draws=(20,),
+            target=("mean", "robust"),
+        )
+    few = ([0], [0, 3])
+    targets = world.pick("targets", *(few if where or family == "binomial" else ("selected", "all", *few)))
+    if labels is not None and central and world.chance(0.3):
+        how = {"heterogeneous": True, "shared_sparsity": 1, "sparsity": 2}
+        world.drawn["heterogeneous"] = True
+    return model.fit(targets=targets, **how, **spending(world, picks=True))
 
 
 # ---- the loop

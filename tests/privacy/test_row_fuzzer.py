@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from row_fuzzer import DOORS, fuzz_rows
+from row_fuzzer import DOORS, POLICY, SITES, fuzz_rows, keys
 
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfWarning, SchemaError
+from privinf.federation import InProcessFederation, Site
 from privinf.glm.sums import GlmSums
+from privinf.mechanisms.rows import Rows
 from privinf.moments.model import MomentOLS
 from privinf.stats import association
 
@@ -84,6 +86,16 @@ def test_every_public_model_and_test_is_fuzzed():
             ).fit(method="iterative", rounds=1, estimator="last", mu=1.0, rng=0),
             ArgumentError,
             "several rounds",
+        ),
+        (
+            lambda ledger: pi.Poisson.from_formula(
+                "y ~ C(g) - 1",
+                table().assign(y=lambda rows: np.round(rows.y.clip(0.0))),
+                schema=pi.Schema({"y": (0.0, 9.0), "g": ["u", "v", "w"]}),
+                ledger=ledger,
+            ).fit(mu=30.0, rng=0, margins=True),
+            NotAvailableError,
+            "constant",
         ),
     ],
 )
@@ -161,6 +173,27 @@ def test_a_model_of_examples_without_slopes_has_a_summary():
     made = fitted(lambda: model.fit(epsilon=1.0, delta=1e-3, rng=0))
     with pytest.raises(NotAvailableError, match="no column beside the constant"):
         made.score_test()
+
+
+@pytest.mark.parametrize("family", ["binomial", "gaussian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_column_that_never_varies_returns_coefficients_at_hardly_any_noise(family, seed):
+    """The last release was a singular matrix within rounding, and its covariance or its inverse none."""
+    frame = table(50).assign(b=1.5)
+    frame["y"] = (frame.y > 1.0).astype(float)
+    schema = pi.Schema({"y": (0.0, 1.0), "b": (0.0, 3.0)})
+    formula = "y ~ bs(b, knots=[1.0], degree=3, lower_bound=0, upper_bound=3)"
+    parts = {name: frame.iloc[place::2] for place, name in enumerate(SITES)}
+    own, roster = keys()
+    sites = {
+        name: Site(Rows(part[["y", "b"]]), schema, policy=POLICY, key=own[name], roster=roster)
+        for name, part in parts.items()
+    }
+    model = pi.FederatedGLM.from_formula(
+        formula, InProcessFederation(sites), schema=schema, family=family, trust="secure-sum"
+    )
+    made = fitted(lambda: model.fit(mu=1e8, rng=seed, intervals="optional"))
+    assert made.estimate.cov is None or made.cautions
 
 
 def test_a_tiny_mean_of_counts_is_an_argument_that_statistics_take():
