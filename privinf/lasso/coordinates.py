@@ -34,7 +34,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import VarianceTerms
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_array, check_count, check_fraction, check_number
 
 EQUATION = """\
@@ -98,6 +98,18 @@ class ScoreRelease:
     slope_sd: float | Floats
     n: int
 
+    def only(self, clear: Flags) -> ScoreRelease:
+        """Return the release of some of the targets."""
+        score_sd, slope_sd = np.broadcast_arrays(self.score_sd, self.slope_sd, self.score)[:2]
+        return ScoreRelease(
+            score=self.score[clear],
+            slope=self.slope[clear],
+            square=self.square[clear],
+            score_sd=score_sd[clear],
+            slope_sd=slope_sd[clear],
+            n=self.n,
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Debiased:
@@ -132,6 +144,32 @@ class Debiased:
         named = {"score noise": self.score, "slope noise": self.slope, "precision columns": self.column}
         noise = {name: np.diag(part) / back for name, part in named.items()}
         return VarianceTerms.dividing(cov / back, EQUATION, noise)
+
+
+class HiddenByNoise(NotAvailableError):
+    """The noise hides what was paid for. Fits catch it and return what else they bought, with this text."""
+
+
+# Multiples of the sd of its noise that a slope must exceed.
+CLEAR_OF_NOISE = 4.0
+HIDDEN_SLOPES = (
+    "the noise hides the slope of a score or its variance: name fewer targets, spend more, or move budget "
+    "with shares="
+)
+
+
+def clear_slopes(released: ScoreRelease) -> Flags:
+    """Return which scores have a slope and a variance that the noise does not hide, shape (k,).
+
+    A target is left out for its own slope and variance alone. The noise of its score, which decides whether
+    its interval covers, is independent of theirs, so leaving targets out selects no intervals.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of releases.
+    """
+    steep = released.slope > CLEAR_OF_NOISE * np.asarray(released.slope_sd)
+    return np.asarray(steep & (released.square > 0.0))
 
 
 def steadied(values: Floats, noise_sd: float) -> Floats:
@@ -177,7 +215,7 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
 
     Raises
     ------
-    NotAvailableError
+    HiddenByNoise
         The noise leaves a slope or a variance without a sign: the budget is too small for these targets.
 
     Notes
@@ -185,11 +223,8 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
     **Privacy.** Post-processing.
     """
     slope = released.slope
-    if not (slope > 4.0 * released.slope_sd).all() or not (released.square > 0.0).all():
-        raise NotAvailableError(
-            "the noise hides the slope of a score or its variance: name fewer targets, spend more, or move "
-            "budget with shares="
-        )
+    if not clear_slopes(released).all():
+        raise HiddenByNoise(HIDDEN_SLOPES)
     step = released.score / slope
     return Debiased(
         params=np.asarray(start + step),

@@ -16,7 +16,16 @@ import numpy as np
 
 from privinf.inference.tails import Clip
 from privinf.lasso.columns import DebiasingBudget, target_columns
-from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, debiased_coordinates, joint_covariance
+from privinf.lasso.coordinates import (
+    HIDDEN_SLOPES,
+    Debiased,
+    HiddenByNoise,
+    Score,
+    ScoreRelease,
+    clear_slopes,
+    debiased_coordinates,
+    joint_covariance,
+)
 from privinf.lasso.marks import NeighbourMarks
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
@@ -45,6 +54,10 @@ class Outside:
             label="values outside bounds", rho=rho, sites=sums.sites,
         )  # fmt: skip
         return cls(noisy.mean, noisy.mean_sd)
+
+    def only(self, clear: Flags) -> Outside:
+        """Return the shares of some of the targets."""
+        return Outside(self.shares[clear], self.sd)
 
     @property
     def cut(self) -> Flags:
@@ -75,6 +88,8 @@ class DebiasedFit:
         How well the precision columns are known; None where products with the selection stand for neighbours.
     outside : Outside or None
         Values of the targets outside their bounds.
+    clear : ndarray of bool, shape (number of targets that were asked for,), or None
+        Targets that have coordinates; the noise hides the slopes of the others. None: all have.
     """
 
     coordinates: Debiased
@@ -86,6 +101,7 @@ class DebiasedFit:
     clip: Clip | None = None
     marks: NeighbourMarks | None = None
     outside: Outside | None = None
+    clear: Flags | None = None
 
     @property
     def cov(self) -> Floats:
@@ -119,6 +135,11 @@ def debias(
     target : {"mean", "robust"}
         Which scores.
 
+    Raises
+    ------
+    HiddenByNoise
+        The noise hides the slopes of all targets.
+
     Notes
     -----
     **Privacy.** Spends what `budget` says.
@@ -142,18 +163,43 @@ def debias(
             sums, fit, targets, found.union, found.standard, found.correlation, score=budget.score,
             slopes=budget.slopes,
         )  # fmt: skip
-        release = with_noise(scores.release, product)
-        coordinates = debiased_coordinates(start[list(targets)], release, found.noise)
-        return DebiasedFit(
-            coordinates, scores.correlation, found.union, found.standard, (math.inf, math.inf),
-            scores.bias if scores.clip.ratio > 0.0 else None, scores.clip, found.marks, outside,
-        )  # fmt: skip
-    released, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
-    release = with_noise(released, product)
-    coordinates = debiased_coordinates(start[list(targets)], release, found.noise)
+        release, correlation, radii = scores.release, scores.correlation, (math.inf, math.inf)
+        bias, clip = scores.bias if scores.clip.ratio > 0.0 else None, scores.clip
+    else:
+        release, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
+        correlation, bias, clip = found.correlation, None, None
+    release = with_noise(release, product)
+    clear = clear_slopes(release)
+    coordinates = clear_coordinates(start[list(targets)], release, found.noise, clear)
     return DebiasedFit(
-        coordinates, found.correlation, found.union, found.standard, radii, marks=found.marks, outside=outside
+        coordinates=coordinates,
+        correlation=correlation[np.ix_(clear, clear)],
+        union=found.union,
+        columns=found.standard[:, clear],
+        radii=radii,
+        bias=None if bias is None else bias[clear],
+        clip=clip,
+        marks=None if found.marks is None else found.marks.only(clear),
+        outside=outside.only(clear),
+        clear=clear,
     )
+
+
+def clear_coordinates(start: Floats, release: ScoreRelease, column: Floats, clear: Flags) -> Debiased:
+    """Return the debiased coordinates of the targets whose slopes the noise does not hide.
+
+    Raises
+    ------
+    HiddenByNoise
+        The noise hides the slopes of all targets.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    if not clear.any():
+        raise HiddenByNoise(HIDDEN_SLOPES)
+    return debiased_coordinates(start[clear], release.only(clear), column[clear])
 
 
 def with_noise(release: ScoreRelease, sd: Floats) -> ScoreRelease:

@@ -11,14 +11,15 @@ from tqdm import tqdm
 
 from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.coordinates import (
+    HiddenByNoise,
     Score,
     ScoreRelease,
-    debiased_coordinates,
+    clear_slopes,
     score_correlation,
     steadied,
     steadied_sd,
 )
-from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, with_noise
+from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, clear_coordinates, with_noise
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import clip_radii, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
@@ -32,6 +33,10 @@ LEAST_RESIDUAL = 0.6
 STAGES = 6
 # Of the price of means, for that of the residuals.
 RESIDUAL_SHARE = 0.2
+HIDDEN_GRAM = (
+    "the noise hides the Gram matrix of the columns of the fit: spend more, keep fewer columns, or move "
+    "budget with shares="
+)
 
 
 def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> DebiasedFit:
@@ -47,8 +52,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
 
     Raises
     ------
-    NotAvailableError
-        The noise hides the slopes.
+    HiddenByNoise
+        The noise hides the slopes, or the Gram matrix of the fit's columns.
 
     Notes
     -----
@@ -64,6 +69,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
         bar.update()
         norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(picked))
         noisy, gram_sd = sums.gram(fit.picked, norm, budget.gram, "Gram matrix of the precision columns")
+        if not np.trace(noisy) > 0.0:
+            raise HiddenByNoise(HIDDEN_GRAM)
         gram = floored(noisy)
         bar.update()
         products, errors = _products(sums, fit, rest, budget.neighbours)
@@ -87,8 +94,16 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     start[picked] = fit.picked_beta
     correlation = np.eye(p)
     correlation[np.ix_(picked, picked)] = score_correlation(columns[np.ix_(picked, picked)], gram)
-    coordinates = debiased_coordinates(start, released, noise)
-    return DebiasedFit(coordinates, correlation, list(range(p)), columns, (radii.norm, bound))
+    clear = clear_slopes(released)
+    coordinates = clear_coordinates(start, released, noise, clear)
+    return DebiasedFit(
+        coordinates=coordinates,
+        correlation=correlation[np.ix_(clear, clear)],
+        union=list(range(p)),
+        columns=columns[:, clear],
+        radii=(radii.norm, bound),
+        clear=clear,
+    )
 
 
 def _release(

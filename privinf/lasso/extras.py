@@ -228,6 +228,18 @@ def run_extras(
     return Extras(**released, reasons=reasons)
 
 
+def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
+    """Return the extras of a fit without debiased targets: none, as `run_extras` spends nothing for it."""
+    requested = {
+        "bootstrap": plan.bootstrap_draws is not None,
+        "eigenvalues": plan.eigenvalues,
+        "noise_variance": plan.noise_variance,
+        "bias_bound": plan.bias_bound,
+    }
+    text = f"{reason}; its share of the budget was not spent"
+    return Extras(reasons={name: text for name, wanted in requested.items() if wanted})
+
+
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
     noise = fit.step_sd**2
     total = fit.efficiency * fit.scale**2 / n + noise

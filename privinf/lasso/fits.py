@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
+
+import numpy as np
 
 from privinf.accounting import (
     ConcentratedLoss,
@@ -20,9 +22,10 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import SITES_NOISE
 from privinf.fitting.registry import studied
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.debiasing import DebiasedFit, debias
 from privinf.lasso.every_column import debias_all
-from privinf.lasso.extras import check_extras, run_extras
+from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.heterogeneous.fit import (
     MachineResults,
     check_site_plan,
@@ -30,7 +33,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.marks import MissedColumnTest
+from privinf.lasso.marks import MissedColumnTest, test_without_targets
 from privinf.lasso.missed import find_suspects, missed_column_test
 from privinf.lasso.picks import VectorServer
 from privinf.lasso.plan import (
@@ -46,9 +49,19 @@ from privinf.lasso.plan import (
     largest_sparsity,
     target_positions,
 )
-from privinf.lasso.results import LassoResults, lasso_results
+from privinf.lasso.results import (
+    ASTRAY_NOTE,
+    NONE_SELECTED,
+    THROUGH_MIDDLE,
+    WHOM,
+    LassoResults,
+    fit_settings,
+    lasso_results,
+    results_without_intervals,
+    sparse_part,
+)
 from privinf.lasso.rows import LassoFamily, LassoRows, server_of
-from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server, vector_server
+from privinf.lasso.secure import FALSE_PICKS, cost_note, detection_of, secure_server, vector_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
@@ -82,52 +95,152 @@ PAPER_OPTIONS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class JointFit:
+    """A sparse fit and its debiased targets.
+
+    Attributes
+    ----------
+    fit : SparseFit
+    targets : list of int
+        All that were named, or that the fit selected.
+    debiased : DebiasedFit or None
+        None where the noise hides all targets, or no column was selected, for the `reason`.
+    missed : MissedColumnTest or None
+        Test that no column outside the fit has an effect.
+    reason : str
+    """
+
+    fit: SparseFit
+    targets: list[int]
+    debiased: DebiasedFit | None
+    missed: MissedColumnTest | None
+    reason: str = ""
+
+    @property
+    def shown(self) -> list[int]:
+        """Targets that have debiased coefficients."""
+        return [] if self.debiased is None else clear_targets(self.targets, self.debiased)
+
+    @property
+    def hidden(self) -> list[int]:
+        """Targets whose slopes the noise hides."""
+        return [j for j in self.targets if j not in self.shown]
+
+
+def clear_targets(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
+    """Return the targets that have debiased coefficients."""
+    clear = [True] * len(targets) if debiased.clear is None else debiased.clear
+    return [j for j, keep in zip(targets, clear, strict=True) if keep]
+
+
 def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients under one joint budget."""
-    asked = check_extras(
+    requested = check_extras(
         bootstrap_draws=options.bootstrap_draws, bootstrap_multipliers=options.bootstrap_multipliers,
         restricted_eigenvalues=options.restricted_eigenvalues, noise_variance=options.noise_variance,
         bias_bound=options.bias_bound, extra_shares=options.extra_shares,
     )  # fmt: skip
     whole = plan_of(rows, options)
-    plan = replace(whole, rho=asked.basic(whole.rho))
+    plan = replace(whole, rho=requested.basic(whole.rho))
     ledger.check(ConcentratedLoss(whole.rho))
     before, server = len(ledger.entries), server_of(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
     with server.reserving([ConcentratedLoss(whole.rho)]):
-        fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target)
-        extras = run_extras(sums, fit, debiased, asked, whole.rho)
+        joint = _fitted(sums, rows, plan, options.score_target)
+        extras = _extras(sums, joint, requested, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return lasso_results(
-        rows, plan.told(fit.support, rows.constant), sums, fit, chosen, debiased, report, extras=extras,
-        after_selection=plan.targets is None, missed=missed,
-    )  # fmt: skip
+    return _joint_results(rows, plan, sums, joint, report, extras, options.score_target)
 
 
 def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients by secure sums."""
-    asked = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
+    requested = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
     whole = plan_of(rows, options, gaussian=True)
-    plan = replace(whole, rho=asked.basic(whole.rho))
+    plan = replace(whole, rho=requested.basic(whole.rho))
     price = GaussianLoss(math.sqrt(2.0 * whole.rho))
     ledger.check(price)
     before, secure = len(ledger.entries), secure_server(rows, ledger, rng, options.max_colluding)
     server = vector_server(secure, rows, plan.clip)
     sums = SparseSums(server, rows.units(), secure.nobs)
     with secure.reserving([price]):
-        fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target, server)
-        extras = run_extras(sums, fit, debiased, asked, whole.rho)
+        joint = _fitted(sums, rows, plan, options.score_target, server)
+        extras = _extras(sums, joint, requested, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    return _joint_results(rows, plan, sums, joint, report, extras, options.score_target, server)
+
+
+def _extras(sums: SparseSums, joint: JointFit, requested: ExtrasPlan, rho: float) -> Extras:
+    """Release the extras of a fit that has debiased targets."""
+    if joint.debiased is None:
+        return unreleased_extras(requested, joint.reason)
+    return run_extras(sums, joint.fit, joint.debiased, requested, rho)
+
+
+def _joint_results(
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: SparseSums,
+    joint: JointFit,
+    report: PrivacyReport,
+    extras: Extras,
+    target: ScoreTarget,
+    vectors: VectorServer | None = None,
+) -> LassoResults:
+    """Return the results of a joint fit: with intervals, or without where the noise hides all of them."""
+    fit, sparsity = joint.fit, plan.told(joint.fit.support, rows.constant)
+    if joint.debiased is None:
+        return _results_without_intervals(rows, sparsity, sums, joint, report, extras, target, vectors)
+    detection = None
+    if vectors is not None:
+        detection = detection_of(vectors, fit, plan, joint.shown, joint.debiased, rows.constant)
     return lasso_results(
-        rows, plan.told(fit.support, rows.constant), sums, fit, chosen, debiased, report, extras=extras,
-        missed=missed, detection=detection_of(server, fit, plan, chosen, debiased, rows.constant),
+        rows, sparsity, sums, fit, joint.shown, joint.debiased, report, extras=extras,
+        after_selection=plan.targets is None, missed=joint.missed, detection=detection, hidden=joint.hidden,
     )  # fmt: skip
+
+
+def _results_without_intervals(
+    rows: LassoRows,
+    sparsity: str,
+    sums: SparseSums,
+    joint: JointFit,
+    report: PrivacyReport,
+    extras: Extras,
+    target: ScoreTarget,
+    vectors: VectorServer | None,
+) -> LassoResults:
+    """Return what a joint fit bought of which no target is debiased: its sparse fit, and the reason."""
+    fit = joint.fit
+    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.astray)
+    settings["target"] = target
+    settings["extras"] = extras.settings(np.ones(0))
+    notes = (ASTRAY_NOTE,) * fit.astray
+    notes += (THROUGH_MIDDLE,) * (rows.constant is None and sums.through_middle)
+    if joint.missed is not None:
+        settings["missed"] = joint.missed.settings()
+        notes += (joint.missed.note,)
+    if vectors is not None:
+        settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
+        notes += (cost_note(vectors.releases, len(rows.names)),)
+    sparse = dict(zip(fit.picked, fit.picked_beta, strict=True))
+    return results_without_intervals(
+        rows,
+        settings,
+        report,
+        {j: float(sparse.get(j, 0.0) / sums.units.scale[j]) for j in joint.targets},
+        joint.reason,
+        nobs=sums.n,
+        method=f"debiased lasso, {WHOM[rows.trust]}",
+        options={"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target},
+        notes=notes,
+    )
 
 
 def _fitted(
     sums: SparseSums, rows: LassoRows, plan: LassoPlan, aim: ScoreTarget, vectors: VectorServer | None = None
-) -> tuple[SparseFit, list[int], DebiasedFit, MissedColumnTest | None]:
-    """Return the sparse fit, its targets, them debiased, and what it first had missed."""
+) -> JointFit:
+    """Return the sparse fit, its debiased targets, and the test of what the fit first had missed."""
     always = () if rows.constant is None else (rows.constant,)
     if plan.means_price > 0.0:
         sums.center((1.0 - RESPONSE_SHARE) * plan.means_price, always)
@@ -140,18 +253,24 @@ def _fitted(
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
     )  # fmt: skip
     fit, suspects = find_suspects(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
-    chosen = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
-    if not chosen:
-        raise NotAvailableError("no column stands out of the noise: name the targets")
+    targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     prices, count = plan.shares.debiasing(plan.rho, every=plan.every), plan.neighbours
     further = 0.0 if suspects is None else suspects.further
     prices = replace(prices, score=prices.score + fit.unspent - further)
-    if plan.every:
-        debiased = debias_all(sums, fit, replace(prices, center=plan.means_price))
-    else:
-        debiased = debias(sums, fit, chosen, prices, neighbours=count, excluded=always, target=aim)
-    missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan, vectors)
-    return fit, chosen, debiased, missed
+    try:
+        if not targets:
+            raise HiddenByNoise(NONE_SELECTED)
+        if plan.every:
+            debiased = debias_all(sums, fit, replace(prices, center=plan.means_price))
+        else:
+            debiased = debias(sums, fit, targets, prices, neighbours=count, excluded=always, target=aim)
+    except HiddenByNoise as hidden:
+        known = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
+        missed = test_without_targets(suspects, rows, fit.support, known, plan.automatic)
+        return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
+    shown = clear_targets(targets, debiased)
+    missed = missed_column_test(sums, rows, fit, shown, suspects, debiased, plan, vectors)
+    return JointFit(fit=fit, targets=targets, debiased=debiased, missed=missed)
 
 
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:

@@ -102,6 +102,18 @@ class NeighbourMarks:
     unsettled: Flags
     heavy: Flags
 
+    def only(self, clear: Flags) -> NeighbourMarks:
+        """Return the marks of some of the targets."""
+        return NeighbourMarks(
+            picked=tuple(count for count, keep in zip(self.picked, clear, strict=True) if keep),
+            explained=self.explained[clear],
+            explained_sd=self.explained_sd[clear],
+            last=self.last[clear],
+            exhausted=self.exhausted[clear],
+            unsettled=self.unsettled[clear],
+            heavy=self.heavy[clear],
+        )
+
     def warning(self, names: Sequence[str]) -> str | None:
         """Return what a reader of the intervals of these targets must know, if anything."""
         texts = []
@@ -256,6 +268,23 @@ def critical_value(columns: int) -> float:
     return upper_quantile(LEVEL / 2.0 / columns)
 
 
+def test_without_targets(
+    suspects: Suspects | None,
+    rows: LassoRows,
+    kept: Sequence[int],
+    known: Mapping[int, float],
+    automatic: bool,
+) -> MissedColumnTest | None:
+    """Return the test of a fit without any debiased target; None if no column outside it was looked at."""
+    if suspects is None or not suspects.statistics:
+        return None
+    nothing = np.empty(0)
+    return test_of(
+        suspects, suspects.found, suspects.exhausted, rows, kept, known, (suspects.seen_from, 1.0),
+        sampling=nothing, errors=nothing, unit=nothing, automatic=automatic,
+    )  # fmt: skip
+
+
 def test_of(
     suspects: Suspects,
     found: Sequence[int],
@@ -309,7 +338,7 @@ def test_of(
         seen_from=seen,
         correlation=correlation,
         bias=tuple(float(value) for value in bias / unit),
-        bias_in_errors=float((bias / errors).max()),
+        bias_in_errors=float((bias / errors).max(initial=0.0)),
         faint=len(faint) if automatic else 0,
     )
 

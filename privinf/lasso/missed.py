@@ -311,6 +311,8 @@ def missed_column_test(
         suspects = replace(suspects, statistics=suspects.statistics | beside)
     known = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
     releases = () if vectors is None else vectors.releases
+    if not suspects.statistics:
+        return None
     return test_of(
         suspects, found, exhausted, rows, fit.support, known,
         _sight(suspects.seen_from, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,

@@ -330,8 +330,15 @@ class DebiasedLasso(Rowless):
             The request is wrong, or would pass the ledger's limit; nothing was spent.
         SchemaError
             The rows were changed since, and have missing or infinite values; nothing was spent.
-        NotAvailableError, NotPositiveDefiniteError
-            The noise leaves no estimate; what was released stays charged.
+        NotAvailableError
+            Rows, columns and budget leave no fit; nothing was spent. With ``variant="paper"`` also where the
+            noise leaves no estimate, and then what was released stays charged.
+
+        Notes
+        -----
+        Where the noise hides targets the fit returns what it bought: see `LassoResults.hidden_targets`. If no
+        column stands out (``targets="selected"``), or the response of a logistic fit is too rare, the result
+        has no coefficients, and what is left of the budget is not spent.
         """
         given = spending_of(words, REFUSED, LassoWords.__annotations__)
         check_made(given.pop("cov_type", None), "HC0", refused=NO_ROW_COUNT)

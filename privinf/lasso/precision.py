@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privinf.errors import ArgumentError, NotPositiveDefiniteError
+from privinf.errors import ArgumentError
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array
 
@@ -37,15 +37,13 @@ SMALLEST_SQUARE = 0.1
 def floored(gram: Floats, share: float = FLOOR) -> Floats:
     """Return a symmetric matrix with its eigenvalues raised to `share` of the mean of its diagonal.
 
-    Raises
-    ------
-    NotPositiveDefiniteError
-        The diagonal's mean is not positive: nothing but noise is left.
+    Where that mean is not positive, nothing but noise is left, and the identity stands for the matrix: any
+    positive definite matrix preconditions a step, and `clearance` of the released one marks the fit.
     """
     symmetric = (gram + gram.T) / 2.0
     mean = float(np.mean(np.diag(symmetric)))
     if not mean > 0.0:
-        raise NotPositiveDefiniteError("the noisy Gram matrix has no positive trace: spend more on it")
+        return np.eye(len(symmetric))
     values, vectors = np.linalg.eigh(symmetric)
     if values[0] >= share * mean:
         return np.asarray(symmetric)

@@ -310,6 +310,8 @@ def clear_part(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
     kept = list(range(len(gram)))
     for out in [None, *doubtful]:
         kept = [i for i in kept if i != out]
+        if not kept:
+            break
         if clearance(gram[np.ix_(kept, kept)], sd) >= CLEAR:
             return kept
     return list(range(len(gram)))

@@ -55,12 +55,16 @@ def linear_constraints(given: ConstraintLike, names: Sequence[str]) -> Constrain
     ------
     ArgumentError
         An unknown name, a nonlinear expression, a wrong shape.
+    NotAvailableError
+        There are no coefficients.
 
     Notes
     -----
     Text goes to patsy, whatever engine ``statsmodels.formula.options`` names: under formulaic
     ``x1 = x2 = 0`` would be the single restriction ``x1 = x2``.
     """
+    if not names:
+        raise NotAvailableError("this result has no coefficients to restrict: its summary says why")
     R, q = _matrices(given, tuple(names))
     empty = ~R.any(axis=1)
     if empty.any():

@@ -210,7 +210,7 @@ def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> 
     """Return the header and the rows, aligned; stretched to `width` by equal gaps."""
     cells = list(zip(header, *(row[1:] for row in rows), strict=True))
     sizes = [max(map(len, column)) for column in cells]
-    names = max(len(row[0]) for row in rows)
+    names = max((len(row[0]) for row in rows), default=0)
     names = min(names, MAX_WIDTH - sum(sizes) - GAP * len(sizes))
     slack = max(0, width - names - sum(sizes) - GAP * len(sizes))
     spare, extra = divmod(slack, len(sizes))

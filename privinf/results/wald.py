@@ -258,6 +258,8 @@ class WaldResults(Cautious):
 
     def _position(self, column: Any) -> int:
         if isinstance(column, str):
+            if not self.names:
+                raise NotAvailableError(self._estimate.weak_reason)
             if column not in self.names:
                 raise ArgumentError(f"no coefficient {shown(column)}; there are: {', '.join(self.names)}")
             return self.names.index(column)

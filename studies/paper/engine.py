@@ -248,6 +248,8 @@ def paper_refit(
     size = len(fit.support)
     norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * size)
     gram, _ = sums.gram(fit.support, norm, rho / 2.0, "Gram matrix of the refit")
+    if not np.trace(gram) > 0.0:
+        raise NotPositiveDefiniteError("the noisy Gram matrix has no positive trace: spend more on it")
     score = Score(fit.support, np.eye(size), norm, tuning.residual_clip, whole.support, whole.values)
     mean, _ = sums.score(score, rho / 2.0, "cross products of the refit")
     return SparseVector(fit.support, np.asarray(fit.values + np.linalg.solve(floored(gram), mean)))

@@ -250,11 +250,19 @@ def test_too_few_rows_are_refused_before_anything_is_spent_and_too_few_positives
     with pytest.raises(NotAvailableError, match="too few"):
         model(n=500, ledger=ledger).fit(epsilon=0.5, delta=0.5 / 500, sparsity=3, targets=[2], rng=0)
     assert len(ledger) == 0
-    with pytest.raises(NotAvailableError, match=r"too few|too rare"):
-        model(n=6_000, level=-6.0, ledger=ledger).fit(
-            epsilon=1.0, delta=0.5 / 6_000, sparsity=3, targets=[2], rng=0
-        )
+    rare = model(n=6_000, level=-6.0, ledger=ledger).fit(
+        epsilon=1.0, delta=0.5 / 6_000, sparsity=3, targets=[2], rng=0
+    )
     assert len(ledger) == 1
+    assert rare.names == rare.selected == ()  # nothing is shown that was not estimated
+    assert rare.hidden_targets == ("x3",)
+    assert not rare.sparse_params.any()
+    assert rare.privacy.epsilon() < 0.2
+    for ask in (rare.conf_int, rare.odds_ratios, lambda: rare.bse):
+        with pytest.raises(
+            NotAvailableError, match=r"(too few|too rare).*no coefficient of x3 was estimated"
+        ):
+            ask()
     with pytest.raises(BudgetExceededError):
         model(ledger=pi.Ledger(pi.Budget(rho=0.001))).fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
 

@@ -647,6 +647,17 @@ lasso(
     paper_options={"multiplier_draws": 5, "variance": "robust"},
 )
 lasso("too little to spend", epsilon=0.2)
+lasso(
+    "too little to spend, of what it selects",
+    epsilon=9.0,
+    targets="selected",
+    sparsity="auto",
+    max_sparsity=3,
+)
+lasso("too little to spend, of all columns", epsilon=0.2, targets="all")
+lasso("too little to spend, heterogeneous", heterogeneous=True, shared_sparsity=1, parties=True, epsilon=0.2)
+lasso("too little to spend, secure sums", trust="secure-sum", epsilon=0.2, noise_variance=True)
+lasso("logistic, a rare response", family="binomial", epsilon=20.0, rows=300)
 
 
 # ---- single releases

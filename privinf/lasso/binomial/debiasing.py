@@ -38,7 +38,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privinf.errors import NotAvailableError
 from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.sums import (
     MOST_ROWS,
@@ -49,6 +48,7 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.binomial.thresholding import FIRST_LOOK, LogisticFit, two_looks
+from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, column_noise_variance, floored
 from privinf.lasso.thresholding import CLEAR, positions
 from privinf.typing import Floats
@@ -140,7 +140,7 @@ def debias_logistic(
 
     Raises
     ------
-    NotAvailableError
+    HiddenByNoise
         The noise hides the curvature of the scores.
 
     Notes
@@ -159,7 +159,7 @@ def debias_logistic(
     along = Directions(union, whitening @ columns @ back)
     score, secant, meat, moved = _released(sums, fit, along, prices)
     if not np.linalg.eigvalsh(secant.mean)[0] > STANDING * secant.sd:
-        raise NotAvailableError(
+        raise HiddenByNoise(
             "the noise hides the curvature of the scores: name fewer targets, spend more, or move budget "
             "with shares="
         )

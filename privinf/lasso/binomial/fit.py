@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
+from privinf.accounting import ConcentratedLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.accounting.budget import ROUNDING
-from privinf.errors import NotAvailableError
 from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
@@ -20,26 +19,43 @@ from privinf.lasso.binomial.debiasing import (
     debias_logistic,
 )
 from privinf.lasso.binomial.missed import find_logistic_suspects
-from privinf.lasso.binomial.sums import LogisticSums
+from privinf.lasso.binomial.sums import LogisticSums, Spread
 from privinf.lasso.binomial.thresholding import (
     PEELS,
     SPARE,
     LogisticBudget,
     LogisticFit,
+    TooRareResponse,
     check_room,
     sparse_logistic,
 )
 from privinf.lasso.columns import found_correlation
+from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fits import LassoOptions, plan_of
-from privinf.lasso.marks import MissedColumnTest, Suspects, test_of
+from privinf.lasso.marks import MissedColumnTest, Suspects, test_of, test_without_targets
 from privinf.lasso.plan import LassoPlan, check_shares
-from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_settings, sparse_settings
+from privinf.lasso.results import (
+    NONE_SELECTED,
+    SELECTED_NOTE,
+    WHOM,
+    LassoResults,
+    fit_settings,
+    listed,
+    results_without_intervals,
+    sparse_settings,
+)
+from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS
 from privinf.lasso.sums import SparseSums
 from privinf.results.notes import target_notes
 from privinf.typing import RngLike
 
+METHOD = "debiased sparse logistic regression, {}"
+RATE_ALONE = (
+    "{}. Only the rate of the response was released and charged, no coefficient{} was estimated, and the "
+    "sparse fit is a constant alone"
+)
 EQUATION = """\
 cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
 sampling: meat / n of the weighted scores, shrunk
@@ -126,8 +142,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     ArgumentError, BudgetExceededError
         Nothing was spent.
     NotAvailableError
-        Noise or rarity of the response leaves no estimate: before anything is spent where that follows from
-        public numbers, later where the released rate says so.
+        Not even a response of rate one half would leave an estimate; nothing was spent.
     """
     plan, server = plan_of(rows, replace(options, shares=None)), server_of(rows, ledger, rng)
     budget = LogisticShares.of(options.shares).thresholding(plan.rho)
@@ -155,37 +170,129 @@ def _fitted(
     excluded = () if rows.constant is None else (rows.constant,)
     sums = LogisticSums(SparseSums(server, rows.units(), server.nobs))
     threshold = upper_quantile(FALSE_PICKS / 2.0 / len(rows.names)) if plan.automatic else 0.0
-    fit = sparse_logistic(
-        sums,
-        plan.sparsity,
-        budget,
-        clip=plan.clip,
-        blocks=blocks,
-        threshold=threshold,
-        targets=plan.targets or (),
-        excluded=excluded,
-    )
+    try:
+        fit = sparse_logistic(
+            sums,
+            plan.sparsity,
+            budget,
+            clip=plan.clip,
+            blocks=blocks,
+            threshold=threshold,
+            targets=plan.targets or (),
+            excluded=excluded,
+        )
+    except TooRareResponse as rare:
+        return _rate_alone(rows, plan, sums, rare, ledger.entries[before:])
     fit, suspects = find_logistic_suspects(
         sums, fit, prices.suspect, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
     )
     if suspects is not None and suspects.further:
         prices = replace(prices, score=prices.score - suspects.further)
-    chosen = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)
-    if not chosen:
-        raise NotAvailableError("no column stands out of the noise: name the targets")
-    count = options.precision_sparsity
-    if count is None:
-        count = afforded_neighbours(fit, len(chosen), sums.n, prices.gram)
-    debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, excluded=excluded)
+    targets = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)
+    try:
+        if not targets:
+            raise HiddenByNoise(NONE_SELECTED)
+        count = options.precision_sparsity
+        if count is None:
+            count = afforded_neighbours(fit, len(targets), sums.n, prices.gram)
+        debiased = debias_logistic(sums, fit, targets, prices, neighbours=count, excluded=excluded)
+    except HiddenByNoise as hidden:
+        return _without_intervals(
+            rows, plan, sums, fit, targets, suspects, ledger.entries[before:], str(hidden)
+        )
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    price = prices.neighbours / len(chosen)
+    price = prices.neighbours / len(targets)
     correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
     missed = (
         None
         if suspects is None
-        else _missed(rows, sums, fit, chosen, suspects, debiased, correlation, plan.automatic)
+        else _missed(rows, sums, fit, targets, suspects, debiased, correlation, plan.automatic)
     )
-    return _results(rows, plan, sums, fit, chosen, debiased, missed, report)
+    return _results(rows, plan, sums, fit, targets, debiased, missed, report)
+
+
+def _rate_alone(
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: LogisticSums,
+    rare: TooRareResponse,
+    entries: Sequence[LedgerEntry],
+) -> LassoResults:
+    """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope."""
+    units, constant = sums.sparse.units, rows.constant
+    units.intercept = Spread(rare.rate).level
+    support, values = ([], np.empty(0)) if constant is None else ([constant], np.zeros(1))
+    sparse = sparse_settings(rows.names, units, support, values, rare.rate, constant)
+    settings: LassoSettings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
+    hidden = [rows.names[j] for j in plan.targets or ()]
+    settings["hidden"] = hidden
+    return results_without_intervals(
+        rows,
+        settings,
+        PrivacyReport.of(entries, ledger=sums.sparse.server.ledger, delta=plan.delta),
+        {},
+        RATE_ALONE.format(rare, f" of {listed(hidden)}" if hidden else ""),
+        nobs=sums.n,
+        method=METHOD.format(WHOM[rows.trust]),
+        options=_options(rows, plan, support, rare.rate),
+    )
+
+
+def _without_intervals(
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: LogisticSums,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    suspects: Suspects | None,
+    entries: Sequence[LedgerEntry],
+    reason: str,
+) -> LassoResults:
+    """Return what a fit bought whose intervals the noise hides: the sparse fit, and the reason."""
+    settings, notes = _sparse_fit(rows, sums, fit, fit.signs)
+    missed = test_without_targets(suspects, rows, fit.columns, fit.ratios(sums.n), plan.automatic)
+    if missed is not None:
+        settings["missed"] = missed.settings()
+        notes.append(missed.note)
+    values = fit.point.on(targets) / sums.sparse.units.scale[targets] if targets else ()
+    return results_without_intervals(
+        rows,
+        settings,
+        PrivacyReport.of(entries, ledger=sums.sparse.server.ledger, delta=plan.delta),
+        dict(zip(targets, map(float, values), strict=True)),
+        reason,
+        nobs=sums.n,
+        method=METHOD.format(WHOM[rows.trust]),
+        options=_options(rows, plan, settings["sparse"]["positions"], fit.spread.rate),
+        notes=notes,
+    )
+
+
+def _options(rows: LassoRows, plan: LassoPlan, support: Sequence[int], rate: float) -> dict[str, str]:
+    """Return what the summary says above the table."""
+    return {
+        "Family": "binomial",
+        "Sparsity": plan.told(list(support), rows.constant),
+        "Parties": str(len(rows.rows)),
+        "Rate": f"{rate:.4g}",
+    }
+
+
+def _sparse_fit(
+    rows: LassoRows, sums: LogisticSums, fit: LogisticFit, signs: Sequence[str]
+) -> tuple[LassoSettings, list[str]]:
+    """Return the settings of the sparse fit, and the notes of it: `signs` speak against the results."""
+    units = sums.sparse.units
+    support = fit.columns
+    values = fit.point.beta[fit.kept] / units.scale[support]
+    units.intercept = fit.kept_intercept
+    if rows.constant is not None:
+        support, values = [*support, rows.constant], np.append(values, 0.0)
+    sparse = sparse_settings(rows.names, units, support, values, fit.spread.rate, rows.constant)
+    settings: LassoSettings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
+    if signs:
+        settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
+    return settings, [settings["doubt"]] if signs else []
 
 
 def _missed(
@@ -199,10 +306,7 @@ def _missed(
     automatic: bool,
 ) -> MissedColumnTest:
     """Return the test that no column was missed."""
-    support, sampling = fit.point.support, np.diag(debiased.sampling)
-    errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, sums.n)))[1:]
-    known = dict(zip(support, np.abs(fit.point.beta) / errors, strict=True))
-    kept = [support[i] for i in fit.kept]
+    sampling, known, kept = np.diag(debiased.sampling), fit.ratios(sums.n), fit.columns
     for j in chosen:
         known.pop(j, None)
     return test_of(
@@ -223,8 +327,7 @@ def _results(
     report: PrivacyReport,
 ) -> LassoResults:
     """Return the results in the user's units."""
-    units, names = sums.sparse.units, rows.names
-    unit = units.scale[chosen]
+    names, unit = rows.names, sums.sparse.units.scale[chosen]
     back = np.outer(unit, unit)
     sampling, noise = debiased.sampling / back, debiased.privacy / back
     estimate = Estimate(
@@ -232,28 +335,20 @@ def _results(
         noise_cov=noise, cov_type="HC0", terms=VarianceTerms.dividing(
             sampling + noise, EQUATION, {name: term / back for name, term in debiased.noise.items()}),
     )  # fmt: skip
-    support = [fit.point.support[i] for i in fit.kept]
-    values = fit.point.beta[fit.kept] / units.scale[support]
-    units.intercept = fit.kept_intercept
-    if rows.constant is not None:
-        support, values = [*support, rows.constant], np.append(values, 0.0)
-    sparse = sparse_settings(names, units, support, values, fit.spread.rate, rows.constant)
-    signs, notes = [*fit.signs, *debiased.signs], [SELECTED_NOTE] * (plan.targets is None)
+    settings, doubts = _sparse_fit(rows, sums, fit, [*fit.signs, *debiased.signs])
+    notes = [SELECTED_NOTE] * (plan.targets is None)
     notes += [WEIGHTED_NOTE] * math.isfinite(plan.rho)
-    settings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
-    if signs:
-        settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
-        notes.append(settings["doubt"])
+    notes += doubts
     if missed is not None:
         settings["missed"] = missed.settings()
         notes.append(missed.note)
     return LassoResults(
-        estimate, report=report, sampling_cov=sampling, model="DebiasedLasso",
-        method=f"debiased sparse logistic regression, {WHOM[rows.trust]}",
-        options={
-            "Family": "binomial", "Sparsity": plan.told(support, rows.constant),
-            "Parties": str(len(rows.rows)),
-            "Rate": f"{fit.spread.rate:.4g}",
-        },
-        settings=settings, notes=(*target_notes(report), *notes),
-    )  # fmt: skip
+        estimate,
+        report=report,
+        sampling_cov=sampling,
+        model="DebiasedLasso",
+        method=METHOD.format(WHOM[rows.trust]),
+        options=_options(rows, plan, settings["sparse"]["positions"], fit.spread.rate),
+        settings=settings,
+        notes=(*target_notes(report), *notes),
+    )

@@ -37,6 +37,7 @@ from privinf.lasso.binomial.sums import (
     curvature_bound,
     weights_of,
 )
+from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.sums import UNCLIPPED
 from privinf.lasso.thresholding import CLEAR, UNSETTLED, block_sizes
@@ -60,6 +61,10 @@ SHAKY, HOPELESS = 0.6, 1.2
 TOO_FEW = (
     "{} for {} columns: the noise of a fit's last step alone would move the linear predictor by {:.1f}, root "
     "mean square. Keep fewer columns, or spend more"
+)
+TOO_RARE = (
+    "one of the two responses is too rare for the noise of its number (rate {:.2g}, of which the noise has a "
+    "standard deviation of {:.2g}): spend more, or use more rows"
 )
 SHAKY_SIGN = "the noise of its last step moves the linear predictor by {:.1f}, root mean square"
 UNSETTLED_SIGN = "its last step was still long"
@@ -115,6 +120,16 @@ class LogisticFit:
     signs: tuple[str, ...] = ()
 
     @property
+    def columns(self) -> list[int]:
+        """Columns that are kept."""
+        return [self.point.support[i] for i in self.kept]
+
+    def ratios(self, n: int) -> dict[int, float]:
+        """Return the coefficients over their standard errors, of all columns that were picked."""
+        errors = np.sqrt(np.diag(self.error_covariance(self.root @ self.root.T, n)))[1:]
+        return dict(zip(self.point.support, (np.abs(self.point.beta) / errors).tolist(), strict=True))
+
+    @property
     def kept_intercept(self) -> float:
         """The intercept, with the mean of what was dropped, as the curvature weighs it."""
         weights = np.linalg.inv(self.root @ self.root.T)[0]
@@ -158,8 +173,8 @@ def sparse_logistic(
 
     Raises
     ------
-    NotAvailableError
-        The response is too rare for its noise.
+    TooRareResponse
+        The response is too rare for the noise; nothing but its rate was released.
 
     Notes
     -----
@@ -170,7 +185,8 @@ def sparse_logistic(
     picks = min(sparsity + SPARE, int(allowed.sum()))
     sizes = block_sizes(picks, blocks)
     spread = Spread(_rate(sums, budget.rate))
-    check_noise(spread, sums.n, picks + len(targets), budget.last(len(sizes)))
+    if reason := too_noisy(spread, sums.n, picks + len(targets), budget.last(len(sizes))):
+        raise TooRareResponse(reason, spread.rate)
     at = Point([], np.empty(0), spread.level)
     cheap = CHEAP_FIT * budget.refit / max(len(sizes) - 1, 1)
     bound = clip * math.sqrt(spread.rate * (1.0 - spread.rate))
@@ -201,26 +217,34 @@ def check_room(n: int, columns: int, budget: LogisticBudget, blocks: int) -> Non
     """Raise NotAvailableError where not even a rate of one half would leave a fit: of public numbers."""
     if math.isfinite(budget.rate) and n * math.sqrt(2.0 * budget.rate) < 2.0 * FEWEST_SDS:
         raise NotAvailableError(f"{n} rows are too few for this budget")
-    check_noise(Spread(0.5), n, columns, budget.last(blocks))
+    if reason := too_noisy(Spread(0.5), n, columns, budget.last(blocks)):
+        raise NotAvailableError(reason)
 
 
-def check_noise(spread: Spread, n: int, columns: int, rho: float) -> None:
-    """Raise NotAvailableError where the noise of the last step leaves no fit."""
+def too_noisy(spread: Spread, n: int, columns: int, rho: float) -> str:
+    """Return why the noise of the last step leaves no fit; empty where it leaves one."""
     moved = predictor_noise(spread, n, columns, rho)
-    if moved > HOPELESS:
-        positives = n * min(spread.rate, 1.0 - spread.rate)
-        raise NotAvailableError(
-            TOO_FEW.format(f"about {positives:.0f} rows of the rarer response are too few", columns, moved)
-        )
+    if moved <= HOPELESS:
+        return ""
+    positives = n * min(spread.rate, 1.0 - spread.rate)
+    return TOO_FEW.format(f"about {positives:.0f} rows of the rarer response are too few", columns, moved)
+
+
+class TooRareResponse(HiddenByNoise):
+    """One of the two responses is too rare; the `rate` of the response is all that was released."""
+
+    def __init__(self, reason: str, rate: float) -> None:
+        super().__init__(reason)
+        self.rate = rate
 
 
 def _rate(sums: LogisticSums, rho: float) -> float:
     """Release the rate of the response."""
-    found = sums.rate(rho)
-    rate, least = float(found.mean[0]), max(FEWEST_SDS * found.sd, 1.0 / sums.n)
+    release = sums.rate(rho)
+    rate, least = float(release.mean[0]), max(FEWEST_SDS * release.sd, 1.0 / sums.n)
     if not least < rate < 1.0 - least:
-        raise NotAvailableError(
-            "one of the two responses is too rare for the noise of its number: spend more"
+        raise TooRareResponse(
+            TOO_RARE.format(rate, release.sd), min(max(rate, 1.0 / sums.n), 1.0 - 1.0 / sums.n)
         )
     return rate
 

@@ -16,7 +16,7 @@ from privinf.accounting.released import appended
 from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate, upper_quantile
-from privinf.lasso.coordinates import joint_covariance, score_correlation
+from privinf.lasso.coordinates import HIDDEN_SLOPES, joint_covariance, score_correlation
 from privinf.lasso.heterogeneous.own import gram_factor
 from privinf.lasso.heterogeneous.parts import (
     SIZES,
@@ -29,7 +29,15 @@ from privinf.lasso.heterogeneous.parts import (
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.plan import RESPONSE_SHARE, Accounting, check_shares
-from privinf.lasso.results import ASTRAY_NOTE, THROUGH_MIDDLE, LassoResults, fit_settings, sparse_settings
+from privinf.lasso.results import (
+    ASTRAY_NOTE,
+    THROUGH_MIDDLE,
+    LassoResults,
+    fit_settings,
+    hidden_notes,
+    results_without_intervals,
+    sparse_settings,
+)
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import center_response
@@ -226,13 +234,30 @@ def _site_results(
 ) -> LassoResults:
     fits, names, label = planned.fits, rows.names, rows.labels[site]
     fit, debiased, kept_targets = fits.own[site], fits.debiased[site], list(fits.targets[site])
+    kept = [fit.support[i] for i in fit.kept]
+    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
+    settings = fit_settings(rows, sparse_settings(names, units, kept, values, fit.scale), fit.astray)
+    hidden = [names[j] for j in targets if j not in set(kept_targets)]
+    method = f"debiased lasso, party {label}"
+    if debiased is None:
+        sparse = dict(zip(fit.support, fit.beta, strict=True))
+        return results_without_intervals(
+            rows,
+            settings,
+            report,
+            {j: float(sparse.get(j, 0.0) / units.scale[j]) for j in targets},
+            HIDDEN_SLOPES,
+            nobs=rows.rows[site],
+            method=method,
+            options=options,
+            notes=_notes(planned, site, label),
+        )
+    if hidden:
+        settings["hidden"] = hidden
     unit = units.scale[kept_targets]
     back = np.outer(unit, unit)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
     sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit)))
-    kept = [fit.support[i] for i in fit.kept]
-    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
-    settings = fit_settings(rows, sparse_settings(names, units, kept, values, fit.scale), fit.astray)
     return LassoResults(
         Estimate(
             debiased.params / unit,
@@ -246,22 +271,16 @@ def _site_results(
         report=report,
         sampling_cov=sampling / back,
         model="DebiasedLasso",
-        method=f"debiased lasso, party {label}",
+        method=method,
         options=dict(options),
         settings=settings,
-        notes=target_notes(report)
-        + _notes(planned, site, label, [names[j] for j in targets if j not in set(kept_targets)]),
+        notes=(*target_notes(report), *hidden_notes(settings), *_notes(planned, site, label)),
     )
 
 
-def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -> tuple[str, ...]:
+def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[str, ...]:
     notes = [ASTRAY_NOTE] if planned.fits.own[site].astray else []
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
-    if hidden:
-        notes.append(
-            f"No interval for {', '.join(hidden)}: the noise hides the slope of the score, as it does for "
-            "rare levels and other columns of rare large values."
-        )
     if planned.plan.accounting == "per-interval":
         notes.append(
             "Noise is calibrated for each interval alone: the guarantee for everything released together "
@@ -326,8 +345,10 @@ class MachineResults(PortableParts):
         lines = []
         for label in self.labels:
             one = self.results[label]
-            limits = one.conf_int(alpha).to_numpy()
-            length = limits[:, 1] - limits[:, 0]
+            length = np.array([math.inf])  # the noise hides all targets
+            if one.estimate.cov is not None:
+                limits = one.conf_int(alpha).to_numpy()
+                length = limits[:, 1] - limits[:, 0]
             lines.append([int(one.nobs), len(one.selected), one.residual_scale, length.min(), length.max()])
         columns = ["rows", "selected", "residual scale", "narrowest", "widest"]
         table = pd.DataFrame(lines, pd.Index(self.labels, name="party"), columns)

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.errors import NotAvailableError
-from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, debiased_coordinates
+from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, clear_slopes, debiased_coordinates
 from privinf.lasso.heterogeneous.own import Correlations, OwnFit
 from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
 from privinf.lasso.radii import product_moments, product_radius
@@ -80,11 +79,12 @@ class _Released:
 class SiteScores:
     """By site: targets with a slope of their own, debiased, their precision columns, and `differs`.
 
+    `debiased` is None where the noise hides the slopes of all targets of a site.
     `differs` is how far a site's slopes stand off the others'.
     """
 
     targets: dict[str, list[int]]
-    debiased: dict[str, Debiased]
+    debiased: dict[str, Debiased | None]
     columns: dict[str, Floats]
     differs: dict[str, float]
 
@@ -112,36 +112,34 @@ def site_scores(
         Neighbours of the targets.
     prices : ScorePrices
 
-    Raises
-    ------
-    NotAvailableError
-        The noise hides the average slope.
-
     Notes
     -----
     **Privacy.** Spends the prices of k targets and of one average at every site.
     """
-    columns, noise, released = {}, {}, {}
+    columns: dict[str, Floats] = {}
+    noise, released = {}, {}
     for name, sums in sites.items():
         columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
         released[name] = _release(sums, columns[name], own[name], targets, prices)
     slopes, slope_sds, hidden = _slopes(list(released.values()))
-    debiased, kept = {}, {}
+    debiased: dict[str, Debiased | None] = {}
+    kept = {}
     for place, (name, one) in enumerate(released.items()):
         start = np.zeros(len(columns[name]))
         start[own[name].support] = own[name].beta
         at = np.flatnonzero(~hidden[place])
-        if not len(at):
-            raise NotAvailableError("the noise hides the slopes of all targets: name others, or spend more")
         unit = one.unit[at]
         score = ScoreRelease(
             one.score[at], slopes[place][at] / unit, one.square[at], one.score_sd,
             slope_sds[place][at] / unit, sites[name].n,
         )  # fmt: skip
-        uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
-        kept[name] = [targets[int(i)] for i in at]
-        debiased[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
+        clear = clear_slopes(score)
+        score, at, unit = score.only(clear), at[clear], unit[clear]
+        kept[name], debiased[name] = [targets[int(i)] for i in at], None
         columns[name] = columns[name][:, at]
+        if len(at):
+            uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
+            debiased[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
     return SiteScores(kept, debiased, columns, differs)

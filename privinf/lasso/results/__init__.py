@@ -31,6 +31,7 @@ from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
 from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
+from privinf.results.export import caution_kind
 from privinf.results.notes import Note, sentence, target_notes
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
@@ -68,7 +69,37 @@ OUTSIDE = (
     "{} lie outside their bounds and were put there: coefficients are those of the cut columns; state wider "
     "bounds"
 )
+HIDDEN_TARGETS = (
+    "no interval for {}: the noise hides the slope of the score, as it does first for rare levels and other "
+    "columns of rare large values. What was paid for it is spent. Name fewer targets, spend more, or move "
+    "budget with shares="
+)
+NONE_SELECTED = (
+    "no column stands out of the noise, so that none was selected and what intervals cost was not spent: "
+    "name the targets, or spend more"
+)
+# Names of targets that a sentence lists.
+MOST_NAMES = 10
+SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which noise and selection bias"
 WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
+
+
+def hidden_targets_text(settings: LassoSettings) -> str:
+    """Return what a reader must know of targets without an interval; empty if all have one."""
+    hidden = settings.get("hidden", [])
+    return HIDDEN_TARGETS.format(listed(hidden)) if hidden else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence, the first of many."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + f" and {more} more" * (more > 0)
+
+
+def hidden_notes(settings: LassoSettings) -> tuple[Note, ...]:
+    """Return the note of targets without an interval."""
+    text = hidden_targets_text(settings)
+    return (Note(sentence(text), "must-read", caution_kind(WeakIdentificationWarning)),) if text else ()
 
 
 def changed_target(settings: LassoSettings) -> list[str]:
@@ -138,6 +169,16 @@ class LassoResults(JointResults):
         return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
 
     @property
+    def hidden_targets(self) -> tuple[str, ...]:
+        """Targets without an interval, since the noise hides the slopes of their scores.
+
+        Which targets these are follows from released slopes alone, not from their coefficients.
+        Where it is every target, ``params`` are the coefficients of the sparse fit, and whatever needs a
+        standard error raises NotAvailableError with the reason.
+        """
+        return tuple(self._settings.get("hidden", ()))
+
+    @property
     def missed_column_test(self) -> MissedColumnTest:
         """Test that no column outside the fit has an effect, and what one too small to see could do.
 
@@ -186,6 +227,8 @@ class LassoResults(JointResults):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (doubt := self._settings.get("doubt")) is not None:
             warn(f"{asked}: {doubt}", WeakIdentificationWarning)
+        if self._estimate.cov is not None and (text := hidden_targets_text(self._settings)):
+            warn(f"{asked}: {text}", WeakIdentificationWarning)
         if (unseen := self._settings.get("sight", {}).get("missed")) is not None:
             warn(f"{asked}: {unseen}", WeakIdentificationWarning)
         if (marked := self._settings.get("marks", {}).get("warning")) is not None:
@@ -199,6 +242,7 @@ class LassoResults(JointResults):
         settings = self._settings
         texts = [settings["response"], settings.get("sight", {}).get("missed") or "", *self.selected]
         texts += [settings.get("marks", {}).get("warning", ""), settings.get("doubt", "")]
+        texts += settings.get("hidden", [])
         if not all(isinstance(text, str) for text in texts):
             raise ArgumentError("names and warnings of a result are texts")
         for name in ("draws", "widths"):
@@ -245,11 +289,13 @@ def lasso_results(
     after_selection: bool = False,
     detection: Detection | None = None,
     missed: MissedColumnTest | None = None,
+    hidden: Sequence[int] = (),
 ) -> LassoResults:
     """Return the results of a fit of a `sparsity`, as it is told, debiased at `chosen`, in the user's units.
 
     `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
-    picks of a fit on secure sums could see. `missed`: the test of the columns outside the fit.
+    picks of a fit on secure sums could see. `missed`: the test of the columns outside the fit. `hidden`:
+    targets whose slopes the noise hides.
     """
     parts, names, unit = debiased.coordinates, rows.names, sums.units.scale[chosen]
     back = np.outer(unit, unit)
@@ -259,17 +305,16 @@ def lasso_results(
         parts.params / unit, debiased.cov / back, reported, sums.n, noise_cov=noise_cov, cov_type="HC0",
         bias=None if debiased.bias is None else debiased.bias / unit, terms=parts.terms(debiased.cov, unit),
     )  # fmt: skip
-    values = fit.beta / sums.units.scale[fit.support]
-    middle = sums.sizes[-1].middle if sums.sizes else fit.scale
-    sparse = sparse_settings(names, sums.units, fit.support, values, middle, rows.constant)
-    sparse["centred"] = sparse["centred"] or sums.centred
-    settings = fit_settings(rows, sparse, fit.astray)
+    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.astray)
     if extras is not None:
         settings["extras"] = extras.settings(unit)
     target: ScoreTarget = "robust" if debiased.clip is None else "mean"
     settings["target"] = target
+    if hidden:
+        settings["hidden"] = [names[j] for j in hidden]
     options = {"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target}
     notes: tuple[str | Note, ...] = target_notes(report)
+    notes += hidden_notes(settings)
     notes += (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
     notes += (THROUGH_MIDDLE,) * (rows.constant is None and sums.through_middle)
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
@@ -304,6 +349,66 @@ def lasso_results(
         settings=settings,
         notes=notes,
     )
+
+
+def results_without_intervals(
+    rows: LassoRows,
+    settings: LassoSettings,
+    report: PrivacyReport,
+    sparse_values: Mapping[int, float],
+    reason: str,
+    *,
+    nobs: int,
+    method: str,
+    options: Mapping[str, str],
+    notes: Sequence[str | Note] = (),
+) -> LassoResults:
+    """Return the results of a fit without any debiased target.
+
+    Parameters
+    ----------
+    rows : LassoRows
+    settings : mapping
+    report : PrivacyReport
+    sparse_values : mapping of int to float
+        Coefficients of the targets in the sparse fit, in the user's units; empty where there are no targets
+        or the fit has no estimate of them.
+    reason : str
+        Why no target is debiased.
+    nobs : int
+    method : str
+    options : mapping
+    notes : sequence
+    """
+    if sparse_values:
+        reason = SPARSE_VALUES.format(reason)
+        settings["hidden"] = [rows.names[j] for j in sparse_values]
+    estimate = Estimate(
+        params=np.array(list(sparse_values.values()), dtype=np.float64),
+        cov=None,
+        names=tuple(rows.names[j] for j in sparse_values),
+        nobs=nobs,
+        cov_type="none",
+        weak_reason=reason,
+    )
+    return LassoResults(
+        estimate,
+        report=report,
+        model="DebiasedLasso",
+        method=method,
+        options=dict(options),
+        settings=settings,
+        notes=(*target_notes(report), *notes),
+    )
+
+
+def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSettings:
+    """Return what results keep of the sparse fit of common coefficients."""
+    values = fit.beta / sums.units.scale[fit.support]
+    middle = sums.sizes[-1].middle if sums.sizes else fit.scale
+    sparse = sparse_settings(rows.names, sums.units, fit.support, values, middle, rows.constant)
+    sparse["centred"] = sparse["centred"] or sums.centred
+    return sparse
 
 
 def fit_settings(rows: LassoRows, sparse: SparseSettings, astray: bool) -> LassoSettings:

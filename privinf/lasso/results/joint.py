@@ -119,9 +119,12 @@ class JointResults(SparseResults):
         Raises
         ------
         NotAvailableError
-            The fit released no draws, or too few for this level.
+            The fit released no draws, or too few for this level, or has no debiased coefficient.
         """
-        if check_choice(method, JointMethod, "method") != "private-bootstrap":
+        check_choice(method, JointMethod, "method")
+        if self._estimate.cov is None:
+            raise NotAvailableError(self._estimate.weak_reason)
+        if method != "private-bootstrap":
             plain: Any = "gaussian" if method == "simulation" else method
             return super().simultaneous(alpha, which, plain, draws=draws, rng=rng)
         released = dict(self._extra("bootstrap", "bootstrap_draws=200"))
@@ -152,6 +155,8 @@ class JointResults(SparseResults):
         method, rng
             As for `simultaneous`, whose single-step p-value of the largest difference is the test's.
         """
+        if self._estimate.cov is None:
+            raise NotAvailableError(self._estimate.weak_reason)
         names = list(self.names) if which is None else list(which)
         values = np.asarray(b0, dtype=np.float64)
         if values.shape not in ((), (len(names),)) or not names:

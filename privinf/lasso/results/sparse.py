@@ -65,6 +65,7 @@ class LassoSettings(TypedDict):
     design: NotRequired[dict[str, Any]]
     family: NotRequired[str]
     doubt: NotRequired[str]
+    hidden: NotRequired[list[str]]
     two_valued: NotRequired[bool]
     outside: NotRequired[dict[str, float]]
     extras: NotRequired[dict[str, Any]]
