@@ -225,6 +225,8 @@ def outcome(
             low, high = r.conf_int().to_numpy().T
         except PrivinfError as error:
             return {"refused": f"{type(error).__name__}: {error}"[:120]}
+    if r.hidden_targets:
+        return {"refused": f"NotAvailableError: no interval for {', '.join(r.hidden_targets)}"[:120]}
     errors = (low + high) / 2.0 - population.params[list(population.targets)]
     return {
         "error": [float(f"{v:.6g}") for v in errors],

@@ -125,7 +125,7 @@ def one_fit(cell: Cell, X: np.ndarray, level: float, rng: np.random.Generator) -
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             r.conf_int()
-    except PrivinfError:
+    except PrivinfError:  # the fit or its intervals
         return {"state": "refused"}
     found = {*np.flatnonzero(r.sparse_params)} & {*np.flatnonzero(np.abs(b) > 0.1)}
     row = {"state": "marked" if told else "plain", "found": len(found) / kept}

@@ -66,9 +66,11 @@ def machine_fits(cell: str, number: int, count: int) -> pd.DataFrame:
 def fit_or_none(model: pi.DebiasedLasso, **options: Any) -> Any:
     """Return the results by machine, or None where the noise leaves no estimate."""
     try:
-        return model.fit(**options)
-    except (NotAvailableError, NotPositiveDefiniteError):
+        fit = model.fit(**options)
+    except (NotAvailableError, NotPositiveDefiniteError):  # variant="paper"
         return None
+    parts = getattr(fit, "results", {0: fit})
+    return None if any(one.estimate.cov is None for one in parts.values()) else fit
 
 
 def five_targets(design: LassoDesign) -> list[int]:

@@ -27,7 +27,7 @@ from tables import RESULTS, write_table
 from verify_lasso import BOUNDS, response
 
 import privinf as pi
-from privinf.errors import NotAvailableError, NotPositiveDefiniteError, WeakIdentificationWarning
+from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.lasso import fits as debiased_lasso_fits
 from privinf.lasso import thresholding as hard_thresholding
 from privinf.lasso.radii import residual_moments
@@ -161,8 +161,10 @@ def one_fit(
                 rng=np.random.default_rng(seed), **options,
             )  # fmt: skip
             r.conf_int()
-        except (NotAvailableError, NotPositiveDefiniteError):
+        except NotAvailableError:
             return row | {"failed": 1, "warned": 1, "found": 0, "seconds": time.process_time() - started}
+    if r.hidden_targets:
+        return row | {"failed": 1, "warned": 1, "found": 0, "seconds": time.process_time() - started}
     row |= {f"error{j}": v for j, v in enumerate(r.params.to_numpy() - params[wanted])}
     row |= {f"se{j}": v for j, v in enumerate(r.bse.to_numpy())}
     found = np.count_nonzero(r.sparse_params.to_numpy()[params != 0.0])

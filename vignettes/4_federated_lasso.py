@@ -27,7 +27,6 @@ import pandas as pd
 from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, RED, SKY, Page
 
 import privinf as pi
-from privinf.errors import NotAvailableError
 from privinf.simulation import binomial_limits
 from studies.adassp import adassp
 from studies.lasso import lasso_design
@@ -119,13 +118,9 @@ def home_model(y: np.ndarray, X: np.ndarray, machines: np.ndarray | None = None)
 
 
 def alone(y: np.ndarray, X: np.ndarray, epsilon: float = HOME_EPSILON):
-    """Return the private fit of one machine on its own rows, or None where it refuses."""
-    try:
-        return home_model(y, X).fit(
-            epsilon=epsilon, delta=HOME_DELTA, sparsity=HOME.sparsity, targets=FIVE, rng=2
-        )
-    except NotAvailableError:
-        return None
+    """Return the private fit of one machine on its own rows, or None where the noise hides a target."""
+    fit = home_model(y, X).fit(epsilon=epsilon, delta=HOME_DELTA, sparsity=HOME.sparsity, targets=FIVE, rng=2)
+    return None if fit.hidden_targets else fit
 
 
 note("homogeneous setting: one fit")

@@ -25,7 +25,6 @@ import pandas as pd
 from page import BLUE, FAINT, GREEN, INK, RED, Page, few
 
 import privinf as pi
-from privinf.errors import NotAvailableError
 from studies.data import acs_wages
 
 warnings.simplefilter("ignore")  # simulation noise is the subject here
@@ -189,14 +188,9 @@ def array_model(*, tight: bool, sized: bool, constant: bool = True) -> pi.Debias
 
 
 def fitted(model: pi.DebiasedLasso, epsilon: float, sparsity: int, targets: list[str], **options):
-    """Return one fit, or None where it says that the noise leaves no estimate."""
-    try:
-        return model.fit(
-            epsilon=epsilon, delta=DELTA, sparsity=sparsity, targets=targets, rng=0,
-            **options,
-        )  # fmt: skip
-    except NotAvailableError:
-        return None
+    """Return one fit, or None where the noise hides a target."""
+    fit = model.fit(epsilon=epsilon, delta=DELTA, sparsity=sparsity, targets=targets, rng=0, **options)
+    return None if fit.hidden_targets else fit
 
 
 note("ACS: one fit at epsilon 1, by formula, and one without noise")

@@ -180,11 +180,21 @@ def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bo
     return True
 
 
+# Why a fit has intervals of some coefficients alone (`DebiasedLasso`, hidden targets).
+HIDDEN = "the noise hides the slope of a score"
+
+
 def _widths(case: Case, result: Any) -> Floats | None:
-    """Return the widths of a fit's intervals, or None where it is marked weak."""
+    """Return the widths of a fit's intervals, or None where it is marked weak.
+
+    NotAvailableError where there are none, or not of every coefficient.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ends = result.conf_int(case.alpha).loc[list(case.which)].to_numpy(dtype=np.float64)
+        intervals = result.conf_int(case.alpha)
+    if not set(case.which) <= set(intervals.index):
+        raise NotAvailableError(HIDDEN)
+    ends = intervals.loc[list(case.which)].to_numpy(dtype=np.float64)
     try:
         weak = result.identification.weak
     except NotAvailableError:
