@@ -154,7 +154,7 @@ def is_bare(error: BaseException | None) -> bool:
         return False
     number = error.errno
     known = () if number is None else (number, os.strerror(number))
-    clean = error.__traceback__ is error.__cause__ is error.__context__ is None
+    clean = error.__traceback__ is None and error.__cause__ is None and error.__context__ is None
     return clean and error.args == known and error.filename is None and not vars(error)
 
 
