@@ -427,3 +427,23 @@ def test_a_skewness_that_cannot_be_is_refused(book):
     schema, guesses = pi.Schema({"lab": (0, 8), "y": (0, 1)}), pi.Guesses(**book)
     with pytest.raises(ArgumentError, match="skewness"):
         pi.plan_study(schema, "y ~ lab", 500, guesses=guesses, epsilon=1, delta=1e-6)
+
+
+def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_any():
+    class Partial:
+        cov_type = "HC0"
+
+        def conf_int(self, alpha):
+            return pd.DataFrame([[0.0, 1.0]], index=["a"])
+
+        @property
+        def identification(self):
+            raise NotAvailableError("this model has no such statistic")
+
+    class Wanted:
+        alpha, which = 0.05, ("a",)
+
+    assert study_module._widths(Wanted, Partial()) == [1.0]
+    Wanted.which = ("a", "b")  # of which the noise hides one
+    with pytest.raises(NotAvailableError, match="hides the slope"):
+        study_module._widths(Wanted, Partial())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from privinf.accounting import ConcentratedLoss, Ledger, LedgerEntry, PrivacyReport
+from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.accounting.budget import ROUNDING
 from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
@@ -170,6 +170,10 @@ def _fitted(
     excluded = () if rows.constant is None else (rows.constant,)
     sums = LogisticSums(SparseSums(server, rows.units(), server.nobs))
     threshold = upper_quantile(FALSE_PICKS / 2.0 / len(rows.names)) if plan.automatic else 0.0
+
+    def spent() -> PrivacyReport:
+        return PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+
     try:
         fit = sparse_logistic(
             sums,
@@ -182,7 +186,7 @@ def _fitted(
             excluded=excluded,
         )
     except TooRareResponse as rare:
-        return _rate_alone(rows, plan, sums, rare, ledger.entries[before:])
+        return _rate_alone(rows, plan, sums, rare, spent())
     fit, suspects = find_logistic_suspects(
         sums, fit, prices.suspect, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
     )
@@ -197,11 +201,8 @@ def _fitted(
             count = afforded_neighbours(fit, len(targets), sums.n, prices.gram)
         debiased = debias_logistic(sums, fit, targets, prices, neighbours=count, excluded=excluded)
     except HiddenByNoise as hidden:
-        return _without_intervals(
-            rows, plan, sums, fit, targets, suspects, ledger.entries[before:], str(hidden)
-        )
-    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    price = prices.neighbours / len(targets)
+        return _without_intervals(rows, plan, sums, fit, targets, suspects, spent(), str(hidden))
+    report, price = spent(), prices.neighbours / len(targets)
     correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
     missed = (
         None
@@ -216,7 +217,7 @@ def _rate_alone(
     plan: LassoPlan,
     sums: LogisticSums,
     rare: TooRareResponse,
-    entries: Sequence[LedgerEntry],
+    report: PrivacyReport,
 ) -> LassoResults:
     """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope."""
     units, constant = sums.sparse.units, rows.constant
@@ -229,7 +230,7 @@ def _rate_alone(
     return results_without_intervals(
         rows,
         settings,
-        PrivacyReport.of(entries, ledger=sums.sparse.server.ledger, delta=plan.delta),
+        report,
         {},
         RATE_ALONE.format(rare, f" of {listed(hidden)}" if hidden else ""),
         nobs=sums.n,
@@ -245,7 +246,7 @@ def _without_intervals(
     fit: LogisticFit,
     targets: Sequence[int],
     suspects: Suspects | None,
-    entries: Sequence[LedgerEntry],
+    report: PrivacyReport,
     reason: str,
 ) -> LassoResults:
     """Return what a fit bought whose intervals the noise hides: the sparse fit, and the reason."""
@@ -258,7 +259,7 @@ def _without_intervals(
     return results_without_intervals(
         rows,
         settings,
-        PrivacyReport.of(entries, ledger=sums.sparse.server.ledger, delta=plan.delta),
+        report,
         dict(zip(targets, map(float, values), strict=True)),
         reason,
         nobs=sums.n,

@@ -83,7 +83,7 @@ class SiteFits:
     shared_beta: Floats
     targets: Mapping[str, Sequence[int]]
     own: Mapping[str, OwnFit]
-    debiased: Mapping[str, Debiased]
+    debiased: Mapping[str, Debiased | None]
     columns: Mapping[str, Floats]
     grams: Mapping[str, Floats]
     differs: Mapping[str, float]
