@@ -29,8 +29,9 @@ from privinf.storage import (
 )
 from privinf.typing import AnyPath, PlainValue, RngLike
 from privinf.validation import ReadRows, check_count, check_path, check_vacant
+from privinf.wire import Formats
 
-FORMAT, ROW_FORMAT = "privinf-release", "privinf-rows"
+FORMAT, ROW_FORMAT = Formats.RELEASE, Formats.ROWS
 ROW_SUFFIX = ".parquet"
 WITHOUT_NOISE = (
     "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "

@@ -16,6 +16,7 @@ from privinf.errors import NotAvailableError, StorageError
 from privinf.sealed import reads, save_bytes
 from privinf.storage import HashingWriter
 from privinf.validation import READ_ROWS, ReadRows
+from privinf.wire import Formats
 
 
 def write_groups(
@@ -88,7 +89,7 @@ def write_numbers(path: Path, arrays: Mapping[str, Any], header: Mapping[str, An
     }
     shapes = {name: list(np.shape(array)) for name, array in arrays.items()}
     text = json.dumps({**header, "shapes": shapes}, allow_nan=False, ensure_ascii=False).encode()
-    table = pyarrow.table(columns).replace_schema_metadata({b"privinf": text})
+    table = pyarrow.table(columns).replace_schema_metadata({Formats.PARQUET_KEY: text})
     stream = io.BytesIO()
     parquet.write_table(table, stream)
     save_bytes(path, stream.getvalue(), overwrite=True)

@@ -31,6 +31,7 @@ from privinf.errors import (
 from privinf.secret_files import SAFELY, check_folder, open_secret
 from privinf.typing import AnyPath, SecretKind
 from privinf.validation import check_path, check_vacant
+from privinf.wire import Formats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,7 @@ SEAL = "sha256"
 MOST_DIGITS = 300
 MOST_BYTES = 1 << 28
 # Of a Parquet file's metadata: what its table cannot hold.
-PARQUET_KEY = b"privinf"
+PARQUET_KEY = Formats.PARQUET_KEY
 
 
 def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:

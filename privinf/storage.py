@@ -28,10 +28,11 @@ from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, unreadable, written_whole
 from privinf.secret_files import open_secret
 from privinf.validation import check_path
+from privinf.wire import Formats
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
-CONTAINER = "privinf-container"
+CONTAINER = Formats.CONTAINER
 CONTAINER_VERSION = 1
 MANIFEST = "manifest.json"
 # The earliest moment that a zip archive can express: no clock enters the file.

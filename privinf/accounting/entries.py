@@ -21,8 +21,6 @@ from privinf.typing import Relation, TrustModel
 from privinf.validation import check_choice, check_number, shown, told
 
 NO_NOISE = "NO NOISE: NOT PRIVATE"
-# What a line assumes where the response goes out as it is; part of ledger lines and digests.
-CLEAR_RESPONSE = "covers features only; y released in clear"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
 
 _FORBIDDEN = frozenset({

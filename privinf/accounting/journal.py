@@ -23,10 +23,11 @@ from typing import Any
 from privinf.errors import StorageError
 from privinf.sealed import parse_json, read_text, sealed_json, unsealed, written_whole
 from privinf.secret_files import own_path
+from privinf.wire import Formats
 
 CHAINED_VERSION = 2
 PRIVATE = "private"
-ANCHOR, ANCHOR_FIELDS = "privinf-anchor", ("format", "version", "id", "path", "count", "tag")
+ANCHOR, ANCHOR_FIELDS = Formats.ANCHOR, ("format", "version", "id", "path", "count", "tag")
 
 
 @dataclass(frozen=True, slots=True)

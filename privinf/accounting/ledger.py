@@ -22,8 +22,9 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
 from privinf.validation import told
+from privinf.wire import Formats, readable
 
-FORMAT, _VERSION = "privinf-ledger", 1
+FORMAT, _VERSION = Formats.LEDGER, 1
 _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 
@@ -538,7 +539,7 @@ def _open(text: str, scope: Scope) -> Ledger:
 
 def named_labels(entries: Iterable[LedgerEntry]) -> str:
     """Return the labels of entries for a message, each once."""
-    return ", ".join(dict.fromkeys(repr(entry.label) for entry in entries))
+    return ", ".join(dict.fromkeys(repr(readable(entry.label)) for entry in entries))
 
 
 def account_of(ledger: Ledger) -> tuple[Account, Scope]:

@@ -15,6 +15,7 @@ from privinf.accounting.scopes import Scope, total_of
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
+from privinf.wire import readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +136,7 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
 
 def _line(release: Mapping[str, Any] | LedgerEntry | Loss, delta: float) -> PlannedRelease:
     if isinstance(release, LedgerEntry):
-        return PlannedRelease(release.label, release.loss, 1, release.scope)
+        return PlannedRelease(readable(release.label), release.loss, 1, release.scope)
     if isinstance(release, Loss):
         return PlannedRelease(str(release.to_dict()["kind"]), release, 1, ())
     if not isinstance(release, Mapping):

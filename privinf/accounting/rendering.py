@@ -15,6 +15,7 @@ from privinf.accounting.composition import available
 from privinf.accounting.entries import LedgerEntry
 from privinf.typing import ReportSubject
 from privinf.validation import counted
+from privinf.wire import readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +130,7 @@ def report_text(report: Printable) -> str:
     if parties := _party_cells(report):
         lines += ["", PARTIES, *_columns(parties)]
     if report.assumptions:
-        lines += ["", "Assumptions", *(f"  - {text}" for text in report.assumptions)]
+        lines += ["", "Assumptions", *(f"  - {readable(text)}" for text in report.assumptions)]
     if _has_ledger(report):
         lines += ["", _ledger_heading(report), *_indented(_running(report))]
     return "\n".join(lines)
@@ -144,7 +145,7 @@ def report_html(report: Printable) -> str:
     if parties := _party_cells(report):
         parts += [f"<b>{PARTIES}</b>", _table(parties[1:], parties[0])]
     if report.assumptions:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in report.assumptions)
+        items = "".join(f"<li>{html.escape(readable(text))}</li>" for text in report.assumptions)
         parts.append(f"<ul>{items}</ul>")
     if _has_ledger(report):
         parts += [f"<b>{_ledger_heading(report)}</b>", _table(_running(report))]

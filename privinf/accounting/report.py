@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting.budget import DEFAULT_DELTA, Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
-from privinf.accounting.entries import CLEAR_RESPONSE, LedgerEntry, check_joined, stamp_of
+from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger, account_of
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
@@ -17,6 +17,7 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.typing import ReportSubject
 from privinf.validation import check_choice, check_count, check_fraction, counted, shown, told
+from privinf.wire import Assumptions, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,7 +220,7 @@ class PrivacyReport:
     @property
     def response_in_clear(self) -> bool:
         """Whether a response was sent as it is, so that the claim covers the other columns alone."""
-        return CLEAR_RESPONSE in self.assumptions
+        return Assumptions.CLEAR_RESPONSE in self.assumptions
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -325,14 +326,14 @@ class PrivacyReport:
     def _party_row(self, name: str) -> list[Any]:
         report = self.party(name)
         epsilon, mu, rho, _ = report._figures()
-        labels = ", ".join(dict.fromkeys(entry.label for entry in report.entries))
+        labels = ", ".join(dict.fromkeys(readable(entry.label) for entry in report.entries))
         scales = [float(entry.noise.get("scale", math.nan)) for entry in report.entries]
         return [labels, max(scales), epsilon, mu, rho]
 
     def _row(self, entry: LedgerEntry) -> tuple[Any, ...]:
         total, sensitivity = compose([entry.loss]), entry.sensitivity
         return (
-            *(entry.label, entry.mechanism, entry.unit, entry.relation, entry.trust),
+            *(readable(entry.label), entry.mechanism, entry.unit, entry.relation, entry.trust),
             math.nan if sensitivity is None else sensitivity.value,
             "" if sensitivity is None else sensitivity.norm,
             entry.noise.get("scale", math.nan),

@@ -35,10 +35,11 @@ from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
 from privinf.typing import ColumnKind, SpendingWords, Table
 from privinf.validation import check_count, check_fraction
+from privinf.wire import Labels
 
 # n mu of one column, below which no bound is worth its price.
 LEAST_SIGNAL = 100.0
-LABEL = "find_bounds"
+LABEL = Labels.FIND_BOUNDS
 # Of the rows, how many more than twice what was wanted may lie outside for certain.
 MOST_BEYOND = 0.05
 # What rare levels are pooled as.

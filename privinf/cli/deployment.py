@@ -23,8 +23,9 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Sto
 from privinf.federation.envelope import Analyst
 from privinf.sealed import parse_json, read_text, save_text, unsealed
 from privinf.secret_files import open_secret
+from privinf.wire import Formats
 
-BUNDLE, FEDERATION = "privinf-site-bundle", "privinf-federation"
+BUNDLE, FEDERATION = Formats.SITE_BUNDLE, Formats.FEDERATION
 BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "socket", "schema")
 FEDERATION_FIELDS = (
     "format", "version", "sites", "roster", "schema", "address", "authority", "analysts"

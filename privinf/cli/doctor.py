@@ -26,6 +26,7 @@ from privinf.schema.declared import Numeric
 from privinf.sealed import read_text
 from privinf.secret_files import faults_of, folder_faults_of
 from privinf.typing import SecretKind
+from privinf.wire import Requests
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 SITE_WORDS = (
@@ -77,7 +78,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     """Say whether a site answers, and what its ledger has spent and has left, epsilon first, and by whom."""
     site = read_site(folder)
     try:
-        reply = RemoteSite(site["socket"], timeout=5.0).handle(Query("describe"), site["name"])
+        reply = RemoteSite(site["socket"], timeout=5.0).handle(Query(Requests.DESCRIBE), site["name"])
         told: dict[str, Any] = {"site": site["name"], "answers": True}
         told |= {"rows": None if reply.error else reply.rows}  # a refusal where the policy lists analysts
     except PrivinfError:

@@ -32,6 +32,7 @@ from privinf.federation.sessions import Journal
 from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
 from privinf.sealed import parse_json, read_bytes, read_text, written_whole
 from privinf.secret_files import FORBIDDEN, check_folder, open_secret, own_path
+from privinf.wire import readable
 
 anchor_option = click.option(
     "--anchor", type=NEW_FILE, help="File in another folder that remembers the ledger's last line."
@@ -123,7 +124,7 @@ def _told(ledger: Ledger) -> dict[str, Any]:
     stated = None if budget is None else budget.delta
     labels: dict[str, list[Any]] = {}
     for entry in ledger.entries:
-        labels.setdefault(entry.label, []).append(entry)
+        labels.setdefault(readable(entry.label), []).append(entry)
     by_label = {
         label: {"releases": len(own), "epsilon": _epsilon(own, stated)} for label, own in labels.items()
     }

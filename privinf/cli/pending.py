@@ -28,6 +28,7 @@ from privinf.releases import FORMAT, WITHOUT_NOISE, Release, load_release
 from privinf.sealed import read_bytes, written_whole
 from privinf.secret_files import SAFELY
 from privinf.storage import container_bytes
+from privinf.wire import RELEASE_OPTIONS, plan_text
 
 # What a ledger line says of the file: what it holds, by which arguments, and the key of the pending one.
 HELD, ASKED, OPENS = "arrays_sha256", "asked_sha256", "pending_key"
@@ -118,7 +119,7 @@ class StagedAccount(RereadAccount):
 
 def digest_of_arguments(given: Mapping[str, Any], files: Iterable[Path | None]) -> str:
     """Return the SHA-256 of a command's arguments and of the public files that they name."""
-    words = {name: repr(value) for name, value in sorted(given.items())}
+    words = {RELEASE_OPTIONS[name]: plan_text(value) for name, value in given.items()}
     contents = [
         None if path is None else hashlib.sha256(read_bytes(path, "a file")).hexdigest() for path in files
     ]

@@ -21,8 +21,9 @@ from privinf.federation.secure.keys import IdentityKey, Roster, signed_by
 from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed, written_whole
 from privinf.secret_files import check_folder
 from privinf.validation import check_path
+from privinf.wire import Formats
 
-FORMAT = "privinf-heads"
+FORMAT = Formats.HEADS
 # Seconds to wait for another process that writes the same memory.
 LOCKED = 60.0
 BACK = "its ledger went back: it was put back, or replaced. Its holder must put the latest copy back"

@@ -26,8 +26,9 @@ from privinf.secret_files import check_folder
 from privinf.storage import read_container, write_container
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
+from privinf.wire import Formats, Places, plan_text
 
-FORMAT = "privinf-checkpoint"
+FORMAT = Formats.CHECKPOINT
 KEY_FILE, ROWS_FILE, LOCK_FILE, HEADS_FILE = "noise.key", "rows.key", "lock", "heads.json"
 RESERVATION = "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
@@ -187,9 +188,9 @@ class FitFolder:
 
 def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
     """Return what tells a fit from another one: its design, its model's arguments, its public settings."""
-    content = {f"model.{name}": value for name, value in model.items()}
-    content |= {f"setting.{at}": repr(value) for at, value in enumerate(settings)}
-    return Query("fit", content, design=design.digest).digest
+    content = {Places.OF_MODEL.format(name=name): value for name, value in model.items()}
+    content |= {Places.OF_SETTING.format(position=at): plan_text(value) for at, value in enumerate(settings)}
+    return Query(Places.FIT, content, design=design.digest).digest
 
 
 class CheckpointedServer:
@@ -259,7 +260,9 @@ class CheckpointedServer:
         """Return a release, from the folder if it is there; as for the server."""
         name, under_way = (f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
         self._asked += 1
-        question = known_as(Query(op, args), f"{label} {mu!r} {self._server.terms}")
+        question = known_as(
+            Query(op, args), Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms)
+        )
         if self._folder.has(name):
             self._server.skip()
             return self._read(name, question, self._server.shape(op, args))

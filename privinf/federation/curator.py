@@ -30,6 +30,7 @@ from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Floats, RngLike, SumRelation
+from privinf.wire import Derivations, Mechanisms, Places, Requests
 
 BATCHES = "a first-order optimizer (DPSGD, DPAdam, RandomSketch, DOME)"
 
@@ -72,7 +73,7 @@ class TableByPasses:
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return how many rows there are; no other question is answered here."""
-        if query.op != "describe":
+        if query.op != Requests.DESCRIBE:
             raise NotAvailableError("a table that is read by passes answers its own holder's fits alone")
         return [Reply(self._name, np.empty(0), self._passes.n, imputing(self._rows.missing))]
 
@@ -271,11 +272,17 @@ class Curator:
         width = self._rows.width if isinstance(self._rows, RowPasses) else self._rows.features.shape[1]
         reach = statistic.reach(args, width, n)
         line = Line(
-            label=label, mechanism="gaussian", sensitivity=reach.sensitivity(self._relation),
-            derivation=f"{op}: {reach.derivation}", dimension=reach.size, mu=mu, unit=reach.unit,
-            trust="central", relation=self._relation,
+            label=label,
+            mechanism=Mechanisms.GAUSSIAN,
+            sensitivity=reach.sensitivity(self._relation),
+            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),
+            dimension=reach.size,
+            mu=mu,
+            unit=reach.unit,
+            trust="central",
+            relation=self._relation,
             assumptions=assumed(reach, self._relation, seeded="seed" in args),
-        )  # fmt: skip
+        )
         scale, entry = line.calibrated(self._noise)
         secure, exact = scale > 0.0 and self._noise.secure, scale > 0.0 and statistic.sums is not None
         if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
@@ -291,7 +298,9 @@ class Curator:
         """Return the noise of a question: fresh, or, of a seed, that of its place in the session."""
         if self._key is None:
             return self._noise
-        return self._noise.at(self._key.stream(f"{op} {self._asked}", (), np.empty(0)))
+        return self._noise.at(
+            self._key.stream(Places.STREAM.format(what=op, position=self._asked), (), np.empty(0))
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError("a curator holds raw rows: pickle its releases")

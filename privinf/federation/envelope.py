@@ -23,6 +23,7 @@ from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, Stora
 from privinf.federation.messages import Query, Reply, message_digest
 from privinf.federation.secure.keys import IdentityKey, Roster, check_name, check_verifying, signed_by
 from privinf.federation.secure.masking import PairKeys
+from privinf.wire import Keys, Requests
 
 log = logging.getLogger(__name__)
 Fields = Mapping[str, str]
@@ -43,7 +44,9 @@ NOT_LISTED = "its policy lists analysts, and none of them signed this question: 
 
 def signed_text(what: str, content: object) -> bytes:
     """Return what is signed: the name of the kind, and canonical JSON."""
-    return f"privinf {what} 1\n{json.dumps(content, sort_keys=True, separators=(',', ':'))}".encode()
+    return Keys.SIGNED.format(
+        what=what, content=json.dumps(content, sort_keys=True, separators=(",", ":"))
+    ).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,7 @@ class Envelope:
     def fits(self, query: Query) -> bool:
         """Say whether it is the envelope of this question."""
         whole = (self.digest, self.session, self.sequence) == (query.digest, query.session, query.sequence)
-        return whole and (bool(self.site) or query.op == "describe")
+        return whole and (bool(self.site) or query.op == Requests.DESCRIBE)
 
 
 def answered_text(asked: Envelope, site: str, reply: Reply, heads: Fields) -> bytes:

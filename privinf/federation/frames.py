@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation.messages import Message
+from privinf.wire import Keys
 
-MAGIC = b"privinf2"
+MAGIC = Keys.FRAME
 HEAD = struct.Struct(">8sIQ")  # magic, bytes of the header, bytes of the body
 ITEM_BYTES = {"|b1": 1, "<i8": 8, "<f8": 8, "<u8": 8}
 CHUNK = 1 << 20

@@ -23,8 +23,9 @@ from privinf.sealed import read_bytes, written_whole
 from privinf.secret_files import open_secret
 from privinf.typing import Floats
 from privinf.validation import in_digits
+from privinf.wire import Formats, Places
 
-FORMAT, VERSION = "privinf-noise-key", 1
+FORMAT, VERSION = Formats.NOISE_KEY, 1
 # What messages call the file.
 NOISE_KEY = "a noise key"
 
@@ -48,7 +49,7 @@ def known_as(query: Query, words: str) -> tuple[str, str]:
     """
     rounded = {name: in_digits(value) for name, value in query.args.items()}
     first, second = (
-        hashlib.sha256(f"{one.digest} {words}".encode()).hexdigest()
+        hashlib.sha256(Places.KNOWN_AS.format(digest=one.digest, words=words).encode()).hexdigest()
         for one in (Query(query.op, rounded), query)
     )
     return first, second
@@ -107,7 +108,7 @@ class NoiseMemory:
 
         Last bits of sums differ between machines: seeded noise does not depend on them.
         """
-        return self.key.stream(f"{what} {sequence}", (), np.empty(0))
+        return self.key.stream(Places.STREAM.format(what=what, position=sequence), (), np.empty(0))
 
     def marked(self, entry: LedgerEntry) -> LedgerEntry:
         """Return a line with the fingerprint of the key of its noise, if it has any noise."""

@@ -11,21 +11,11 @@ from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.mechanisms.gaussian import (
-    NO_CLIENT,
-    NOTHING_ADDED,
-    PUBLIC_CLIENTS,
-    PUBLIC_N,
-    PUBLIC_PLACES,
-    PUBLIC_SITES,
-)
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
 from privinf.typing import ArrayLike, Flags, Floats, SumRelation
 from privinf.validation import check_number
-
-# Assumptions that version 0.1 did not write: digests of questions leave them out.
-LATER_WORDS = (PUBLIC_SITES, PUBLIC_PLACES)
+from privinf.wire import Assumptions
 
 
 def assumed(reach: Reach, relation: SumRelation, *, sites: int = 1, seeded: bool = False) -> tuple[str, ...]:
@@ -41,9 +31,13 @@ def assumed(reach: Reach, relation: SumRelation, *, sites: int = 1, seeded: bool
         Whether records have public random numbers, or batches, by their places.
     """
     if reach.unit == "client":
-        return (PUBLIC_CLIENTS if relation == "replace-one" else NO_CLIENT,)
-    told = [PUBLIC_N if relation == "replace-one" else NOTHING_ADDED]
-    return (*told, *([PUBLIC_SITES] if sites > 1 else ()), *([PUBLIC_PLACES] if seeded else ()))
+        return (Assumptions.PUBLIC_CLIENTS if relation == "replace-one" else Assumptions.NO_CLIENT,)
+    told = [Assumptions.PUBLIC_N if relation == "replace-one" else Assumptions.NOTHING_ADDED]
+    return (
+        *told,
+        *([Assumptions.PUBLIC_SITES] if sites > 1 else ()),
+        *([Assumptions.PUBLIC_PLACES] if seeded else ()),
+    )
 
 
 @doors

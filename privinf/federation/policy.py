@@ -25,6 +25,7 @@ from privinf.federation.envelope import NOT_LISTED, Analyst
 from privinf.mechanisms.catalogue import SHIPPED, look_up
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.validation import check_count, check_positive
+from privinf.wire import Mechanisms, NoiseLaws, Norms, readable
 
 # Float arithmetic between the server's figures and the site's.
 TOLERANCE = 1e-9
@@ -34,10 +35,10 @@ NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshol
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors", "key"}
 # The laws that a mechanism's noise can follow.
 LAWS = {
-    "gaussian": ("gaussian", "discrete gaussian"),
-    "gumbel peeling": ("gumbel",),
-    "laplace peeling": ("laplace", "discrete laplace"),
-    "laplace": ("laplace", "discrete laplace"),
+    Mechanisms.GAUSSIAN: (NoiseLaws.GAUSSIAN, NoiseLaws.DISCRETE_GAUSSIAN),
+    Mechanisms.GUMBEL_PEELING: (NoiseLaws.GUMBEL,),
+    Mechanisms.LAPLACE_PEELING: (NoiseLaws.LAPLACE, NoiseLaws.DISCRETE_LAPLACE),
+    Mechanisms.LAPLACE: (NoiseLaws.LAPLACE, NoiseLaws.DISCRETE_LAPLACE),
 }
 MOST_NOISE = 1e300
 # New designs that a site takes where its policy lets sums go out and says no number.
@@ -239,26 +240,32 @@ def check_entry(entry: LedgerEntry, reach: Reach, *, masked: bool = False) -> fl
     """
     stated = entry.sensitivity
     if stated is None:
-        raise ArgumentError(f"the line {entry.label!r} states no sensitivity")
+        raise ArgumentError(f"the line {readable(entry.label)!r} states no sensitivity")
     if (entry.unit == "client") != (reach.unit == "client"):
-        raise ArgumentError(f"the line {entry.label!r} is about a {entry.unit}, its statistic about others")
+        raise ArgumentError(
+            f"the line {readable(entry.label)!r} is about a {entry.unit}, its statistic about others"
+        )
     scale = _scale(entry)
     peeled = "picks" in entry.noise
     picks = _picks(entry, reach) if peeled else 1
     needed = _needed(entry, stated, reach, picks if peeled else None)
     if not stated.value >= needed * (1.0 - TOLERANCE):
-        raise ArgumentError(f"the line {entry.label!r} states too small a sensitivity for its statistic")
+        raise ArgumentError(
+            f"the line {readable(entry.label)!r} states too small a sensitivity for its statistic"
+        )
     ratio = max(stated.value, needed) / scale if scale > 0.0 else math.inf
     vectors = math.prod(reach.shape[:-1]) if peeled else 1
     least = least_losses(entry.mechanism, ratio, picks, vectors, masked=masked)
     covered = least.get(type(entry.loss)) if scale > 0.0 else math.inf
     if covered is None:
         kinds = " or ".join(kind.__name__ for kind in least)
-        raise ArgumentError(f"the line {entry.label!r} must state the loss of its mechanism as {kinds}")
+        raise ArgumentError(
+            f"the line {readable(entry.label)!r} must state the loss of its mechanism as {kinds}"
+        )
     if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
-        raise ArgumentError(f"the line {entry.label!r} states too small a loss for its noise")
+        raise ArgumentError(f"the line {readable(entry.label)!r} states too small a loss for its noise")
     if entry.secure and math.isinf(_amount(entry.loss)):
-        raise ArgumentError(f"the line {entry.label!r} says secure of a release without noise")
+        raise ArgumentError(f"the line {readable(entry.label)!r} says secure of a release without noise")
     return least_rho(entry.mechanism, ratio, picks, vectors)
 
 
@@ -268,12 +275,14 @@ def _scale(entry: LedgerEntry) -> float:
         raise ArgumentError(f"no release by {entry.mechanism!r} is known here")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
-        raise ArgumentError(f"the line {entry.label!r}: a site knows no {unknown[0]!r} of a noise")
+        raise ArgumentError(f"the line {readable(entry.label)!r}: a site knows no {unknown[0]!r} of a noise")
     scale = entry.noise.get("scale", 0.0)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.0 <= scale <= MOST_NOISE:
-        raise ArgumentError(f"the line {entry.label!r} must state the scale of its noise, a number")
+        raise ArgumentError(f"the line {readable(entry.label)!r} must state the scale of its noise, a number")
     if scale > 0.0 and entry.noise.get("law", LAWS[entry.mechanism][0]) not in LAWS[entry.mechanism]:
-        raise ArgumentError(f"the line {entry.label!r} states another law of noise than its mechanism's")
+        raise ArgumentError(
+            f"the line {readable(entry.label)!r} states another law of noise than its mechanism's"
+        )
     return float(scale)
 
 
@@ -281,9 +290,9 @@ def _picks(entry: LedgerEntry, reach: Reach) -> int:
     """Return how many entries of each vector a line says that are picked."""
     picks = entry.noise["picks"]
     if isinstance(picks, bool) or not isinstance(picks, int) or not 1 <= picks <= reach.shape[-1]:
-        raise ArgumentError(f"the line {entry.label!r} must pick 1 to {reach.shape[-1]} entries")
+        raise ArgumentError(f"the line {readable(entry.label)!r} must pick 1 to {reach.shape[-1]} entries")
     if entry.relation != "replace-one":
-        raise ArgumentError(f"the line {entry.label!r}: picks are charged replace-one")
+        raise ArgumentError(f"the line {readable(entry.label)!r}: picks are charged replace-one")
     return picks
 
 
@@ -293,17 +302,19 @@ def _needed(entry: LedgerEntry, stated: Sensitivity, reach: Reach, picks: int | 
     Laplace noise on a whole vector goes with its l1 norm. Of picks every entry is a release of its own, with
     the sensitivity of an entry, but their Gaussian values, which are one.
     """
-    if entry.mechanism == "gaussian":
-        norm = "l2"
+    if entry.mechanism == Mechanisms.GAUSSIAN:
+        norm = Norms.L2
         needed = reach.sensitivity(entry.relation) if picks is None else math.sqrt(picks) * reach.linf
     elif picks is not None:
-        norm, needed = "linf", reach.linf
-    elif entry.mechanism == "laplace" and entry.relation == "replace-one":
-        norm, needed = "l1", min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
+        norm, needed = Norms.LINF, reach.linf
+    elif entry.mechanism == Mechanisms.LAPLACE and entry.relation == "replace-one":
+        norm, needed = Norms.L1, min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
     else:
-        raise ArgumentError(f"the line {entry.label!r} must say how many entries are picked")
+        raise ArgumentError(f"the line {readable(entry.label)!r} must say how many entries are picked")
     if stated.norm != norm:
-        raise ArgumentError(f"the line {entry.label!r}: its mechanism goes with a sensitivity in {norm}")
+        raise ArgumentError(
+            f"the line {readable(entry.label)!r}: its mechanism goes with a sensitivity in {norm}"
+        )
     return needed
 
 
@@ -330,12 +341,12 @@ def least_losses(
     """
     times = picks * vectors
     match mechanism:
-        case "gaussian":
+        case Mechanisms.GAUSSIAN:
             found: dict[type[Loss], float] = {GaussianLoss: math.sqrt(vectors) * ratio}
             return found | ({ConcentratedLoss: vectors * ratio * ratio / 2.0} if masked else {})
-        case "gumbel peeling":
+        case Mechanisms.GUMBEL_PEELING:
             return {ConcentratedLoss: times * ratio * ratio / 2.0, PureLoss: times * 2.0 * ratio}
-        case "laplace peeling":
+        case Mechanisms.LAPLACE_PEELING:
             each = 2.0 * ratio
         case _:
             each = ratio
@@ -346,11 +357,11 @@ def least_losses(
 def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
     """Return what a release costs in zCDP, from its noise alone."""
     match mechanism:
-        case "gaussian":
+        case Mechanisms.GAUSSIAN:
             return vectors * ratio * ratio / 2.0
-        case "gumbel peeling":
+        case Mechanisms.GUMBEL_PEELING:
             return picks * vectors * ratio * ratio / 2.0
-        case "laplace peeling":
+        case Mechanisms.LAPLACE_PEELING:
             return picks * vectors * pure_rho(2.0 * ratio)
     return picks * vectors * pure_rho(ratio)
 

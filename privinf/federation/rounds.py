@@ -24,19 +24,17 @@ from privinf.errors import (
     UnforeseenError,
 )
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
-from privinf.federation.noisy import LATER_WORDS
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
 from privinf.typing import Missing, PlainValue, SumRelation
 from privinf.validation import check_choice, shown, shown_name
+from privinf.wire import ASSUMED_LATER, TRUST_IN_DIGESTS, Places, Requests
 
 MissingSites = Literal["raise", "continue"]
 Args = Mapping[str, Any]
 
-# Sites hold different rows within one session; a name may stand for other people in another one.
-PARTITION = "site in session {}"
 # Reasons of failed connections that have no number of the system.
 READABLE: Mapping[type[BaseException], str] = {
     TimeoutError: "no answer in time",
@@ -157,7 +155,7 @@ class Rounds:
     @property
     def terms(self) -> str:
         """How releases are made and charged, in a few words."""
-        return f"trusted, {self._relation}"
+        return Places.TRUSTED.format(relation=self._relation)
 
     def shape(self, op: str, args: Args) -> tuple[int, ...]:
         """Return the shape of a sum over all sites."""
@@ -207,7 +205,9 @@ class Rounds:
     def _placed(self, entry: LedgerEntry, asked: Sequence[str], session: str) -> Iterator[LedgerEntry]:
         """Yield a release's line at each of some sites, in the parallel scope of that site."""
         for name in asked:
-            yield at_site(entry, name).within((scope_component(name, PARTITION.format(session)),))
+            yield at_site(entry, name).within(
+                (scope_component(name, Places.SITES_OF_SESSION.format(session=session)),)
+            )
 
     def _round(self, query: Query, asked: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""
@@ -223,7 +223,11 @@ class Rounds:
         """Ask who is there and what columns they have."""
         names = list(self._federation.sites)
         self._rows = dict.fromkeys(names, 0)
-        query = Query("describe") if design is None else Query("design", {"design": design.to_dict()})
+        query = (
+            Query(Requests.DESCRIBE)
+            if design is None
+            else Query(Requests.DESIGN, {"design": design.to_dict()})
+        )
         replies = self._round(query, names)
         check_alike({reply.site: reply.facts for reply in replies})
         self._rows = {reply.site: reply.rows for reply in replies}
@@ -342,12 +346,9 @@ def refusal_of(reply: Reply) -> PrivinfError:
 
 def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
     """Return a release's line in one site's scope; the same release has the same line there."""
-    return entry.filed(str(uuid5(NAMESPACE_URL, f"{entry.id} {name}")), entry.scope)
-
-
-# What version 0.1 wrote on lines of servers and of secure sums. Digests keep these words: the noise of a
-# question belongs to its digest, and stays what it was.
-FORMER_TRUST = {"server": "central", "secure-sum": "distributed"}
+    return entry.filed(
+        str(uuid5(NAMESPACE_URL, Places.LINE_OF_SITE.format(line=entry.id, site=name))), entry.scope
+    )
 
 
 def question_of(query: Query, **more: PlainValue) -> str:
@@ -359,8 +360,8 @@ def question_of(query: Query, **more: PlainValue) -> str:
     charges = []
     for charge in query.charges:
         noise = _without(charge.get("noise", {}), "question", "key")
-        trust = FORMER_TRUST.get(charge.get("trust", ""), charge.get("trust"))
-        told = [text for text in charge.get("assumptions", ()) if text not in LATER_WORDS]
+        trust = TRUST_IN_DIGESTS.get(charge.get("trust", ""), charge.get("trust"))
+        told = [text for text in charge.get("assumptions", ()) if text not in ASSUMED_LATER]
         charges.append(_without(charge, "id", "time") | {"noise": noise, "trust": trust, "assumptions": told})
     args, masking = without_digits(query.args) | plain_args(more), _without(query.masking, "pinned")
     return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking, reservation="")
@@ -399,7 +400,9 @@ def check_question(planned: PlannedSum, **more: PlainValue) -> None:
 
 
 def _line_id(query: Query) -> str:
-    return str(uuid5(NAMESPACE_URL, f"{query.session} {query.sequence}"))
+    return str(
+        uuid5(NAMESPACE_URL, Places.LINE_OF_QUESTION.format(session=query.session, sequence=query.sequence))
+    )
 
 
 def without_digits(args: Args) -> dict[str, Any]:

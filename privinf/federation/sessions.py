@@ -17,6 +17,7 @@ from privinf.accounting.scopes import Part, Tally
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.envelope import Analyst, SignedHead
 from privinf.federation.messages import Query, Reply
+from privinf.wire import Requests
 
 # Seconds that a reservation lasts, and how many of them one analyst may have.
 LASTING, MOST_OPEN = 7 * 24 * 3600, 64
@@ -203,7 +204,7 @@ class Journal:
         self.expire()
         part = ("" if by is None else by.name, query.session)
         note = self._note(query, digest)
-        if query.op == "reserve":
+        if query.op == Requests.RESERVE:
             made = Reservation(*part, reserved_losses(query.charges), int(self.clock()) + LASTING)
             self._hold(made, by, note)
         elif part in self._reserved:

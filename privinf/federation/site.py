@@ -49,6 +49,7 @@ from privinf.schema import Design, Schema
 from privinf.typing import Floats, Table
 from privinf.validation import check_flag
 from privinf.version import __version__
+from privinf.wire import Requests
 
 NOTHING: Floats = np.empty(0)
 KEPT_REACHES = 16  # questions whose rehearsal on made-up rows a site remembers
@@ -247,11 +248,11 @@ class Site:
     def _answer(self, query: Query, name: str, by: Analyst | None) -> Reply:
         """Let a question through the gate: policy, arguments, turn, ledger, rows, in this order."""
         self._journal.watch()
-        if query.op == "describe":
+        if query.op == Requests.DESCRIBE:
             return Reply(name, NOTHING, self.size, self.description())
-        if query.op == "design":
+        if query.op == Requests.DESIGN:
             return self._introduced(query, name)
-        if query.op in ("reserve", "end"):
+        if query.op in (Requests.RESERVE, Requests.END):
             self.policy.allow_reservations()
             self._journal.settle(query, by)
             return Reply(name, NOTHING, self.size)

@@ -24,8 +24,9 @@ from privinf.federation.messages import Reply
 from privinf.federation.sessions import Journal
 from privinf.sealed import read_bytes
 from privinf.secret_files import own_path
+from privinf.wire import Formats
 
-FORMAT = "privinf-site-ledger"
+FORMAT = Formats.SITE_LEDGER
 Clock = Callable[[], float]
 
 

@@ -20,6 +20,7 @@ from privinf.federation.frames import LARGEST, receive, send
 from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import refusal_of
 from privinf.validation import check_positive, shown_name
+from privinf.wire import Requests
 
 log = logging.getLogger(__name__)
 # Seconds between tries where the daemon's queue is full or it has hung up, and how often it may hang up.
@@ -221,7 +222,7 @@ class SocketFederation(CheckingEnds):
         """Ask all daemons who they are, until each has said so."""
         end, facts = time.monotonic() + patience, dict[str, Mapping[str, Any]]()
         while absent := [name for name in self._remote if name not in facts]:
-            for reply in self._all(Query("describe"), absent):
+            for reply in self._all(Query(Requests.DESCRIBE), absent):
                 if isinstance(reply, AlignmentError):
                     continue
                 if reply.error:

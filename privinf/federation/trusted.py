@@ -52,6 +52,7 @@ from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
+from privinf.wire import Derivations, Mechanisms, Requests, Statistics
 
 if TYPE_CHECKING:
     from privinf.federation.askers import HeadMemory
@@ -225,7 +226,7 @@ class TrustedServer(Rounds):
             return
         self._reservation, lines = name, tuple(loss.to_dict() for loss in losses)
         try:
-            query = Query("reserve", session=name, sequence=position, charges=lines)
+            query = Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
             Rounds._round(self, query, list(self._rows))
         except PrivinfError:
             self.give_back(position + 1)
@@ -234,7 +235,7 @@ class TrustedServer(Rounds):
     def give_back(self, position: int) -> None:
         """Give back at every site what is reserved and was not charged; who is silent does so in time."""
         if self._reservation:
-            query = Query("end", session=self._reservation, sequence=position)
+            query = Query(Requests.END, session=self._reservation, sequence=position)
             with suppress(PrivinfError):
                 replies_of(self._federation, query, list(self._rows))
         self._reservation = ""
@@ -282,9 +283,9 @@ class TrustedServer(Rounds):
         known, reach, asked = self._prepare(op, args, sites)
         line = Line(
             label=label,
-            mechanism="gaussian",
+            mechanism=Mechanisms.GAUSSIAN,
             sensitivity=reach.sensitivity(self._relation),
-            derivation=f"{op}: {reach.derivation}",
+            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),
             dimension=reach.size,
             mu=calibrate_mu(mu=mu, rho=rho),
             unit=reach.unit,
@@ -355,7 +356,7 @@ class TrustedServer(Rounds):
         return replace(found, values=found.values.reshape(()))
 
     def gram(
-        self, args: Args, *, label: str, op: str = "union_gram", **options: Unpack[SumOptions]
+        self, args: Args, *, label: str, op: str = Statistics.UNION_GRAM, **options: Unpack[SumOptions]
     ) -> NoisyGram:
         """Release a symmetric matrix through its isometric entries; `options` as for `vector_sum`."""
         return NoisyGram.of(self.vector_sum(op, args, label=label, **options))
@@ -366,7 +367,7 @@ class TrustedServer(Rounds):
         *,
         level: float,
         label: str,
-        op: str = "residual_histogram",
+        op: str = Statistics.RESIDUAL_HISTOGRAM,
         **options: Unpack[SumOptions],
     ) -> ReleasedNumber:
         """Release the quantile of |r| at `level` from one noisy histogram on public edges.
@@ -430,9 +431,12 @@ class TrustedServer(Rounds):
         size = ranking.size(self._count(asked), reach.bound)
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         drawn = NoisyTopK(k, abs(ranking.factor) * reach.linf + rounding, **peeling).calibrated(
-            self._noise, label=label, derivation=f"{op}: {reach.derivation}",
-            times=math.prod(reach.shape[:-1]), trust=self._trust,
-        )  # fmt: skip
+            self._noise,
+            label=label,
+            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),
+            times=math.prod(reach.shape[:-1]),
+            trust=self._trust,
+        )
         noisy = drawn.scale > 0.0
         if noisy and self._noise.secure:
             _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))

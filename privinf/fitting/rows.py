@@ -33,6 +33,7 @@ from privinf.typing import (
     Trust,
 )
 from privinf.validation import check_choice, shown_name
+from privinf.wire import Requests
 
 if TYPE_CHECKING:
     from privinf.federation import Federation
@@ -131,7 +132,7 @@ class ModelRows:
         from privinf.federation import Query
         from privinf.federation.rounds import imputed_at, replies_of
 
-        replies = replies_of(self.sites, Query("describe"))
+        replies = replies_of(self.sites, Query(Requests.DESCRIBE))
         return {reply.site: reply.rows for reply in replies}, imputed_at(replies)
 
     def named(self) -> dict[str, Label]:

@@ -36,6 +36,7 @@ from privinf.glm.sums import GlmSums
 from privinf.inference.ends import at_an_end
 from privinf.schema import Numeric
 from privinf.typing import Floats
+from privinf.wire import Labels, Statistics
 
 # Of mu^2, for the count.
 COUNT_SHARE = 0.01
@@ -43,7 +44,7 @@ COUNT_SHARE = 0.01
 LEAST_SHARE, SEEN_SHARE = 0.01, 0.05
 # Level of the simultaneous lower bounds, and the power at the share that must be seen.
 LEVEL, POWER = 0.95, 0.8
-LABEL = "values outside bounds"
+LABEL = Labels.VALUES_OUTSIDE
 
 
 def simultaneous_quantile(k: int) -> float:
@@ -98,7 +99,7 @@ class OutsideCount:
     @property
     def question(self) -> tuple[str, Mapping[str, Any], str, float]:
         """Statistic, arguments, label and price."""
-        return "values_outside", self.args, LABEL, self.mu
+        return Statistics.VALUES_OUTSIDE, self.args, LABEL, self.mu
 
     def ask(self, sums: GlmSums) -> Any:
         """Release the count."""

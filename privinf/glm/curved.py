@@ -30,6 +30,7 @@ from privinf.glm.curved_sums import CurvedSums, Noisy, Place, Shares
 from privinf.inference.identifiability import check_finite_maximum, check_full_rank
 from privinf.inference.tails import layered, shrunk
 from privinf.typing import Floats
+from privinf.wire import Labels
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
 ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.04
@@ -129,7 +130,7 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
     path, walking, exact = [place.theta], False, math.isinf(sums.mu)
     for number in range(1, (NEWTON_ROUNDS if exact else shares.rounds) + 1):
         before = place
-        place, moved, hessian = one_round(sums, place, f"score and Hessian, round {number}")
+        place, moved, hessian = one_round(sums, place, Labels.SCORE_AND_HESSIAN_OF_ROUND.format(round=number))
         path.append(place.theta)
         if exact and (number > OVERSHOOTING or moved <= TOLERANCE):
             inverse = np.linalg.inv(before.transform)

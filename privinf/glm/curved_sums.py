@@ -15,6 +15,7 @@ from privinf.federation import NoisyGram
 from privinf.glm.sums import GlmServer, Traffic
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
+from privinf.wire import Labels, Statistics
 
 # Counts, made nonincreasing, below so many of their sds count as none; fewer where rows are few: there what
 # is overlooked costs more than what noise pretends.
@@ -161,7 +162,7 @@ class CurvedSums:
         """Return means of z (y' - 1/2), y' the response in [0, 1], and z z'; `matrix` the Gram's part."""
         args = {name: self.units[name] for name in ("center", "scale") if name in self.units}
         args |= {"block": self.asked, "radius": self.radius, "share": matrix}
-        found = self._ask("curved.start", args, "start", share)
+        found = self._ask(Statistics.CURVED_START, args, Labels.START, share)
         return _parts(found, len(self.asked), matrix, self.radius / 2.0, self.radius**2)
 
     def step(
@@ -169,7 +170,7 @@ class CurvedSums:
     ) -> tuple[Noisy, Noisy]:
         """Return mean weighted score and Hessian at once, as precise as each other."""
         args = self._at(at.theta, at.transform, score_bound=score_bound, curvature_bound=curvature_bound)
-        found = self._ask("curved.step", args | {"share": 0.5}, label, share)
+        found = self._ask(Statistics.CURVED_STEP, args | {"share": 0.5}, label, share)
         return _parts(found, self.p, 0.5, score_bound, curvature_bound)
 
     def counts(
@@ -177,17 +178,21 @@ class CurvedSums:
     ) -> tuple[Floats, Floats]:
         """Return the noisy counts above thresholds, and the sds of their noise."""
         args = self._at(at.theta, at.transform, of=of, thresholds=thresholds, **bounds)
-        found = self._ask("curved.counts", args, f"counts of {of}", share)
+        found = self._ask(Statistics.CURVED_COUNTS, args, Labels.COUNTS.format(quantity=of), share)
         return counts_above(found.values, float(found.scale))
 
     def score(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean score of one layer."""
-        found = self._ask("curved.score", self._at(at.theta, at.transform, **bounds), "final score", share)
+        found = self._ask(
+            Statistics.CURVED_SCORE, self._at(at.theta, at.transform, **bounds), Labels.FINAL_SCORE, share
+        )
         return Noisy(found.mean, found.mean_sd)
 
     def meat(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean outer product of the scores."""
-        found = self._ask("curved.meat", self._at(at.theta, at.transform, **bounds), "meat", share)
+        found = self._ask(
+            Statistics.CURVED_MEAT, self._at(at.theta, at.transform, **bounds), Labels.MEAT, share
+        )
         return Noisy(NoisyGram.of(found).mean, found.mean_sd)
 
     def average(self, theta: Floats, top: float, share: float) -> Noisy:
@@ -196,13 +201,15 @@ class CurvedSums:
         args = self._at(theta, np.eye(self.p))
         args["transform"] = args["transform"][:, [self.constant]]
         args = {name: value for name, value in args.items() if name not in ("weight", "weight_unit")}
-        found = self._ask("curved.secant", args | {"step": np.zeros(1), "clip": top}, "mean curvature", share)
+        found = self._ask(
+            Statistics.CURVED_SECANT, args | {"step": np.zeros(1), "clip": top}, Labels.MEAN_CURVATURE, share
+        )
         return Noisy(found.mean, found.mean_sd)
 
     def secant(self, at: Place, step: Floats, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean secant Hessian."""
         args = self._at(at.theta, at.transform, step=step, **bounds)
-        found = self._ask("curved.secant", args, "final Hessian", share)
+        found = self._ask(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
         return Noisy(NoisyGram.of(found).mean, found.mean_sd)
 
 

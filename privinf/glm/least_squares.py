@@ -40,6 +40,7 @@ from privinf.glm.second_look import Measures, Pilot, SecondLook
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.tails import LAYER, Clip, Tail, best_clip, layered, shrunk
 from privinf.typing import Floats
+from privinf.wire import Labels, Statistics
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
 SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.03, 0.01, 0.12, 0.02, 0.08
@@ -107,7 +108,7 @@ def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
 def whitened_anew(asked: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
     args = pilot.args({"clip": gram_clip(asked, pilot, REGRAM)})
-    gram, sd = asked.matrix("whitened.gram", REGRAM, "second Gram matrix", args)
+    gram, sd = asked.matrix(Statistics.WHITENED_GRAM, REGRAM, Labels.SECOND_GRAM, args)
     values, vectors = floored(gram, sd * math.sqrt(2.0 * asked.p))
     root = (vectors / np.sqrt(values)) @ vectors.T
     whitening = root @ pilot.whitening
@@ -122,7 +123,7 @@ def improved(asked: Questions, pilot: Pilot) -> Pilot:
     mu = asked.mu * math.sqrt(SCORE_ROUND)
     clip = best_clip(tail, lambda c: asked.p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
     args = asked.args(pilot, {"low": 0.0, "high": clip})
-    found = asked.vector("whitened.score", SCORE_ROUND, "score, first round", args)
+    found = asked.vector(Statistics.WHITENED_SCORE, SCORE_ROUND, Labels.FIRST_SCORE, args)
     moved = pilot.unit * pilot.whitening.T @ found.values / asked.n
     return replace(pilot, theta=pilot.theta + moved)
 
@@ -150,16 +151,27 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
     clip, share = chosen_clip(asked, pilot, price)
     both = asked.args(pilot, {"low": clip.low, "high": clip.high, "weight": clip.weight})
     low, high = clip.shares()
-    last: tuple[Asked, float] = ("whitened.meat", MEAT, "meat", both), 0.0
+    last: tuple[Asked, float] = (Statistics.WHITENED_MEAT, MEAT, Labels.MEAT, both), 0.0
     if not asked.looks.robust:
         last = asked.squares(pilot)
-    found = asked.together([
-        ("whitened.hessian", price, "Hessian", {**both, "clip": norm}),
-        ("whitened.score", share * low, "scores", asked.args(pilot, {"low": 0.0, "high": clip.low})),
-        ("whitened.score", share * high, "scores, upper layer",
-         asked.args(pilot, {"low": clip.low, "high": clip.high})),
-        last[0],
-    ])  # fmt: skip
+    found = asked.together(
+        [
+            (Statistics.WHITENED_HESSIAN, price, Labels.HESSIAN, {**both, "clip": norm}),
+            (
+                Statistics.WHITENED_SCORE,
+                share * low,
+                Labels.SCORES,
+                asked.args(pilot, {"low": 0.0, "high": clip.low}),
+            ),
+            (
+                Statistics.WHITENED_SCORE,
+                share * high,
+                Labels.SCORES_ABOVE,
+                asked.args(pilot, {"low": clip.low, "high": clip.high}),
+            ),
+            last[0],
+        ]
+    )
     hessian, hessian_sd = asked.mean_matrix(found[0])
     lower, upper = found[1:3]
     edge = hessian_sd * math.sqrt(2.0 * p)

@@ -15,6 +15,7 @@ from privinf.glm.sums import GlmSums
 from privinf.inference.solution import semidefinite
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
+from privinf.wire import Labels
 
 # Of the final release: score, Hessian, meat.
 FINAL_SHARES = (0.7, 0.2, 0.1)
@@ -166,9 +167,14 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
     rounds = MOST_ROUNDS if math.isinf(mu) else options.rounds
     for number in range(1, rounds + 1):
         theta, price = path[-1], _round_price(mu, number, rounds)
-        score, score_sd = sums.score(theta, price * math.sqrt(1.0 - EARLY_HESSIAN), f"score, round {number}")
+        score, score_sd = sums.score(
+            theta, price * math.sqrt(1.0 - EARLY_HESSIAN), Labels.SCORE_OF_ROUND.format(round=number)
+        )
         hessian, sd = sums.hessian(
-            theta, price * math.sqrt(EARLY_HESSIAN), curvature="bound", label=f"Hessian, round {number}"
+            theta,
+            price * math.sqrt(EARLY_HESSIAN),
+            curvature="bound",
+            label=Labels.HESSIAN_OF_ROUND.format(round=number),
         )
         step, gain = _step(score, hessian, sd, sums.scaled_constant)
         path.append(theta + step)
@@ -227,8 +233,8 @@ def one_step(
     before = theta
     if block is not None:
         sums, before = sums.of_block(block.columns, block.radius), theta[block.columns]
-    score, score_sd = sums.score(theta, prices[0], "final score")
-    bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label="final Hessian")
+    score, score_sd = sums.score(theta, prices[0], Labels.FINAL_SCORE)
+    bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label=Labels.FINAL_HESSIAN)
     meat = semidefinite(sums.meat(theta, prices[2])[0]) if robust else bread
     # No more than the operator norm of the noise: the columns could be collinear.
     if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(score)):

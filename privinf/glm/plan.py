@@ -29,6 +29,7 @@ from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
 from privinf.validation import check_choice, check_count, check_cov_type, counted, reporting_delta
+from privinf.wire import Places
 
 LARGEST_SEED = 2**62
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
@@ -106,8 +107,8 @@ class FitPlan:
         return (
             replace(self, block=None),
             *([] if self.looks is None else [self.looks]),
-            *["curved"] * self.curved,
-            *["margins"] * self.margins,
+            *[Places.CURVED_FIT] * self.curved,
+            *[Places.MARGINS_OF_FIT] * self.margins,
         )
 
     def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:

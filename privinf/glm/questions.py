@@ -28,6 +28,7 @@ from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.schema.geometry import Reachable
 from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget
+from privinf.wire import Labels, Statistics
 
 # Shares of mu^2: of narrower bounds, of the first moments, of the last ones.
 NARROWER, MOMENTS, MEAT = 0.04, 0.15, 0.06
@@ -151,7 +152,7 @@ class Questions:
         args = {"columns": np.array(columns), "thresholds": edges()}
         kept = {name: self.units[name] for name in ("center", "scale") if name in self.units}
         found = self.sums.asked(
-            "whitened.columns", {**kept, **args}, "counts of columns", self.price(NARROWER)
+            Statistics.WHITENED_COLUMNS, {**kept, **args}, Labels.COUNTS_OF_COLUMNS, self.price(NARROWER)
         )
         parts = found.values.reshape(len(columns), -1)
         above = np.array([counts_above(part, 0.0)[0] for part in parts])
@@ -200,7 +201,7 @@ class Questions:
             "response_factor": weight * self.units["response_factor"],
             "response_bound": weight * max(map(abs, self.response)),
         }  # fmt: skip
-        found = self.sums.asked("moments.total", args, "moments", self.price(MOMENTS))
+        found = self.sums.asked(Statistics.MOMENTS_TOTAL, args, Labels.MOMENTS, self.price(MOMENTS))
         layout = MomentLayout(public, self.p - public)
         full = layout.matrix(found.values, np.full((public, public), float(self.n))) / self.n
         others = [j for j in range(self.p) if j != constant]
@@ -213,7 +214,7 @@ class Questions:
         norm = math.hypot(self.reachable.radius, weight * max(map(abs, self.response)))
         blank = Pilot(np.zeros(self.p), np.eye(self.p), 1.0)
         args = blank.args({"response_weight": weight, "clip": norm})
-        full, sd = self.matrix("whitened.moments", MOMENTS, "moments", args)
+        full, sd = self.matrix(Statistics.WHITENED_MOMENTS, MOMENTS, Labels.MOMENTS, args)
         unit = np.append(np.ones(self.p), 1.0 / weight)
         return full * np.outer(unit, unit), sd
 
@@ -263,14 +264,16 @@ class Questions:
             bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
             beyond = float(tail.excess(np.array([bound2]))[0])
         args = pilot.args({"residual_clip": math.sqrt(bound2)})
-        return ("whitened.square", MEAT, "squared residuals", args), beyond
+        return (Statistics.WHITENED_SQUARE, MEAT, Labels.SQUARED_RESIDUALS, args), beyond
 
     def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""
 
         def ask(some: Floats, part: float) -> tuple[Floats, Floats]:
             args = self.args(pilot, {"quantity": quantity, "thresholds": some})
-            found = self.vector("whitened.counts", part * share, f"counts of {quantity}", args)
+            found = self.vector(
+                Statistics.WHITENED_COUNTS, part * share, Labels.COUNTS.format(quantity=quantity), args
+            )
             return counts_above(found.values, float(found.scale))
 
         thresholds = counting.thresholds()

@@ -15,6 +15,7 @@ from privinf.schema import Schema
 from privinf.schema.calls import absorbed
 from privinf.typing import Family, Floats, Integers, PlainValue
 from privinf.validation import check_words
+from privinf.wire import Labels, Places, Statistics
 
 BYTES = 8
 # Above the largest mean, so that rounding never makes the cap bind.
@@ -169,7 +170,7 @@ class GlmSums:
     def score(self, theta: Floats, mu: float, label: str = "score") -> tuple[Floats, float]:
         """Return the mean score and the sd of its noise."""
         args = self.args(theta, **self._unit(clipped=True))
-        found = self.asked("glm.score", args, label, mu)
+        found = self.asked(Statistics.GLM_SCORE, args, label, mu)
         return found.mean, found.mean_sd
 
     def matrix(
@@ -182,11 +183,11 @@ class GlmSums:
 
     def hessian(self, theta: Floats, mu: float, *, curvature: str, label: str) -> tuple[Floats, float]:
         """Return the mean Hessian and the sd of the noise of its diagonal."""
-        return self.matrix("glm.hessian", theta, mu, label, curvature=curvature)
+        return self.matrix(Statistics.GLM_HESSIAN, theta, mu, label, curvature=curvature)
 
     def meat(self, theta: Floats, mu: float) -> tuple[Floats, float]:
         """Return the mean outer product of the scores and the sd of the noise of its diagonal."""
-        return self.matrix("glm.meat", theta, mu, "meat")
+        return self.matrix(Statistics.GLM_MEAT, theta, mu, Labels.MEAT)
 
     def batch(
         self,
@@ -209,9 +210,11 @@ class GlmSums:
         whole = self.server.ledger
         if self.clients is None:
             # Fixed before the data were seen: a record is in one batch, and pays for that one alone.
-            self.server.ledger = whole.scope(str(batch), disjoint=f"batch of {batches} by seed {seed}")
+            self.server.ledger = whole.scope(
+                str(batch), disjoint=Places.BATCH.format(batches=batches, seed=seed)
+            )
         try:
-            found = self.server.vector_sum("glm.sketched_score", args, label="gradient", mu=mu)
+            found = self.server.vector_sum(Statistics.GLM_SKETCHED_SCORE, args, label=Labels.GRADIENT, mu=mu)
         finally:
             self.server.ledger = whole
         self.traffic.add("gradient", args, len(found.values))

@@ -51,6 +51,7 @@ from privinf.lasso.sums import UNCLIPPED, SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Floats, Multipliers
 from privinf.validation import check_fraction
+from privinf.wire import Labels, Statistics
 
 # A and R, in standard deviations.
 FORM_CLIP = 1.0
@@ -165,7 +166,7 @@ class _Forms:
 
     def variances(self, transform: Floats, rho: float) -> Floats:
         noisy = self.sums.server.vector_sum(
-            "paper_variances", self.arguments(transform), label="variances of the bootstrapped scores",
+            Statistics.PAPER_VARIANCES, self.arguments(transform), label=Labels.BOOTSTRAP_VARIANCES,
             rho=rho, sites=self.sums.sites,
         )  # fmt: skip
         if not np.mean(noisy.mean) > 0.0:
@@ -243,12 +244,21 @@ def _maxima(
     sums: SparseSums, args: dict[str, Any], offset: Floats, factor: float, rho: float
 ) -> tuple[Floats, float, float]:
     """Return the released maxima of |offset + factor x sum|, the scale of picks and the sd of values."""
-    label, server = "bootstrap draws", cast(Any, sums.server)
+    label, server = Labels.BOOTSTRAP_DRAWS, cast(Any, sums.server)
     if offset.shape[1] == 1:
-        noisy = server.vector_sum("multiplier_scores", args, label=label, rho=rho, sites=sums.sites)
+        noisy = server.vector_sum(Statistics.MULTIPLIER_SCORES, args, label=label, rho=rho, sites=sums.sites)
         return np.abs(offset + factor * noisy.values)[:, 0], 0.0, factor * noisy.scale
     top = server.top_k(
-        "multiplier_scores", args, 1, label=label, rho=rho / len(offset), values=True, candidates=None,
-        sites=sums.sites, offset=offset, factor=factor, values_share=VALUES_SHARE,
-    )  # fmt: skip
+        Statistics.MULTIPLIER_SCORES,
+        args,
+        1,
+        label=label,
+        rho=rho / len(offset),
+        values=True,
+        candidates=None,
+        sites=sums.sites,
+        offset=offset,
+        factor=factor,
+        values_share=VALUES_SHARE,
+    )
     return np.abs(top.values[:, 0]), float(top.scale), float(top.values_sd)

@@ -33,6 +33,7 @@ from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
 from privinf.typing import Flags, Floats
+from privinf.wire import Labels
 
 # Where factors of products are clipped; correlations below MATTERS are left to chance.
 NEAR_CLIP, MATTERS = 0.7, 0.08
@@ -225,7 +226,7 @@ def _near(
     columns = list(dict.fromkeys([*fit.picked, *targets]))
     price = START * budget.gram
     norm = math.inf if math.isinf(price) else math.sqrt(GRAM_ROOM * len(columns))
-    noisy, sd = sums.gram(columns, norm, price, "Gram matrix of the selection and the targets")
+    noisy, sd = sums.gram(columns, norm, price, Labels.GRAM_OF_SELECTION_AND_TARGETS)
     gram, at = floored(kept_entries(noisy, sd)[0]), positions(targets, columns)
     members = [
         [int(i), *positions([s for s in fit.picked if s != j], columns)]
@@ -248,7 +249,7 @@ def _forms(
     transform[:, :k] = residuals
     transform[positions(targets, union), np.arange(k, 2 * k)] = 1.0
     norm = math.inf if math.isinf(rho) else math.sqrt(FORMS_ROOM * (k + 2.0))
-    gram, sd = sums.gram(union, norm, rho, "residuals of the targets", transform=transform)
+    gram, sd = sums.gram(union, norm, rho, Labels.RESIDUALS_OF_TARGETS, transform=transform)
     squares, own = np.split(np.maximum(np.diag(gram), SMALLEST_SQUARE), 2)
     among = gram[:k, :k] - np.diag(np.diag(gram)[:k] - squares)
     return squares, own, score_correlation(np.eye(k), among), sd

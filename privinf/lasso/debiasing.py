@@ -32,6 +32,7 @@ from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_mo
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Flags, Floats, ScoreTarget
+from privinf.wire import Labels, Statistics
 
 # Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
 SLOPE_ROOM, SLOPE_NOISE = 3.0, 0.05
@@ -50,8 +51,8 @@ class Outside:
     def of(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
         """Release these shares."""
         noisy = sums.server.vector_sum(
-            "columns_outside", sums.args((), np.empty(0), columns=np.asarray(targets)),
-            label="values outside bounds", rho=rho, sites=sums.sites,
+            Statistics.COLUMNS_OUTSIDE, sums.args((), np.empty(0), columns=np.asarray(targets)),
+            label=Labels.VALUES_OUTSIDE, rho=rho, sites=sums.sites,
         )  # fmt: skip
         return cls(noisy.mean, noisy.mean_sd)
 
@@ -153,7 +154,7 @@ def debias(
     if budget.center > 0.0:
         bound = RESIDUAL_ROOM * fit.scale
         centre_sd = sums.center_residual(
-            fit.picked, fit.picked_beta, bound, budget.center, "mean of the residuals"
+            fit.picked, fit.picked_beta, bound, budget.center, Labels.MEAN_OF_RESIDUALS
         )
     centers = np.array([sums.center_sd.get(j, 0.0) for j in found.union])
     # What is left of both means, u's and the residual's, adds their product to a score.
@@ -217,7 +218,7 @@ def _scores(
 ) -> tuple[ScoreRelease, tuple[float, float]]:
     radii = clip_radii(len(targets), sums.n, budget.score)
     score = Score(union, transform, radii.norm, radii.residual * fit.scale, fit.picked, fit.picked_beta)
-    mean, mean_sd = sums.score(score, budget.score, "debiasing scores")
+    mean, mean_sd = sums.score(score, budget.score, Labels.DEBIASING_SCORES)
     reach = float(sums.units.reach[list(targets)].max())
     norm = slope_norm(radii, len(targets), reach, sums.n, budget.slopes / 2.0)
     slope, slope_sd = sums.slopes(score, targets, norm, budget.slopes / 2.0)

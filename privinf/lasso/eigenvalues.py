@@ -30,6 +30,7 @@ from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED, SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Floats
+from privinf.wire import Labels, Statistics
 
 FORM_CLIP = 3.0
 RESIDUAL_CLIP = 2.5
@@ -184,9 +185,17 @@ def restricted_eigenvalues(
     ends, server = [], cast(Any, sums.server)
     for sign, name in ((-1.0, "smallest"), (1.0, "largest")):
         top = server.top_k(
-            "quadratic_forms", args, 1, label=f"{name} restricted eigenvalue", rho=rho / 2.0, values=True,
-            candidates=None, sites=sums.sites, absolute=False, factor=sign / sums.n,
-        )  # fmt: skip
+            Statistics.QUADRATIC_FORMS,
+            args,
+            1,
+            label=Labels.RESTRICTED_EIGENVALUE.format(name=name),
+            rho=rho / 2.0,
+            values=True,
+            candidates=None,
+            sites=sums.sites,
+            absolute=False,
+            factor=sign / sums.n,
+        )
         value, slope = normal_variance(sign * float(top.values[0]), clip)
         ends.append((value, slope * float(top.values_sd), float(top.scale)))
     (smallest, smallest_sd, pick), (largest, largest_sd, _) = ends
@@ -211,9 +220,9 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     private = math.isfinite(rho)
     clip = RESIDUAL_CLIP * fit.scale if private else math.inf
     noisy = sums.server.vector_sum(
-        "squared_residuals",
+        Statistics.SQUARED_RESIDUALS,
         sums.args(fit.picked, fit.picked_beta, residual_clip=min(clip, UNCLIPPED)),
-        label="noise variance", rho=rho, sites=sums.sites,
+        label=Labels.NOISE_VARIANCE, rho=rho, sites=sums.sites,
     )  # fmt: skip
     picks = len(fit.picked)
     square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)

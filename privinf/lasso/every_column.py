@@ -25,6 +25,7 @@ from privinf.lasso.radii import clip_radii, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.typing import Floats, Integers
+from privinf.wire import Labels, Statistics
 
 PRODUCT_CLIP = 1.0
 STANDS_OUT = 3.0
@@ -68,7 +69,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
             sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
         bar.update()
         norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(picked))
-        noisy, gram_sd = sums.gram(fit.picked, norm, budget.gram, "Gram matrix of the precision columns")
+        noisy, gram_sd = sums.gram(fit.picked, norm, budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS)
         if not np.trace(noisy) > 0.0:
             raise HiddenByNoise(HIDDEN_GRAM)
         gram = floored(noisy)
@@ -83,7 +84,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
         if budget.center > 0.0:
             centre_sd = sums.center_residual(
                 fit.picked, fit.picked_beta, RESIDUAL_ROOM * fit.scale, RESIDUAL_SHARE * budget.center,
-                "mean of the residuals",
+                Labels.MEAN_OF_RESIDUALS,
             )  # fmt: skip
         released = _release(sums, score, np.sqrt(left), (picked, rest), budget, bar.update)
     # What is left of the means of columns and of residuals adds their product, shrunk as a score is.
@@ -116,11 +117,13 @@ def _release(
 ) -> ScoreRelease:
     """Release scores, slopes and variances, the last two steadied within groups; root is sqrt(h)."""
     p = len(root)
-    mean, mean_sd = sums.score(score, budget.score, "debiasing scores")
+    mean, mean_sd = sums.score(score, budget.score, Labels.DEBIASING_SCORES)
     done()
     slope, slope_sd = sums.slopes(score, range(p), SLOPE_ROOM * score.norm, budget.slopes / 2.0)
     done()
-    square, square_sd = sums.single("score_variances", score, budget.slopes / 2.0, "variances of the scores")
+    square, square_sd = sums.single(
+        Statistics.SCORE_VARIANCES, score, budget.slopes / 2.0, Labels.VARIANCES_OF_SCORES
+    )
     done()
     steady, variance, spread = np.empty(p), np.empty(p), np.empty(p)
     for group in groups:
@@ -143,8 +146,8 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
         return
     bound = float(units.reach[new].max())
     noisy = sums.server.vector_sum(
-        "column_squares", sums.args((), np.empty(0), columns=new, bound=bound),
-        label="sizes of columns", rho=rho, sites=sums.sites,
+        Statistics.COLUMN_SQUARES, sums.args((), np.empty(0), columns=new, bound=bound),
+        label=Labels.SIZES_OF_COLUMNS, rho=rho, sites=sums.sites,
     )  # fmt: skip
     squares = steadied(noisy.mean, noisy.mean_sd)
     sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
@@ -161,8 +164,8 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
     private = math.isfinite(rho)
     bound = PRODUCT_CLIP if private else float(sums.units.reach.max())
     noisy = sums.server.vector_sum(
-        "column_products", sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
-        label="products with the selected columns", rho=rho, sites=sums.sites,
+        Statistics.COLUMN_PRODUCTS, sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
+        label=Labels.PRODUCTS_WITH_SELECTED, rho=rho, sites=sums.sites,
     )  # fmt: skip
     # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
     shrunk = residual_moments(bound)[0] ** 2 if private else 1.0

@@ -48,6 +48,7 @@ from privinf.lasso.sums import ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit, positions
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats, PlainValue
+from privinf.wire import Labels, Statistics
 
 # Of the score's price, for the counts; of that of slopes and variances, for the slopes.
 COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
@@ -150,17 +151,17 @@ def mean_scores(
     forms, n = _Forms(sums, fit, targets, union, transform), sums.n
     clip, price = _clip(forms, score)
     low, high = clip.shares()
-    lower = forms.ask("layers.score", price * low, "debiasing scores", low=0.0, high=clip.low)
+    lower = forms.ask(Statistics.LAYERS_SCORE, price * low, Labels.DEBIASING_SCORES, low=0.0, high=clip.low)
     upper = forms.ask(
-        "layers.score", price * high, "debiasing scores, upper layer", low=clip.low, high=clip.high
+        Statistics.LAYERS_SCORE, price * high, Labels.DEBIASING_SCORES_ABOVE, low=clip.low, high=clip.high
     )
     both = {"low": clip.low, "high": clip.high, "weight": clip.weight}
     slope = forms.ask(
-        "layers.slopes", SLOPES_SHARE * slopes, "slopes of the scores", **both,
+        Statistics.LAYERS_SLOPES, SLOPES_SHARE * slopes, Labels.SLOPES_OF_SCORES, **both,
         targets=np.asarray(targets), norm=_slope_norm(forms, SLOPES_SHARE * slopes),
     )  # fmt: skip
     released = NoisyGram.of(
-        forms.ask("layers.meat", (1.0 - SLOPES_SHARE) * slopes, "variances of the scores", **both)
+        forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **both)
     )
     meat = shrunk(released.mean, float(released.scale / released.rows), correlation)
     unit, spread = fit.scale, np.sqrt(np.diag(meat))
@@ -186,7 +187,9 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     top, lowest = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest)), LOWEST * math.sqrt(k)
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
     thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
-    found = forms.ask("layers.counts", COUNTS_SHARE * rho, "counts of the scores", thresholds=thresholds)
+    found = forms.ask(
+        Statistics.LAYERS_COUNTS, COUNTS_SHARE * rho, Labels.COUNTS_OF_SCORES, thresholds=thresholds
+    )
     counts, sd = counts_above(found.values, float(found.scale))
     left = (1.0 - COUNTS_SHARE) * rho
     return layered(tail_of(thresholds, counts, sd, n, top, seen=SEEN), k, math.sqrt(2.0 * left)), left

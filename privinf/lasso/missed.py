@@ -71,11 +71,12 @@ from privinf.lasso.thresholding import (
 )
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats, PlainValue
+from privinf.wire import Labels
 
 Fit = TypeVar("Fit")
 # Of the price: the pick, the suspect's size, the Gram matrix, and the rest the score.
 PICK, SIZE, GRAM = 0.5, 0.03, 0.12
-SUSPECT = "the most suspicious column"
+SUSPECT = Labels.SUSPECT
 # So many columns are looked at, one after the other, for no more than this part of the scores' price.
 MOST_LOOKS, OF_SCORES = 4, 0.75
 # A fit with one that was found costs this part of a look.
@@ -230,7 +231,7 @@ def _tested(
     white = np.eye(len(union))
     white[:-1, :-1] = fit.root
     norm = math.inf if clear else math.sqrt(GRAM_ROOM * len(union))
-    noisy, gram_sd = sums.gram(union, norm, GRAM * rho, "Gram matrix of the suspect", transform=white)
+    noisy, gram_sd = sums.gram(union, norm, GRAM * rho, Labels.GRAM_OF_SUSPECT, transform=white)
     noisy[:-1, :-1] = np.eye(len(fit.picked))
     column = precision_columns(floored(noisy), [[len(fit.picked), *range(len(fit.picked))]])
     unit = math.sqrt(column[-1, 0])
@@ -238,7 +239,7 @@ def _tested(
     bound = min(radius, ALL_BUT_INFINITE) * fit.scale
     score = Score(union, white @ column / unit, math.inf, bound, fit.picked, fit.picked_beta)
     mean, sd = sums.target_scores(
-        score, [suspect], score_rho, "score of the suspect", weights=np.array([unit]), **NO_SLOPES
+        score, [suspect], score_rho, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
     )
     slope, normal = product_moments(radius)
     square = float(mean[1]) * bound**2 / SQUARE_WEIGHT

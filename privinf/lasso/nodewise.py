@@ -41,6 +41,7 @@ from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, UNSETTLED, SparseFit, step
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
+from privinf.wire import Labels, Statistics
 
 # Shares of the price of one target: its Gram matrix, the second where it is needed, sizes of residuals, what
 # the coefficients of y leave in the products with the neighbours, the tail of residuals; the rest is for the
@@ -161,7 +162,7 @@ def _sizes(column: SparseSums, look: _Look, others: list[int], g: Floats, rho: f
     if math.isinf(rho):
         return math.sqrt(square), math.sqrt(square)
     most = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
-    point = column.residual_scale(others, g, rho, "sizes of targets' residuals")
+    point = column.residual_scale(others, g, rho, Labels.SIZES_OF_TARGET_RESIDUALS)
     typical = min(point, most)
     excess = square - typical**2
     if excess <= THRESHOLD * noise:
@@ -189,7 +190,7 @@ def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look
     """Return T, a start of g, the clearance of what T was made of, and the price that is left for steps."""
     left = (1.0 - LOOK - SCALES - EFFECTS - TAIL) * rho
     noisy, sd = sums.gram(
-        [target, *others], _norm(len(others) + 1, rho), LOOK * rho, "Gram matrices of the targets' neighbours"
+        [target, *others], _norm(len(others) + 1, rho), LOOK * rho, Labels.GRAMS_OF_NEIGHBOURS
     )
     kept, edge = kept_entries(noisy, sd)
     root, clear = _inverse_root(kept[1:, 1:], edge)
@@ -197,7 +198,7 @@ def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look
     if clear >= CLEAR:
         return _Look(noisy, sd, root, start, clear, left)
     again, spread = sums.gram(
-        others, _norm(len(others), rho), SECOND_LOOK * rho, "second Gram matrices of the neighbours",
+        others, _norm(len(others), rho), SECOND_LOOK * rho, Labels.SECOND_GRAMS_OF_NEIGHBOURS,
         transform=root,
     )  # fmt: skip
     more, clear = _inverse_root(*kept_entries(again, spread))
@@ -251,7 +252,7 @@ def _effects(
     size, private = len(new), math.isfinite(rho)
     norm, bound = (math.sqrt(size), PRODUCT_CLIP) if private else (math.inf, math.inf)
     score = Score(others, root, norm, bound * fit.scale, fit.picked, fit.picked_beta)
-    mean, sd = sums.score(score, rho, "effects of the neighbours")
+    mean, sd = sums.score(score, rho, Labels.EFFECTS_OF_NEIGHBOURS)
     slope = norm_moments(norm, size)[0] * residual_moments(bound)[0]
     return (float(mean @ mean) - size * sd**2) / slope**2, math.sqrt(2.0 * size) * (sd / slope) ** 2
 
@@ -265,7 +266,7 @@ def _tail(column: SparseSums, others: list[int], g: Floats, root: Floats, scale:
         others, g, columns=np.asarray(others), transform=root, unit=scale, thresholds=sizes[:-1]
     )
     noisy = column.server.vector_sum(
-        "layers.counts", args, label="tails of the targets' residuals", rho=rho, sites=column.sites
+        Statistics.LAYERS_COUNTS, args, label=Labels.TAILS_OF_TARGET_RESIDUALS, rho=rho, sites=column.sites
     )
     counts, sd = counts_above(noisy.values, float(noisy.scale))
     seen = np.logical_and.accumulate(counts > upper_quantile(FALSE_TAIL / TAIL_CELLS) * sd)

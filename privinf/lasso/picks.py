@@ -47,8 +47,12 @@ from privinf.lasso.marks import FOUND
 from privinf.lasso.radii import norm_moments, product_moments
 from privinf.lasso.sums import ROOM, UNCLIPPED, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers
+from privinf.wire import Statistics
 
-VECTORS = {"clipped_products": "product_vector", "column_products": "column_product_vector"}
+VECTORS = {
+    Statistics.CLIPPED_PRODUCTS: Statistics.PRODUCT_VECTOR,
+    Statistics.COLUMN_PRODUCTS: Statistics.COLUMN_PRODUCT_VECTOR,
+}
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05

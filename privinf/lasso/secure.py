@@ -17,8 +17,10 @@ from privinf.lasso.plan import LassoPlan
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.thresholding import SparseFit
 from privinf.typing import RngLike
+from privinf.wire import Labels, readable
 
-SELECTION, NEIGHBOURS = "selection", "neighbours of the targets"
+SELECTION = Labels.SELECTION
+NEIGHBOURS = Labels.NEIGHBOURS
 # Chance that of columns without signal any stands out of its error.
 FALSE_PICKS = 0.05
 # A bias of so many standard errors leaves 95% intervals 92%.
@@ -114,8 +116,8 @@ def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
     for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBOURS, "a correlation")):
         if (pick := sharpest(releases, label)) is not None:
             text.append(
-                f"{label.capitalize()}: {pick.entries} numbers at once, sd {pick.sd:.3g}; {unit} is found "
-                f"from {pick.found_from:.3g} on."
+                f"{readable(label).capitalize()}: {pick.entries} numbers at once, sd {pick.sd:.3g}; {unit} "
+                f"is found from {pick.found_from:.3g} on."
             )
     return " ".join(text)
 

@@ -15,6 +15,7 @@ from privinf.lasso.precision import standing_out
 from privinf.lasso.radii import ResidualSizes, scale_of_squares
 from privinf.lasso.rows import SparseUnits
 from privinf.typing import Flags, Floats, Integers, PlainValue
+from privinf.wire import Labels, Statistics
 
 Sites: TypeAlias = Sequence[str] | None
 
@@ -116,7 +117,7 @@ class SparseSums:
         top = 2.0 * (units.y_reach if self.response is None else float(units.reach[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
         counts = self.server.vector_sum(
-            "residual_histogram", self.args(support, beta, edges=edges), label=label, rho=rho,
+            Statistics.RESIDUAL_HISTOGRAM, self.args(support, beta, edges=edges), label=label, rho=rho,
             sites=self.sites,
         )  # fmt: skip
         found = ResidualSizes.of(counts, edges)
@@ -131,8 +132,8 @@ class SparseSums:
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
         bound = float(units.reach[moved].max())
         noisy = self.server.vector_sum(
-            "column_sums", self.args((), np.empty(0), columns=moved, bound=bound),
-            label="means of columns", rho=rho, sites=self.sites,
+            Statistics.COLUMN_SUMS, self.args((), np.empty(0), columns=moved, bound=bound),
+            label=Labels.MEANS_OF_COLUMNS, rho=rho, sites=self.sites,
         )  # fmt: skip
         units.move(moved, np.clip(noisy.mean, -units.reach[moved], units.reach[moved]))
         self.mean_sd = noisy.mean_sd * units.scale
@@ -140,7 +141,7 @@ class SparseSums:
     def center_again(self, rho: float) -> None:
         """Release the means of all columns in units of their sizes, where rows are shorter; centre there."""
         every = np.arange(len(self.units.scale))
-        noisy = self._shrunk_means(every, rho, "means of columns, again")
+        noisy = self._shrunk_means(every, rho, Labels.MEANS_OF_COLUMNS_AGAIN)
         self.units.move(every, noisy.mean)
         self.mean_sd = noisy.mean_sd * self.units.scale
 
@@ -150,7 +151,7 @@ class SparseSums:
         """Release the mean of residuals clipped at `bound`, centre there, and return the sd of its noise."""
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
         noisy = self.server.vector_sum(
-            "residual_sum", self.args(support, beta, residual_clip=bound), label=label, rho=rho,
+            Statistics.RESIDUAL_SUM, self.args(support, beta, residual_clip=bound), label=label, rho=rho,
             sites=self.sites,
         )  # fmt: skip
         shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
@@ -174,8 +175,8 @@ class SparseSums:
         clipped = math.isfinite(rho) and clip < bound
         top = clip if clipped else bound
         noisy = self.server.vector_sum(
-            "column_squares", self.args((), np.empty(0), columns=np.array(new), bound=top),
-            label="sizes of columns", rho=rho, sites=self.sites,
+            Statistics.COLUMN_SQUARES, self.args((), np.empty(0), columns=np.array(new), bound=top),
+            label=Labels.SIZES_OF_COLUMNS, rho=rho, sites=self.sites,
         )  # fmt: skip
         least = max(SMALLEST_SIZE**2, 2.0 * noisy.mean_sd)
         mean = np.clip(noisy.mean, least, top**2)
@@ -190,7 +191,7 @@ class SparseSums:
 
     def _center_sized(self, columns: Integers, rho: float) -> None:
         """Release the means of columns in units of their root mean squares, and centre and scale anew."""
-        noisy = self._shrunk_means(columns, rho, "means of columns in play")
+        noisy = self._shrunk_means(columns, rho, Labels.MEANS_IN_PLAY)
         shift = np.clip(standing_out(noisy.mean, noisy.mean_sd), -1.0, 1.0)
         self.units.move(columns, shift)
         left = np.sqrt(np.maximum(1.0 - shift**2, SMALLEST_SIZE**2))
@@ -201,7 +202,7 @@ class SparseSums:
         reach = float(np.linalg.norm(self.units.reach[columns]))
         norm = reach if math.isinf(rho) else min(reach, MEAN_ROOM * math.sqrt(len(columns)))
         return self.server.vector_sum(
-            "shrunk_sums", self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
+            Statistics.SHRUNK_SUMS, self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
             label=label, rho=rho, sites=self.sites,
         )  # fmt: skip
 
@@ -217,7 +218,7 @@ class SparseSums:
     ) -> list[int]:
         """Return the k columns whose clipped products with the residuals have the largest sums."""
         picks = self.server.top_k(
-            "clipped_products", self.args(support, beta, bound=bound), k, rho=rho, values=False,
+            Statistics.CLIPPED_PRODUCTS, self.args(support, beta, bound=bound), k, rho=rho, values=False,
             candidates=allowed, label=label, sites=self.sites,
         )  # fmt: skip
         return [int(j) for j in picks.support]
@@ -238,10 +239,15 @@ class SparseSums:
         forms = {} if transform is None else {"transform": transform}
         rows = len(allowed)
         picks = self.server.top_k(
-            "column_products", self.args((), np.empty(0), targets=np.asarray(targets), bound=bound, **forms),
-            k, rho=rho / rows, values=False, candidates=allowed, label="neighbours of the targets",
+            Statistics.COLUMN_PRODUCTS,
+            self.args((), np.empty(0), targets=np.asarray(targets), bound=bound, **forms),
+            k,
+            rho=rho / rows,
+            values=False,
+            candidates=allowed,
+            label=Labels.NEIGHBOURS,
             sites=self.sites,
-        )  # fmt: skip
+        )
         return [[int(j) for j in row] for row in picks.support]
 
     def gram(
@@ -273,7 +279,7 @@ class SparseSums:
     def score(self, score: Score, rho: float, label: str) -> tuple[Floats, float]:
         """Return the mean clipped score and the sd of its noise."""
         noisy = self.server.vector_sum(
-            "clipped_score", self._of(score), label=label, rho=rho, sites=self.sites
+            Statistics.CLIPPED_SCORE, self._of(score), label=label, rho=rho, sites=self.sites
         )
         return noisy.mean, noisy.mean_sd
 
@@ -281,15 +287,19 @@ class SparseSums:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
         clips = {"column_clip": float(self.units.reach[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
         noisy = self.server.vector_sum(
-            "slopes", self._of(score) | {"targets": np.asarray(targets)} | clips,
-            label="slopes of the scores", rho=rho, sites=self.sites,
+            Statistics.SLOPES, self._of(score) | {"targets": np.asarray(targets)} | clips,
+            label=Labels.SLOPES_OF_SCORES, rho=rho, sites=self.sites,
         )  # fmt: skip
         return noisy.mean, noisy.mean_sd
 
     def variances(self, score: Score, rho: float) -> Floats:
         """Return the mean squares of the entries of a clipped score."""
         noisy = self.server.vector_sum(
-            "score_variances", self._of(score), label="variances of the scores", rho=rho, sites=self.sites
+            Statistics.SCORE_VARIANCES,
+            self._of(score),
+            label=Labels.VARIANCES_OF_SCORES,
+            rho=rho,
+            sites=self.sites,
         )
         return np.asarray(noisy.mean)
 
@@ -312,7 +322,7 @@ class SparseSums:
         score: Score,
         targets: Sequence[int],
         rho: float,
-        label: str = "debiasing scores with variances and slopes",
+        label: str = Labels.DEBIASING_SCORES_AND_SQUARES,
         **clips: PlainValue,
     ) -> tuple[Floats, float]:
         """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
@@ -323,7 +333,7 @@ class SparseSums:
             score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
             bound=min(score.residual, UNCLIPPED), targets=np.asarray(targets), **clips,
         )  # fmt: skip
-        noisy = self.server.vector_sum("target_scores", args, label=label, rho=rho, sites=self.sites)
+        noisy = self.server.vector_sum(Statistics.TARGET_SCORES, args, label=label, rho=rho, sites=self.sites)
         return noisy.mean, noisy.mean_sd
 
     def squared_residual(
@@ -331,7 +341,9 @@ class SparseSums:
     ) -> float:
         """Return the mean square of residuals that are clipped at `bound`."""
         args = self.args(support, beta, residual_clip=min(bound, UNCLIPPED))
-        noisy = self.server.vector_sum("squared_residuals", args, label=label, rho=rho, sites=self.sites)
+        noisy = self.server.vector_sum(
+            Statistics.SQUARED_RESIDUALS, args, label=label, rho=rho, sites=self.sites
+        )
         return float(noisy.mean[0])
 
     def _of(self, score: Score) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from privinf.lasso.precision import clearance, floored
 from privinf.lasso.radii import step_efficiency, step_radii, step_slope
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
+from privinf.wire import Labels
 
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
 PRODUCT_CLIP = 1.5
@@ -132,9 +133,9 @@ def block_sizes(picks: int, blocks: int) -> list[int]:
 
 def center_response(sums: SparseSums, rho: float) -> None:
     """Release the mean of the response, twice: its bounds may be far wider than it is."""
-    nothing, label = np.empty(0), "mean of the response"
+    nothing, label = np.empty(0), Labels.MEAN_OF_RESPONSE
     sums.center_residual((), nothing, sums.units.y_reach, rho / 3.0, label)
-    scale = sums.residual_scale((), nothing, rho / 3.0, "first scale of the response")
+    scale = sums.residual_scale((), nothing, rho / 3.0, Labels.FIRST_SCALE_OF_RESPONSE)
     sums.center_residual((), nothing, RESIDUAL_ROOM * scale, rho / 3.0, label)
     sums.sizes.clear()
 
@@ -191,7 +192,7 @@ def sparse_fit(
     looked = budget.scales / (len(sizes) + len(STEPS))
     support, beta, unspent = list(always), np.zeros(len(always)), 0.0
     doubtful: Sequence[int] = ()
-    scale = first = sums.residual_scale((), np.empty(0), looked, "scale of the response")
+    scale = first = sums.residual_scale((), np.empty(0), looked, Labels.SCALE_OF_RESPONSE)
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     for block, size in enumerate(sizes):
@@ -203,9 +204,9 @@ def sparse_fit(
                 left += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
                 unspent = (len(sizes) - block) * (price + looked)
                 break
-            scale = sums.residual_scale(support, beta, looked, "scale of residuals")
+            scale = sums.residual_scale(support, beta, looked, Labels.SCALE_OF_RESIDUALS)
         rho = float(parts[block]) * budget.selection
-        new = sums.pick(support, beta, clip * scale, size, allowed, rho, "selection")
+        new = sums.pick(support, beta, clip * scale, size, allowed, rho, Labels.SELECTION)
         sums.size_columns(new, price)
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
@@ -269,7 +270,7 @@ def _full_fit(
         before, start = noise, beta
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
-        scale = sums.residual_scale(support, beta, price, "scale of residuals")
+        scale = sums.residual_scale(support, beta, price, Labels.SCALE_OF_RESIDUALS)
     settled = UNSETTLED * math.sqrt(len(support)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(support), clip, rho)
     unsettled = math.isfinite(rho) and (moved > settled or clear < CLEAR)
@@ -322,7 +323,7 @@ def selection_gram(
 ) -> tuple[Floats, float]:
     """Return the noisy Gram matrix of columns, or of them whitened by a `root`, and its sd."""
     norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(support))
-    return sums.gram(support, norm, rho, "Gram matrix of the selection", transform=root)
+    return sums.gram(support, norm, rho, Labels.GRAM_OF_SELECTION, transform=root)
 
 
 def _whitening(noisy: Floats) -> Floats:
@@ -336,7 +337,7 @@ def step(
     """Return the coefficients after one clipped preconditioned step, and its noise in whitened units."""
     norm, bound = step_radii(len(support), clip, rho)
     score = Score(support, root, norm, bound * scale, support, beta)
-    mean, noise = sums.score(score, rho, "step of the refit")
+    mean, noise = sums.score(score, rho, Labels.STEP_OF_REFIT)
     slope = step_slope(norm, bound, len(support))
     return np.asarray(beta + root @ mean / slope), noise / slope
 

@@ -30,6 +30,7 @@ from privinf.schema import Factor, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.reading import Reader, as_frame
 from privinf.typing import ColumnKind, Floats, SampleKind
+from privinf.wire import Labels
 
 
 class ColumnPasses:
@@ -180,7 +181,7 @@ class SampleQuestion:
     kind: SampleKind
     values: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
-    label: str = "sums"
+    label: str = Labels.SUMS
     center: float = 0.0
 
 

@@ -57,8 +57,6 @@ from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import ColumnPasses
 from privinf.mechanisms.gaussian import (
-    PUBLIC_N,
-    PUBLIC_ROWS,
     Line,
     Spending,
     after_the_charge,
@@ -73,6 +71,7 @@ from privinf.noise import NoiseSource
 from privinf.schema import Schema
 from privinf.typing import Floats, Integers, Table
 from privinf.validation import check_array
+from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
 ROOT_DIGITS = 22
 CELL_LIMIT = 1 << 14
@@ -204,7 +203,9 @@ class OpenColumns:
         self, name: str, cells: Cells, share: float, spending: Spending, label: str
     ) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
         """Release the distribution function of counted cells, for a share of the call's mu^2."""
-        line = self._line(f"{label}, distribution of {name}", len(cells.counts), share, spending)
+        line = self._line(
+            Labels.ITS_DISTRIBUTION.format(label=label, name=name), len(cells.counts), share, spending
+        )
         scale, entry = line.calibrated(spending.source)
         check_room(float(self.n), scale, spending.source)
         if not self._charged:
@@ -215,12 +216,18 @@ class OpenColumns:
 
     def _line(self, label: str, cells: int, share: float, spending: Spending) -> Line:
         return Line(
-            label=label, mechanism="gaussian", mu=math.sqrt(share) * spending.mu, trust="central",
+            label=label,
+            mechanism=Mechanisms.GAUSSIAN,
+            mu=math.sqrt(share) * spending.mu,
+            trust="central",
             sensitivity=self._max_rows * prefix_sensitivity(cells),
-            derivation="replace-one distance of two columns of the square root of prefix sums",
-            dimension=cells, unit=self._unit or "record",
-            assumptions=(PUBLIC_N,) if self._unit is None else (PUBLIC_N, PUBLIC_ROWS),
-        )  # fmt: skip
+            derivation=Derivations.PREFIX_SUMS,
+            dimension=cells,
+            unit=self._unit or "record",
+            assumptions=(Assumptions.PUBLIC_N,)
+            if self._unit is None
+            else (Assumptions.PUBLIC_N, Assumptions.PUBLIC_ROWS),
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("raw rows are not pickled: pickle what was released instead")
@@ -315,10 +322,17 @@ class OpenLabels:
         """
         mu = math.sqrt(share) * spending.mu
         line = Line(
-            label=f"{label}, levels of {self._name}", mechanism="gaussian", sensitivity=ROOT_TWO, dimension=2,
-            derivation="replace-one: two counts move by 1", mu=mu, unit="record", trust="central",
-            assumptions=(PUBLIC_N,), reach=float(self.n),
-        )  # fmt: skip
+            label=Labels.ITS_LEVELS.format(label=label, name=self._name),
+            mechanism=Mechanisms.GAUSSIAN,
+            sensitivity=ROOT_TWO,
+            dimension=2,
+            derivation=Derivations.LEVEL_COUNTS,
+            mu=mu,
+            unit="record",
+            trust="central",
+            assumptions=(Assumptions.PUBLIC_N,),
+            reach=float(self.n),
+        )
         scale, entry = line.calibrated(spending.source)
         if isinstance(entry.loss, GaussianLoss) and not math.isinf(mu):
             entry = replace(entry, loss=ThresholdLoss(mu, delta))

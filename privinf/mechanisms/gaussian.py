@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
-from privinf.accounting.entries import CLEAR_RESPONSE
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import door, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SensitivityError
@@ -31,6 +30,7 @@ from privinf.typing import (
     TrustModel,
 )
 from privinf.validation import check_choice, check_positive, check_words
+from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
 T = TypeVar("T")
 
@@ -40,14 +40,6 @@ LARGEST = 2.0**1000
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,
 # which is charged to every sensitivity.
 FLOAT_SLACK = 2.0**-40
-PUBLIC_N = "the number of records is public (replace-one)"
-PUBLIC_SITES = "which site or machine a record is at is public, as are their names and numbers of records"
-PUBLIC_PLACES = "the order of the rows is public: what is protected had no part in it"
-NOTHING_ADDED = "the number of records is public; a record is replaced by one that contributes nothing"
-PUBLIC_CLIENTS = "the sites and their numbers of records are public; one site is replaced as a whole"
-NO_CLIENT = "the sites and their numbers of records are public; one site contributes nothing instead"
-PUBLIC_ROWS = "which rows belong to one unit is public"
-DATA_BOUNDS = "bounds were taken from the data: the claim does not cover them"
 
 
 WORDS = tuple(SpendingWords.__annotations__)
@@ -119,7 +111,7 @@ class Line:
     unit: str
     trust: TrustModel
     relation: Relation = "replace-one"
-    assumptions: tuple[str, ...] = field(default=(PUBLIC_N,))
+    assumptions: tuple[str, ...] = field(default=(Assumptions.PUBLIC_N,))
     party: str = ""
     reach: float = 0.0
 
@@ -132,8 +124,8 @@ class Line:
             The noise is so small that its grid has no room for what the public bounds allow.
         """
         if math.isinf(self.mu):
-            scale, total, noise = 0.0, self.sensitivity, {"law": "none", "scale": 0.0, "grid": 0.0}
-            name, secure = "none", False
+            scale, total, noise = 0.0, self.sensitivity, {"law": NoiseLaws.NONE, "scale": 0.0, "grid": 0.0}
+            name, secure = NoiseSources.NONE, False
         else:
             scale, total = solve_scale(
                 self.sensitivity * (1.0 + FLOAT_SLACK), self.mu, self.dimension, source
@@ -144,7 +136,7 @@ class Line:
                     f"{self.label}: at mu={self.mu:.3g} the noise is too small for its fixed-point grid; "
                     "spend less, or epsilon=inf for no noise"
                 )
-            law = "discrete gaussian" if source.secure else "gaussian"
+            law = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
             noise, name, secure = {"law": law, "scale": scale, "grid": grid}, source.name, source.secure
         entry = LedgerEntry(
             mechanism=self.mechanism,
@@ -152,7 +144,7 @@ class Line:
             unit=self.unit,
             relation=self.relation,
             trust=self.trust,
-            sensitivity=Sensitivity(norm="l2", value=total, derivation=self.derivation),
+            sensitivity=Sensitivity(norm=Norms.L2, value=total, derivation=self.derivation),
             noise=noise,
             loss=GaussianLoss(self.mu),
             source=name,
@@ -172,8 +164,16 @@ def assumed(design: Design, *, data_bounds: bool, placed: bool = True) -> tuple[
     """Return what every ledger line of a release on `design` takes for granted; `placed`: row by row."""
     clear = design.response_public
     grouped = design.schema is not None and design.schema.unit is not None
-    stated = [PUBLIC_N, *([PUBLIC_PLACES] if placed else ()), *([CLEAR_RESPONSE] if clear else ())]
-    return (*stated, *([PUBLIC_ROWS] if grouped else ()), *([DATA_BOUNDS] if data_bounds else ()))
+    stated = [
+        Assumptions.PUBLIC_N,
+        *([Assumptions.PUBLIC_PLACES] if placed else ()),
+        *([Assumptions.CLEAR_RESPONSE] if clear else ()),
+    ]
+    return (
+        *stated,
+        *([Assumptions.PUBLIC_ROWS] if grouped else ()),
+        *([Assumptions.DATA_BOUNDS] if data_bounds else ()),
+    )
 
 
 def max_rows(design: Design) -> int:
@@ -232,7 +232,7 @@ def noisy_scalar(
     value: float,
     sensitivity: float,
     *,
-    label: str = "scalar",
+    label: str = Labels.SCALAR,
     epsilon: float | None = None,
     delta: float | None = None,
     mu: float | None = None,
@@ -280,8 +280,8 @@ def noisy_scalar(
     }  # fmt: skip
     spending = Spending.of(words, ledger)
     line = Line(
-        label=label, mechanism="gaussian", sensitivity=check_positive(sensitivity, "sensitivity"),
-        derivation="replace-one change of the number", dimension=1, mu=spending.mu, unit="record",
+        label=label, mechanism=Mechanisms.GAUSSIAN, sensitivity=check_positive(sensitivity, "sensitivity"),
+        derivation=Derivations.ONE_NUMBER, dimension=1, mu=spending.mu, unit="record",
         trust="central",
     )  # fmt: skip
     given = plain_number(value, "value")

@@ -46,6 +46,7 @@ from privinf.schema.design import check_magnitudes, resolve_design
 from privinf.schema.table import check_schema
 from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, Trust
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
+from privinf.wire import Derivations, Labels, Mechanisms, Statistics
 
 ROBUST_SHARE = 0.25
 # A call that is right, for the error about a missing formula.
@@ -297,15 +298,17 @@ class Moments:
         if self.trust == "central":
             told |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
         total = told | {"response_factor": weight / design.y_scale, "response_bound": weight * design.y_norm}
-        asked = [OwnSum.of("moments.total", "moments", total, self.layout)]
+        asked = [OwnSum.of(Statistics.MOMENTS_TOTAL, Labels.MOMENTS, total, self.layout)]
         if robust:
             # In units of their clipping bound, which the first release decides.
             residual = {"response_factor": 1.0, "coefficients": np.zeros(self.layout.size - 1)}
             told |= residual | {"residual_clip": 1.0}
             if units:
                 told["unit_norm"] = 1.0
-            label = f"residual moments, of each {unit_name(self.design)!r}" if units else "residual moments"
-            asked.append(OwnSum.of("moments.residual", label, told, self.layout))
+            label = (
+                f"residual moments, of each {unit_name(self.design)!r}" if units else Labels.RESIDUAL_MOMENTS
+            )
+            asked.append(OwnSum.of(Statistics.MOMENTS_RESIDUAL, label, told, self.layout))
         return asked
 
     def _line(self, asked: OwnSum, mu: float) -> Line:
@@ -314,9 +317,9 @@ class Moments:
         local = self.trust == "local"
         return Line(
             label=asked.label,
-            mechanism="gaussian",
+            mechanism=Mechanisms.GAUSSIAN,
             sensitivity=asked.reach.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
-            derivation=f"replace-one Frobenius distance of the record's {asked.label}",
+            derivation=Derivations.RECORD_MOMENTS.format(label=asked.label),
             dimension=asked.reach.size * (rows_per_unit if local else 1),
             mu=mu,
             # No entry of one record passes the sensitivity; totals are checked by `check_room`.

@@ -32,10 +32,11 @@ from privinf.accounting import (
 )
 from privinf.accounting.calibration import exact, float_down, sqrt_down
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.gaussian import FLOAT_SLACK, PUBLIC_N
+from privinf.mechanisms.gaussian import FLOAT_SLACK
 from privinf.noise import NoiseSource, grid_step, solve_scale
 from privinf.typing import PeelingMethod, TrustModel
 from privinf.validation import check_delta, check_fraction, check_positive, is_zero
+from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
 PURE_PICKS = "delta=0 is pure epsilon: for positions alone (values=False), or with method='laplace'"
 # Grid steps charged to the sensitivity of a pick.
@@ -227,18 +228,32 @@ class PeelingLines:
         """Return one line; its noise is `law` at `scale`, none at 0."""
         clear, times = scale == 0.0, self.times
         secure = self.source.secure and not clear
-        law = "none" if clear else f"discrete {law}" if secure and law != "gumbel" else law
+        law = (
+            NoiseLaws.NONE
+            if clear
+            else NoiseLaws.DISCRETE.format(law=law)
+            if secure and law != NoiseLaws.GUMBEL
+            else law
+        )
         return LedgerEntry(
-            mechanism=mechanism, label=self.label if times == 1 else f"{self.label} ({times} vectors)",
-            unit=self.unit, relation="replace-one", trust=self.trust,
+            mechanism=mechanism,
+            label=self.label if times == 1 else Labels.ITS_VECTORS.format(label=self.label, times=times),
+            unit=self.unit,
+            relation="replace-one",
+            trust=self.trust,
             sensitivity=Sensitivity(norm=norm, value=reach, derivation=self.derivation),
             noise={
-                "law": law, "scale": scale, "grid": grid_step(scale) if secure else 0.0,
-                "picks": self.k, "vectors": times,
+                "law": law,
+                "scale": scale,
+                "grid": grid_step(scale) if secure else 0.0,
+                "picks": self.k,
+                "vectors": times,
             },
-            loss=_times(loss, times), source="none" if clear else self.source.name, secure=secure,
-            assumptions=(PUBLIC_N,),
-        )  # fmt: skip
+            loss=_times(loss, times),
+            source=NoiseSources.NONE if clear else self.source.name,
+            secure=secure,
+            assumptions=(Assumptions.PUBLIC_N,),
+        )
 
 
 def calibrated_peeling(
@@ -262,22 +277,26 @@ def selection_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) 
     """Return the noise scale and the ledger line of the picks."""
     roundings = GUMBEL_ROUNDINGS if lines.method == "gumbel" else LAPLACE_ROUNDINGS
     scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, roundings, lines.source)
-    mechanism = f"{lines.method} peeling"
-    return scale, lines.entry(mechanism, cost.selection, "linf", reach, lines.method, scale)
+    mechanism = Mechanisms.PEELING.format(method=lines.method)
+    return scale, lines.entry(mechanism, cost.selection, Norms.LINF, reach, lines.method, scale)
 
 
 def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
     """Return the noise scale and the ledger line of the values at the positions picked."""
     loss, k, source = cost.values, lines.k, lines.source
-    lines = replace(lines, label=f"{lines.label}, values", derivation=f"{lines.derivation}; {k} entries")
+    lines = replace(
+        lines,
+        label=Labels.ITS_VALUES.format(label=lines.label),
+        derivation=Derivations.OF_ENTRIES.format(derivation=lines.derivation, k=k),
+    )
     assert loss is not None
     if lines.method == "laplace" and cost.pick_scale > 0.0:
         scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, LAPLACE_ROUNDINGS, source)
-        return scale, lines.entry("laplace", loss, "linf", reach, "laplace", scale)
+        return scale, lines.entry(Mechanisms.LAPLACE, loss, Norms.LINF, reach, NoiseLaws.LAPLACE, scale)
     assert isinstance(loss, GaussianLoss)
     bare = math.sqrt(k) * sensitivity * (1.0 + FLOAT_SLACK)
     scale, reach = (0.0, bare) if math.isinf(loss.mu) else solve_scale(bare, loss.mu, k, source)
-    return scale, lines.entry("gaussian", loss, "l2", reach, "gaussian", scale)
+    return scale, lines.entry(Mechanisms.GAUSSIAN, loss, Norms.L2, reach, NoiseLaws.GAUSSIAN, scale)
 
 
 def _times(loss: Loss, times: int) -> Loss:

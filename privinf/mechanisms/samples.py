@@ -15,15 +15,7 @@ from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.mechanisms.columns import AskedSums, SampleQuestion, range_of
-from privinf.mechanisms.gaussian import (
-    PUBLIC_N,
-    WORDS,
-    Line,
-    Spending,
-    check_room,
-    total_mu,
-    warn_of_large_delta,
-)
+from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta
 from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.samples import (
@@ -37,6 +29,7 @@ from privinf.schema import Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWords
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, check_words, is_zero
+from privinf.wire import Assumptions, Mechanisms, NoiseLaws, Norms, readable
 
 SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.MomentOLS"
 PURE_SUMS = "Pure epsilon, by Laplace noise, is asked for by delta=0 or noise='laplace'"
@@ -96,7 +89,7 @@ class SampleSums(Released):
         return self.recorded
 
     def __repr__(self) -> str:
-        return f"<SampleSums: {self.question.label}, {self.nobs} records, {self.noise} noise>"
+        return f"<SampleSums: {readable(self.question.label)}, {self.nobs} records, {self.noise} noise>"
 
 
 def sample_rows(columns: Mapping[str, ColumnLike], missing: Missing = "raise") -> Rows:
@@ -223,18 +216,18 @@ class Price:
         entries, source, derivation = statistic.touched(cells), self.source, statistic.derivation
         if isinstance(self.loss, GaussianLoss):
             line = Line(
-                label=label, mechanism="gaussian", sensitivity=self.weighted.sensitivity,
+                label=label, mechanism=Mechanisms.GAUSSIAN, sensitivity=self.weighted.sensitivity,
                 derivation=derivation, dimension=entries, mu=self.loss.mu, unit=unit, trust="central"
             )  # fmt: skip
             return line.calibrated(source)
         bare = self.weighted.sensitivity
         scale, total = solve_peeling_scale(bare, 1.0 / self.loss.epsilon, float(entries), source)
-        law = "discrete laplace" if source.secure else "laplace"
+        law = NoiseLaws.DISCRETE_LAPLACE if source.secure else NoiseLaws.LAPLACE
         return scale, LedgerEntry(
-            mechanism="laplace", label=label, unit=unit, relation="replace-one", trust="central",
-            sensitivity=Sensitivity(norm="l1", value=total, derivation=derivation),
+            mechanism=Mechanisms.LAPLACE, label=label, unit=unit, relation="replace-one", trust="central",
+            sensitivity=Sensitivity(norm=Norms.L1, value=total, derivation=derivation),
             noise={"law": law, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
-            loss=self.loss, source=source.name, secure=source.secure, assumptions=(PUBLIC_N,)
+            loss=self.loss, source=source.name, secure=source.secure, assumptions=(Assumptions.PUBLIC_N,)
         )  # fmt: skip
 
 

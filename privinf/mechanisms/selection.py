@@ -23,6 +23,7 @@ from privinf.mechanisms.peeling import PeelingLines, PeelingOptions, calibrated_
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.typing import ArrayLike, Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
+from privinf.wire import Derivations, Labels
 
 __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 
@@ -229,10 +230,10 @@ class NoisyTopK:
         self,
         source: NoiseSource,
         *,
-        label: str = "top k",
+        label: str = Labels.TOP_K,
         unit: str = "record",
         trust: TrustModel = "central",
-        derivation: str = "replace-one change of any entry",
+        derivation: str = Derivations.ANY_ENTRY,
         times: int = 1,
     ) -> Peeling:
         """Return the noise scales on `source` and the ledger lines; `times` vectors are charged together.
@@ -252,7 +253,7 @@ class NoisyTopK:
         v: ArrayLike,
         *,
         candidates: ArrayLike | None = None,
-        label: str = "top k",
+        label: str = Labels.TOP_K,
         ledger: Ledger | None = None,
         rng: RngLike = None,
         source: SourceName = "lattice",

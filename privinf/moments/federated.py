@@ -31,6 +31,7 @@ from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import CovType, Floats, RngLike, SpendingWords, Trust
 from privinf.validation import check_cov_type, check_fraction, check_positive
+from privinf.wire import Labels, Statistics
 
 # ---- parties
 
@@ -141,7 +142,7 @@ class FederatedMoments:
             warn_of_large_delta(delta, n)
             rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
             held.enter_context(rounds.server.reserving(price))
-            first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
+            first = rounds.ask(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
             arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
             law: dict[str, Any] = {
                 "trust": self.trust, "response_weight": self.response_weight, "scale": first.scale,
@@ -155,7 +156,7 @@ class FederatedMoments:
                     "response_factor": 1.0 / self.design.y_scale, "coefficients": plan.coefficients,
                     "residual_clip": bound,
                 }  # fmt: skip
-                second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
+                second = rounds.ask(Statistics.MOMENTS_RESIDUAL, asked, Labels.RESIDUAL_MOMENTS, parts[1])
                 arrays["residual_moments"] = second.values
                 law |= {
                     "residual_bound": bound, "residual_scale": second.scale, "residual_largest": plan.largest,

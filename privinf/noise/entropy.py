@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from privinf.errors import ArgumentError
 from privinf.typing import Floats
+from privinf.wire import Keys
 
 Words = NDArray[np.uint64]
 
@@ -293,7 +294,7 @@ class NoiseKey:
         return self._secret
 
     def _code(self, purpose: str, *parts: bytes) -> bytes:
-        told = (b"privinf noise 1", purpose.encode(), *parts)
+        told = (Keys.NOISE, purpose.encode(), *parts)
         message = b"".join(len(part).to_bytes(8, "little") + part for part in told)
         return hmac.digest(self._secret, message, "sha256")
 

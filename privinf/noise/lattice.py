@@ -32,6 +32,7 @@ from privinf.noise.entropy import SYSTEM, WORD, Entropy, Keystream, NoiseKey, pr
 from privinf.noise.source import NoiseSource, Size, grid_inflation, grid_step
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number
+from privinf.wire import NoiseSources
 
 CHUNK = 1 << 15
 LARGEST_STEP = 2.0**45
@@ -143,7 +144,7 @@ class LatticeNoise:
     True
     """
 
-    name = "lattice"
+    name = NoiseSources.LATTICE
     secure = True
 
     def __init__(self, entropy: Entropy = SYSTEM) -> None:
@@ -259,7 +260,7 @@ class OpenDPNoise(LatticeNoise):
     features be switched on process-wide; making this source does so.
     """
 
-    name = "opendp"
+    name = NoiseSources.OPENDP
 
     def __init__(self) -> None:
         try:

@@ -13,6 +13,7 @@ from privinf.errors import SensitivityError
 from privinf.noise.entropy import KEY_BYTES, NoiseKey
 from privinf.typing import Flags, Floats, Integers, RngLike
 from privinf.validation import READ_ROWS, as_generator, check_number, check_positive
+from privinf.wire import NoiseSources
 
 Size = int | tuple[int, ...]
 
@@ -154,7 +155,7 @@ class SimulationNoise:
     (Mironov 2012). Results made with it are stamped.
     """
 
-    name = "simulation"
+    name = NoiseSources.SIMULATION
     secure = False
 
     def __init__(self, rng: RngLike) -> None:

@@ -14,6 +14,7 @@ from statsmodels.iolib.summary2 import Summary
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.export import caution_kinds
+from privinf.wire import readable
 
 # The words of maketables for columns of `tidy` and of `glance`.
 MAKETABLES = {
@@ -87,7 +88,7 @@ class Comparison:
                 told.setdefault(text, []).append(name)
         for text, names in told.items():
             whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
-            summary.add_text(f"The claim{whose} assumes: {text}.")
+            summary.add_text(f"The claim{whose} assumes: {readable(text)}.")
         return summary
 
     def __str__(self) -> str:

@@ -23,10 +23,11 @@ from privinf.results.summary import large_delta
 from privinf.sealed import write_json, write_parquet
 from privinf.typing import AnyPath, IntervalMethod
 from privinf.validation import check_fraction
+from privinf.wire import Formats, readable
 
 Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1
-FIT, TEST, PARTIES, TABLE = "privinf-result", "privinf-test", "privinf-parties", "privinf-table"
+FIT, TEST, PARTIES, TABLE = Formats.FIT, Formats.TEST, Formats.PARTIES, Formats.TABLE
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
@@ -321,7 +322,10 @@ def _spent(report: PrivacyReport) -> dict[str, Any]:
 def _privacy(report: PrivacyReport) -> dict[str, Any]:
     told = {"epsilon": report.epsilon(), "delta": report.default_delta, "stamp": report.stamp}
     told |= {"response_in_clear": report.response_in_clear}
-    return told | {"assumptions": list(report.assumptions), "releases": _records(report.releases)}
+    return told | {
+        "assumptions": [readable(text) for text in report.assumptions],
+        "releases": _records(report.releases),
+    }
 
 
 def _surroundings(report: PrivacyReport, summary: PrivateSummary) -> dict[str, Any]:

@@ -23,8 +23,9 @@ from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
 from privinf.validation import check_array, check_vacant
+from privinf.wire import Formats
 
-FORMAT = "privinf-results"
+FORMAT = Formats.RESULTS
 VERSION = 1
 RELEASE, TERMS = "release/", "terms/"
 ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov", "bias")

@@ -22,6 +22,7 @@ from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP, WaldResults
 from privinf.typing import Floats
 from privinf.validation import check_flag, check_fraction
+from privinf.wire import readable
 
 ERRORS_NOTE = (
     "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
@@ -389,7 +390,7 @@ def _floored(result: DescribedResults) -> bool:
 
 
 def _assumptions(report: PrivacyReport) -> list[str]:
-    return [f"The privacy claim assumes: {text.rstrip('.')}." for text in report.assumptions]
+    return [f"The privacy claim assumes: {readable(text).rstrip('.')}." for text in report.assumptions]
 
 
 def _or_reason(figure: object) -> str:

@@ -40,6 +40,7 @@ from privinf.stats import base
 from privinf.stats.groups import rank, score_interval
 from privinf.stats.means import laplace_tail
 from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair
+from privinf.wire import Labels
 
 LEAST_MARGIN = 0.5
 TABLES, TABLE_STREAM = 9999, 11
@@ -163,7 +164,9 @@ def chi2_contingency(
     if levels is not None and len(levels) != 2:
         raise ArgumentError("levels= is a pair: the levels of a, and those of b")
     asked, names = asked_table(a, b, (None, None) if levels is None else levels, words)
-    release = asked.release(SampleQuestion("cells", (), names, label=f"{names[0]} by {names[1]}"))
+    release = asked.release(
+        SampleQuestion("cells", (), names, label=Labels.BY.format(values=names[0], groups=names[1]))
+    )
     law = table_law(release)
     T, _, pearson = law.independence()
     r, c = law.X.shape
@@ -338,7 +341,9 @@ def pearsonr(
         raise ArgumentError("bounds= is a pair: the bounds of x, and those of y")
     first, second = (None, None) if bounds is None else (base.public_pair(one) for one in bounds)
     asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
-    release = asked.release(SampleQuestion("pairs", names, label=f"correlation of {names[0]} and {names[1]}"))
+    release = asked.release(
+        SampleQuestion("pairs", names, label=Labels.CORRELATION.format(first=names[0], second=names[1]))
+    )
     a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
     law = PairLaw.of(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")
     size = max(law.n * float(law.product), 1e-300)

@@ -31,6 +31,7 @@ from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
 from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingWords, Table
 from privinf.validation import check_choice, check_fraction, check_words
+from privinf.wire import readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -321,7 +322,7 @@ class StatResult(PortableTest):
                     for category, text in self.cautions
                 ),
                 *self.ranked_notes,
-                *(f"The privacy claim assumes: {text}." for text in self.privacy.assumptions),
+                *(f"The privacy claim assumes: {readable(text)}." for text in self.privacy.assumptions),
             ],
         )
 
@@ -329,7 +330,7 @@ class StatResult(PortableTest):
         source = [("No. Observations:", f"{self.nobs:d}"), ("Noise law:", self.release.noise)]
         source += [(IMPUTED_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
         if not self.null:
-            return [("What:", self.release.question.label)], source
+            return [("What:", readable(self.release.question.label))], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
         degrees = "-" if any(np.isnan(df)) else ", ".join(number(one, 1) for one in df)
         small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"

@@ -22,6 +22,7 @@ from privinf.stats.groups import GroupLaw, clip_cautions, contrast_weights
 from privinf.stats.quantiles import CoreClip, clipped_groups
 from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Pair, Table
 from privinf.validation import check_choice
+from privinf.wire import Labels
 
 FIRST, SECOND = np.array([0]), np.array([1])
 FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
@@ -276,7 +277,7 @@ def asked_groups(
     asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, words)
     if not hasattr(asked.schema[by], "levels"):
         raise SchemaError(f"column {by!r} has no declared levels: list them in the schema, or as levels=")
-    return asked, SampleQuestion("groups", (value,), (by,), label=f"{value} by {by}")
+    return asked, SampleQuestion("groups", (value,), (by,), label=Labels.BY.format(values=value, groups=by))
 
 
 def asked_pair(
@@ -292,7 +293,7 @@ def asked_pair(
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
     rows = joined_rows((a, b), ("a", "b"), base.told(words, "missing", "raise"))
     asked = base.Asked.of(rows, Schema({"value": pair, "group": ["a", "b"]}), words)
-    return asked, SampleQuestion("groups", ("value",), ("group",), label="two samples")
+    return asked, SampleQuestion("groups", ("value",), ("group",), label=Labels.TWO_SAMPLES)
 
 
 def _group_sums(

@@ -19,6 +19,7 @@ from privinf.stats.base import Cautions, SampleWords, asked_columns, check_level
 from privinf.stats.means import described
 from privinf.stats.quantiles import ColumnLooks, spending, streamed, two_sided
 from privinf.typing import Missing, Table
+from privinf.wire import Labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,9 +125,9 @@ def describe(  # type: ignore[misc]
     found: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     for name, looks in opened.items():
-        question = SampleQuestion("one sample", (name,), label=f"describe, sums of {name}")
+        question = SampleQuestion("one sample", (name,), label=Labels.DESCRIBED_SUMS.format(name=name))
         sums = spending(asked, looks.spending.mu * math.sqrt(SUMS_SHARE * part)).release(question)
-        first, lines = looks.first((1.0 - SUMS_SHARE) * part, "describe")
+        first, lines = looks.first((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
         entries += [*sums.entries, *lines]
         made = described(sums, level=level)
         z = two_sided(level)

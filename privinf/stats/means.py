@@ -34,6 +34,7 @@ from privinf.stats import base
 from privinf.stats.quantiles import clipped_sums
 from privinf.typing import Alternative, ClipRule, ColumnLike, Floats, Pair
 from privinf.validation import check_choice, check_number
+from privinf.wire import Labels
 
 CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
 SIMULATED_BELOW = 1000
@@ -266,7 +267,7 @@ def mean(
             unseen = UNSEEN.format(*chosen.most, found.nobs, *chosen.worst(found.nobs))
             return replace(found, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
         return found
-    release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
+    release = asked.release(SampleQuestion("one sample", (name,), label=Labels.MEAN.format(name=name)))
     n, share = release.nobs, isinstance(asked.schema[name], Factor)
     near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
     return replace(described(release, level=level), cautions=base.warn_of(near))

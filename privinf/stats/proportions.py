@@ -40,6 +40,7 @@ from privinf.stats.base import (
 from privinf.stats.groups import GroupLaw, rank, score_interval
 from privinf.typing import Alternative, ColumnLike, Floats, Label, ShareMethod
 from privinf.validation import check_choice, check_number
+from privinf.wire import Labels
 
 CLIPPED_SHARE = "The share of the second of two levels, or of values clipped to 0 and 1."
 
@@ -210,7 +211,7 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
 def _share_release(a: Any, words: Any) -> SampleSums:
     asked, (name,) = asked_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, words)
     check_share(asked.schema, name)
-    return asked.release(SampleQuestion("share", (name,), label=f"share of {name}"))
+    return asked.release(SampleQuestion("share", (name,), label=Labels.SHARE.format(name=name)))
 
 
 def _exact(law: ShareLaw, method: ShareMethod) -> bool:
@@ -247,7 +248,9 @@ def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, l
     asked, (outcome, group) = told
     if any(len(asked.schema[name].levels) != 2 for name in (group, outcome)):
         raise SchemaError("two shares need two groups and an outcome of two kinds")
-    release = asked.release(SampleQuestion("cells", (), (group, outcome), label=f"{outcome} by {group}"))
+    release = asked.release(
+        SampleQuestion("cells", (), (group, outcome), label=Labels.BY.format(values=outcome, groups=group))
+    )
     law = table_law(release)
     made, (T, sign, _) = law.made_up().independence(), law.independence()
     # A first group with more of the first outcome has the smaller share of the second.

@@ -42,6 +42,7 @@ from privinf.stats.base import (
 )
 from privinf.typing import ColumnLike, Missing, NoiseChoice, Pair
 from privinf.validation import check_fraction
+from privinf.wire import Labels
 
 # Cells of a first look, its share of mu^2 for quantiles, and for the clip of a mean.
 FIRST_CELLS, FIRST_SHARE, CLIP_SHARE = 1024, 0.25, 0.2
@@ -191,7 +192,7 @@ def quantile(
     if not wanted:
         raise ArgumentError("q names no quantile")
     asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, words)
-    looks, label = ColumnLooks.of(asked, name), f"quantiles of {name}"
+    looks, label = ColumnLooks.of(asked, name), Labels.QUANTILES.format(name=name)
     first, lines = looks.first(FIRST_SHARE, label)
     entries, second, part = [*lines], [], (1.0 - FIRST_SHARE) / len(wanted)
     for one in wanted:
@@ -230,7 +231,7 @@ def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, Mea
     def choose(found: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
         return mean_clip(found, low, high, two_sided(level), rest)
 
-    question = SampleQuestion("one sample", (name,), label=f"mean of {name}")
+    question = SampleQuestion("one sample", (name,), label=Labels.MEAN.format(name=name))
     return clipped_release(asked, question, choose)
 
 
@@ -250,7 +251,7 @@ def clipped_release(
     """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
     asked, name = streamed(asked), question.values[0]
     looks = ColumnLooks.of(asked, name)
-    found, first = looks.first(CLIP_SHARE, f"{question.label}, its clip")
+    found, first = looks.first(CLIP_SHARE, Labels.ITS_CLIP.format(label=question.label))
     rest = math.sqrt(1.0 - CLIP_SHARE) * looks.spending.mu
     clip = choose(found, looks.low, looks.high, rest)
     second = replace(spending(asked, rest), schema=asked.schema.fill({name: (clip.low, clip.high)}))

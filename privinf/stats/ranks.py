@@ -41,6 +41,7 @@ from privinf.stats.groups import MADE_UP, rank
 from privinf.stats.means import laplace_quantile, laplace_tail
 from privinf.typing import Alternative, ColumnLike, Floats, Label, Table
 from privinf.validation import check_number
+from privinf.wire import Labels
 
 # Bounds of arrays of any numbers: a power of 2, by which values are divided exactly.
 ANY_NUMBER = (-(2.0**500), 2.0**500)
@@ -313,7 +314,7 @@ def wilcoxon(
     level = base.check_level(confidence_level, alternative)
     at = check_number(center, "center")
     asked, (name,) = base.asked_columns({"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, words)
-    question = SampleQuestion("signed ranks", (name,), label=f"signed ranks of {name}", center=at)
+    question = SampleQuestion("signed ranks", (name,), label=Labels.SIGNED_RANKS.format(name=name), center=at)
     release = asked.release(question)
     n = release.nobs
     T, noise = float(release.sums[0, 0]) * n, float(release.scale[0]) * n

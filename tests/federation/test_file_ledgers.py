@@ -15,8 +15,8 @@ from privinf.cli.pending import StagedLedger
 from privinf.errors import BudgetExceededError, PrivinfError, UnchargedError
 from privinf.federation import TrustedServer
 from privinf.federation.noisy import NoisySum
-from privinf.federation.rounds import PARTITION
 from privinf.releases import Release
+from privinf.wire import Places
 
 # First: benchmarks, which other tests put on the path, have a module redraws too.
 sys.path.insert(0, str(Path(__file__).parents[1] / "privacy"))
@@ -61,7 +61,9 @@ def test_seeded_noise_of_some_sites_is_stamped(ledger):
     assert some.stamp == "SIMULATION NOISE: NOT PRIVATE"
     assert "NOT PRIVATE" in repr(some)
     top = server.top_k("column_sums", ARGS, 1, rho=0.5, label="top", sites=["south"])
-    assert [entry.scope for entry in top.entries] == [(f"{PARTITION.format(server._session)}=south",)] * 2
+    assert [entry.scope for entry in top.entries] == [
+        (f"{Places.SITES_OF_SESSION.format(session=server._session)}=south",)
+    ] * 2
     assert top.stamp == some.stamp
 
 

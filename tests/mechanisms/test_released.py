@@ -17,9 +17,10 @@ from privinf.accounting import Budget, Ledger
 from privinf.errors import ArgumentError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import NoisyTopK, noisy_scalar, private_max
-from privinf.mechanisms.gaussian import PUBLIC_PLACES, REACH
+from privinf.mechanisms.gaussian import REACH
 from privinf.noise import LatticeNoise, grid_step
 from privinf.noise.lattice import LARGEST_STEP
+from privinf.wire import Assumptions
 
 V = [0.5, -3.0, 1.0]
 ROWS = np.random.default_rng(0).uniform(size=(40, 3, 2))
@@ -260,8 +261,10 @@ def lines_by_places():
 def test_that_the_order_of_rows_is_public_is_said_where_it_counts():
     """A table that is sorted by an income tells it by the places of its rows, whatever noise they have."""
     placed, sums = lines_by_places()
-    assert all(lines and all(PUBLIC_PLACES in line.assumptions for line in lines) for lines in placed)
-    assert not any(PUBLIC_PLACES in line.assumptions for lines in sums for line in lines)
+    assert all(
+        lines and all(Assumptions.PUBLIC_PLACES in line.assumptions for line in lines) for lines in placed
+    )
+    assert not any(Assumptions.PUBLIC_PLACES in line.assumptions for lines in sums for line in lines)
 
 
 def released_at(delta):

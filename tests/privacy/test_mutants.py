@@ -518,7 +518,9 @@ MUTANTS = {
         attained.diameter_complaints,
     ),
     "sites of another session beside these": (
-        Mutant("federation.rounds", "Rounds._placed", "PARTITION.format(session)", '"site"'),
+        Mutant(
+            "federation.rounds", "Rounds._placed", "Places.SITES_OF_SESSION.format(session=session)", '"site"'
+        ),
         of_other_partitions,
     ),
     # accounts in files

@@ -22,7 +22,7 @@ LIMITS = {
 
 TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "stats"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
-EVERYWHERE = {"errors", "typing", "validation", "doors", "secret_files", "sealed", "version"}
+EVERYWHERE = {"errors", "typing", "validation", "doors", "secret_files", "sealed", "version", "wire"}
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "planning", "sklearn", "privinf.accounting.planning"}
 # Modules that every room may import: they import nothing of the package but its errors.
@@ -43,6 +43,7 @@ FLOOR: dict[str, set[str]] = {
     "version": set(),
     "secret_files": set(),
     "sealed": set(),
+    "wire": set(),
     "storage": set(),
     "schema": set(),
     "accounting": set(),

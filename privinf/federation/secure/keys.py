@@ -21,6 +21,7 @@ from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 from privinf.secret_files import open_secret
 from privinf.validation import check_path
+from privinf.wire import Formats, Keys
 
 SITE_KEY_BYTES = 32
 # Of Curve25519's field: a public key is a number below it.
@@ -29,7 +30,7 @@ FIELD = 2**255 - 19
 EDWARDS = -121665 * pow(121666, -1, FIELD) % FIELD
 KEY = "an identity key"  # what messages call its file
 # What the signing key is derived for.
-SIGNING = b"privinf ed25519 identity 1"
+SIGNING = Keys.SIGNING
 
 
 @cache
@@ -293,7 +294,7 @@ class Roster:
 
     def to_json(self) -> str:
         """Return the roster as JSON text with its checksum: a file that every site keeps."""
-        content: dict[str, Any] = {"format": "privinf-roster", "version": 1, "keys": dict(self.keys)}
+        content: dict[str, Any] = {"format": Formats.ROSTER, "version": 1, "keys": dict(self.keys)}
         if self.signed:
             content |= {"version": 2, "verifying": dict(self.verifying)}
         return sealed_json(content, indent=1)
@@ -306,7 +307,7 @@ class Roster:
         second = isinstance(found, dict) and "verifying" in found
         fields = ("format", "version", "keys", *(["verifying"] if second else []))
         record = unsealed(found, "a roster", fields)
-        if (record["format"], record["version"]) != ("privinf-roster", 2 if second else 1):
+        if (record["format"], record["version"]) != (Formats.ROSTER, 2 if second else 1):
             raise StorageError("the text is not a roster of a version that this privinf reads")
         if second and not record["verifying"]:
             raise StorageError("the text is not a roster: it is of version 2 and has no verifying keys")
@@ -366,7 +367,7 @@ def check_verifying(key: object, what: str) -> None:
 
 def _seal(secret: bytes) -> str:
     """Return the checksum of a key, which its file holds."""
-    return hashlib.sha256(b"privinf identity key" + secret).hexdigest()
+    return hashlib.sha256(Keys.IDENTITY + secret).hexdigest()
 
 
 def _verifies(key: str) -> bool:

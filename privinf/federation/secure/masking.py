@@ -47,12 +47,13 @@ from privinf.mechanisms.gaussian import FLOAT_SLACK
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise.source import GRID_BITS
 from privinf.typing import SumRelation
+from privinf.wire import Assumptions, Derivations, Keys, Mechanisms, NoiseLaws, NoiseSources, Norms
 
 Words: TypeAlias = NDArray[np.uint64]
 
 COMPLETE = 50
 FAILURE_BITS = 100
-PURPOSE = b"privinf masked sum 1:"
+PURPOSE = Keys.MASKED_SUM
 
 
 def degree(sites: int, colluding: int) -> int:
@@ -169,9 +170,6 @@ class PairKeys:
 # Times by which the grid may raise a sensitivity before the release is refused as too large for its budget.
 LARGEST_GROWTH = 2.0**10
 
-HONEST = "the sites on the roster follow the protocol, except for so many as are counted as colluding"
-UNIFORM = "masks are indistinguishable from uniform words (X25519, HKDF-SHA256, ChaCha20)"
-
 
 @dataclass(frozen=True, slots=True)
 class SumPlan:
@@ -240,19 +238,37 @@ def plan_sum(
         grid, site_scale, total = solve_grid(moved, reach.size, mu, carriers, grid_bits)
         loss = GaussianLoss(mu) if grid_bits >= GRID_BITS else ConcentratedLoss(mu * mu / 2.0)
     secure = secure and site_scale > 0.0
-    source = "lattice" if secure else ("simulation" if site_scale > 0.0 else "none")
+    source = NoiseSources.LATTICE if secure else NoiseSources.NONE
+    if not secure and site_scale > 0.0:
+        source = NoiseSources.SIMULATION
     entry = LedgerEntry(
-        mechanism="gaussian", label=label, unit=reach.unit, relation=relation, trust="secure-sum",
-        sensitivity=Sensitivity(norm="l2", value=total, derivation=f"{op}: {reach.derivation}; rounding"),
+        mechanism=Mechanisms.GAUSSIAN,
+        label=label,
+        unit=reach.unit,
+        relation=relation,
+        trust="secure-sum",
+        sensitivity=Sensitivity(
+            norm=Norms.L2,
+            value=total,
+            derivation=Derivations.OF_MASKED_STATISTIC.format(op=op, derivation=reach.derivation),
+        ),
         noise={
-            "law": "none" if site_scale == 0.0 else "discrete gaussian",
+            "law": NoiseLaws.NONE if site_scale == 0.0 else NoiseLaws.DISCRETE_GAUSSIAN,
             "scale": site_scale * math.sqrt(carriers),
-            "grid": grid, "sites": sites, "colluding": colluding,
+            "grid": grid,
+            "sites": sites,
+            "colluding": colluding,
             "threshold": sites,  # how many must answer: all; a word that digests of questions hold
         },
-        loss=loss, source=source, secure=secure,
-        assumptions=(*assumed(reach, relation, sites=sites, seeded=seeded), HONEST, UNIFORM),
-    )  # fmt: skip
+        loss=loss,
+        source=source,
+        secure=secure,
+        assumptions=(
+            *assumed(reach, relation, sites=sites, seeded=seeded),
+            Assumptions.HONEST_SITES,
+            Assumptions.UNIFORM_MASKS,
+        ),
+    )
     return SumPlan(grid, site_scale, entry)
 
 

@@ -67,6 +67,7 @@ from privinf.noise.source import GRID_BITS
 from privinf.schema import Design
 from privinf.typing import Integers, RngLike, SumRelation
 from privinf.validation import check_count
+from privinf.wire import Places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +222,9 @@ class SecureServer(TrustedServer):
     @property
     def terms(self) -> str:
         """How releases are made and charged, in a few words."""
-        return f"masked, {self._relation}, {self._max_colluding} colluding, grid {self._grid_bits}"
+        return Places.MASKED.format(
+            relation=self._relation, colluding=self._max_colluding, grid=self._grid_bits
+        )
 
     def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
@@ -312,7 +315,10 @@ class SecureServer(TrustedServer):
             "max_colluding": self._max_colluding,
         }  # fmt: skip
         if self._memory is not None and not self.secure and plan.site_scale > 0.0:
-            terms["seed"] = int.from_bytes(self._memory.seeded("seed", self._sequence)[:8], "little") >> 2
+            terms["seed"] = (
+                int.from_bytes(self._memory.seeded(Places.SEED_OF_MASKED_SUM, self._sequence)[:8], "little")
+                >> 2
+            )
         return terms
 
     def _noisy(

@@ -37,6 +37,7 @@ from privinf.noise import LatticeNoise, NoiseSource, SimulationNoise
 from privinf.noise.discrete_gaussian import LARGEST_SIGMA
 from privinf.typing import Floats, Integers
 from privinf.validation import shown
+from privinf.wire import Mechanisms, Norms, readable
 
 LEAST_SIGMA = 4.0
 GAUSSIAN_SIGMA = 2.0**20
@@ -153,16 +154,23 @@ def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach,
 def check_price(terms: SumTerms, entry: LedgerEntry, reach: Reach) -> None:
     """Raise ArgumentError unless a ledger line states the sensitivity on the grid and a loss that it has."""
     needed = reach.sensitivity(entry.relation) + terms.grid * math.sqrt(reach.size)
-    if entry.mechanism != "gaussian" or entry.sensitivity is None or entry.sensitivity.norm != "l2":
+    if (
+        entry.mechanism != Mechanisms.GAUSSIAN
+        or entry.sensitivity is None
+        or entry.sensitivity.norm != Norms.L2
+    ):
         raise ArgumentError("a secure sum is a Gaussian release with an l2 sensitivity")
     if not set(entry.noise) <= NOISE_TERMS:
         raise ArgumentError("a secure sum is one release of a whole sum")
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
-        raise ArgumentError(f"the line {entry.label!r} leaves out what the grid adds to the sensitivity")
+        raise ArgumentError(
+            f"the line {readable(entry.label)!r} leaves out what the grid adds to the sensitivity"
+        )
     fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)
     if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):
         raise ArgumentError(
-            f"the line {entry.label!r} must state its loss in zCDP: on so coarse a grid no mu is known"
+            f"the line {readable(entry.label)!r} must state its loss in zCDP: on so coarse a grid no mu is "
+            "known"
         )
 
 

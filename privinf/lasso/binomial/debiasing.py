@@ -52,8 +52,9 @@ from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, column_noise_variance, floored
 from privinf.lasso.thresholding import CLEAR, positions
 from privinf.typing import Floats
+from privinf.wire import Labels
 
-UNION_LABEL = "Gram matrix of targets and neighbours"
+UNION_LABEL = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
 # Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
 # M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
@@ -203,11 +204,11 @@ def _released(
 ) -> tuple[NoisyMean, NoisyMean, NoisyMean, float]:
     """Return score, secant matrix and meat, and the root mean square of the predictor's move."""
     weights = weights_of(fit.spread, along.size, sums.n, prices.score)
-    score = sums.score(fit.point, along, weights, prices.score, "debiasing scores")
+    score = sums.score(fit.point, along, weights, prices.score, Labels.DEBIASING_SCORES)
     step = score.mean / weights.slope
     moved = float(np.linalg.norm(step)) / math.sqrt(fit.spread.curvature)
     step *= min(1.0, FAR / max(moved, FAR))
-    secant = sums.secant(fit.point, along, weights, step, prices.secant, "slopes of the scores")
+    secant = sums.secant(fit.point, along, weights, step, prices.secant, Labels.SLOPES_OF_SCORES)
     meat = sums.meat(fit.point, along, weights, prices.meat)
     return score, secant, meat, moved
 

@@ -33,6 +33,7 @@ from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED
 from privinf.typing import Flags, Floats
+from privinf.wire import Labels
 
 
 def find_logistic_suspects(
@@ -108,14 +109,14 @@ def _tested(
     white = np.zeros((size, size))
     white[:-1, :-1], white[-1, -1] = fit.root, 1.0 / math.sqrt(fit.spread.curvature)
     top = UNCLIPPED if clear else curvature_bound(fit.spread, size, 0.99)
-    found = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, "Gram matrix of the suspect")
+    found = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, Labels.GRAM_OF_SUSPECT)
     gram = floored(found.mean)
     inverse = np.asarray(np.linalg.inv(gram))
     column = inverse @ white[-1]  # of v = white'z
     unit = math.sqrt(float(white[-1] @ column))
     weights = weights_of(fit.spread, 1, sums.n, score_rho)
     along = Directions(columns, (white @ column)[:, None] / unit)
-    score = sums.score(fit.point, along, weights, score_rho, "score of the suspect")
+    score = sums.score(fit.point, along, weights, score_rho, Labels.SCORE_OF_SUSPECT)
     moved = (fit.efficiency / sums.n + fit.step_sd**2) * np.diag(np.append(np.ones(size - 1), 0.0))
     noise = column_noise_variance(column[:, None], found.sd, np.arange(size), moved)[0] / unit**2
     own = score.sd**2 + weights.slope**2 * float(noise)

@@ -33,6 +33,7 @@ from scipy.stats import chi2
 from privinf.federation import NoisyGram
 from privinf.lasso.sums import UNCLIPPED, SparseSums
 from privinf.typing import Flags, Floats, PlainValue
+from privinf.wire import Labels, Statistics
 
 NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()
@@ -189,18 +190,20 @@ class LogisticSums:
 
     def rate(self, rho: float) -> NoisyMean:
         """Return the mean of the response."""
-        found = self._ask("residual_sum", {"intercept": 0.5, "residual_clip": 0.5}, "mean response", rho)
+        found = self._ask(
+            Statistics.RESIDUAL_SUM, {"intercept": 0.5, "residual_clip": 0.5}, Labels.MEAN_RESPONSE, rho
+        )
         return NoisyMean(found.mean + 0.5, found.mean_sd)
 
     def pick(
-        self, at: Point, bound: float, k: int, allowed: Flags, rho: float, label: str = "selection"
+        self, at: Point, bound: float, k: int, allowed: Flags, rho: float, label: str = Labels.SELECTION
     ) -> tuple[list[int], float]:
         """Return the k columns whose products with residuals have the largest sums, and the noise's scale."""
         args = self._told(bound=bound, intercept=at.intercept)
         if at.support:
             args |= {"support": np.asarray(at.support, dtype=np.int64), "beta": at.beta}
         picks = self.sparse.server.top_k(
-            "logistic_products", args, k, rho=rho, values=False, candidates=allowed, label=label,
+            Statistics.LOGISTIC_PRODUCTS, args, k, rho=rho, values=False, candidates=allowed, label=label,
             sites=self.sparse.sites,
         )  # fmt: skip
         return [int(j) for j in picks.support], float(picks.scale)
@@ -208,13 +211,13 @@ class LogisticSums:
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
         """Return the mean of w v e."""
         args = self._at(at, along, weights, high=weights.score)
-        found = self._ask("curved.score", args, label, rho)
+        found = self._ask(Statistics.CURVED_SCORE, args, label, rho)
         return NoisyMean(found.mean, found.mean_sd)
 
     def meat(self, at: Point, along: Directions, weights: Weights, rho: float) -> NoisyMean:
         """Return the mean of w^2 e^2 v v'."""
         args = self._at(at, along, weights, high=weights.score)
-        found = self._ask("curved.meat", args, "squares of the scores", rho)
+        found = self._ask(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
         return NoisyMean(NoisyGram.of(found).mean, found.mean_sd)
 
     def secant(
@@ -222,7 +225,7 @@ class LogisticSums:
     ) -> NoisyMean:
         """Return the mean of w g v v', g the slope of the mean between eta and eta + v'step, at most K."""
         args = self._at(at, along, weights, step=step, clip=weights.curvature)
-        found = self._ask("curved.secant", args, label, rho)
+        found = self._ask(Statistics.CURVED_SECANT, args, label, rho)
         return NoisyMean(NoisyGram.of(found).mean, found.mean_sd)
 
     def hessian(self, at: Point, along: Directions, top: float, rho: float, label: str) -> NoisyMean:

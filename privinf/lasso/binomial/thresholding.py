@@ -42,6 +42,7 @@ from privinf.lasso.precision import clearance, floored
 from privinf.lasso.sums import UNCLIPPED
 from privinf.lasso.thresholding import CLEAR, UNSETTLED, block_sizes
 from privinf.typing import Floats
+from privinf.wire import Labels
 
 PEELS = 2
 SPARE = 2
@@ -260,7 +261,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
         last, price = noise, (1.0 - MATRIX_SHARE) * share * rho
         weights = weights_of(spread, size, sums.n, price)
         slope = weights.slope * spread.curvature / before
-        score = sums.score(at, Directions(at.support, root), weights, price, "step of the refit")
+        score = sums.score(at, Directions(at.support, root), weights, price, Labels.STEP_OF_REFIT)
         move, noise = score.mean / slope, score.sd / slope
         moved = float(np.linalg.norm(move))
         longest = LARGEST_MOVE * math.sqrt(spread.curvature)
@@ -279,7 +280,7 @@ def _whitened(
     sums: LogisticSums, at: Point, spread: Spread, rho: float
 ) -> tuple[Floats, float, Spread, float]:
     """Return L^-T of the noisy H at a point, its clearance, the spread and the mean curvature there."""
-    first, noisy = two_looks(sums, at, at.support, spread, rho, "matrix of the selection")
+    first, noisy = two_looks(sums, at, at.support, spread, rho, Labels.MATRIX_OF_SELECTION)
     root = first @ np.linalg.inv(np.linalg.cholesky(floored(noisy.mean))).T
     spread = _spread(at, spread, root)
     return root, clearance(noisy.mean, noisy.sd), spread, spread.curvature
@@ -298,7 +299,9 @@ def two_looks(
     if math.isinf(rho):
         return plain.matrix, sums.hessian(at, plain, UNCLIPPED, rho, label)
     top = curvature_bound(spread, size, MOST_ROWS)
-    rough = sums.hessian(at, plain, top * spread.curvature, FIRST_LOOK * rho, f"{label}, first look")
+    rough = sums.hessian(
+        at, plain, top * spread.curvature, FIRST_LOOK * rho, Labels.ITS_FIRST_LOOK.format(label=label)
+    )
     values, vectors = np.linalg.eigh(rough.mean)
     raised = np.maximum(values, max(rough.sd * math.sqrt(2.0 * size), SMALLEST_VALUE * float(values.mean())))
     whitening = np.asarray(vectors / np.sqrt(raised))
@@ -321,8 +324,8 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
     none, size = weights_of(spread, 1, sums.n, math.inf), 1 + len(at.support)
     plain = Directions(at.support, np.eye(size))
     for _ in range(MOST_STEPS):
-        hessian = sums.hessian(at, plain, none.curvature, math.inf, "matrix of the selection").mean
-        score = sums.score(at, plain, none, math.inf, "step of the refit").mean
+        hessian = sums.hessian(at, plain, none.curvature, math.inf, Labels.MATRIX_OF_SELECTION).mean
+        score = sums.score(at, plain, none, math.inf, Labels.STEP_OF_REFIT).mean
         try:
             root = np.asarray(np.linalg.inv(np.linalg.cholesky(hessian)).T)
         except np.linalg.LinAlgError:

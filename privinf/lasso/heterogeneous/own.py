@@ -20,6 +20,7 @@ from privinf.lasso.radii import norm_moments, relative_variance, residual_moment
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ASTRAY, CLEAR, GRAM_ROOM, UNSETTLED, block_sizes
 from privinf.typing import Floats
+from privinf.wire import Labels
 
 COLUMN_CLIP = 1.0
 # Shares of the price for the refits of the shared part and of the own parts, where they are separate.
@@ -191,7 +192,7 @@ def _pick(
     allowed = np.ones(len(sums.units.scale), dtype=bool)
     allowed[support] = False
     support += sums.pick(
-        list(support), beta[name], SMALL_CLIP * scale, size, allowed, rho, "selection of own parts"
+        list(support), beta[name], SMALL_CLIP * scale, size, allowed, rho, Labels.SELECTION_OF_OWN_PARTS
     )
     beta[name] = np.append(beta[name], np.zeros(size))
 
@@ -227,7 +228,7 @@ def _common_scale(
 def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho: float) -> float:
     """Return the scale of a site's residuals from their squares, clipped at a guess of it."""
     bound = math.inf if math.isinf(rho) else guess
-    mean = sums.squared_residual(support, beta, bound, rho, "scale of residuals")
+    mean = sums.squared_residual(support, beta, bound, rho, Labels.SCALE_OF_RESIDUALS)
     return scale_of_squares(mean, bound)
 
 
@@ -244,7 +245,7 @@ def clipped_step(
     k = len(free)
     norm, bound = _step_radii(k, sums.n, rho)
     score = Score([support[i] for i in free], root, norm, bound * scale, support, beta)
-    mean, noise = sums.score(score, rho, "step of the refit")
+    mean, noise = sums.score(score, rho, Labels.STEP_OF_REFIT)
     slope = norm_moments(norm, k)[0] * residual_moments(bound)[0]
     square = norm_moments(norm, k)[1] * residual_moments(bound)[1]
     variance = (square * scale**2 / sums.n + noise**2) / slope**2
@@ -338,7 +339,7 @@ class SiteGrams:
             sums, p = self.sites.get(name, self.pooled), len(self.pooled.units.scale)
             part = 1.0 - SHARED_PART if self.own_precision else 1.0
             gram, sd = sums.gram(
-                range(p), math.inf, part * self.price * (p / self.size) ** 2, "Gram matrix of all columns",
+                range(p), math.inf, part * self.price * (p / self.size) ** 2, Labels.GRAM_OF_ALL_COLUMNS,
                 bound=COLUMN_CLIP,
             )  # fmt: skip
             self._whole[name] = Correlations(*correlations(gram, sd))
@@ -346,7 +347,7 @@ class SiteGrams:
 
     def _part(self, sums: SparseSums, columns: Sequence[int], rho: float) -> Correlations:
         norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(columns))
-        gram, sd = sums.gram(columns, norm, rho, "Gram matrix of some columns")
+        gram, sd = sums.gram(columns, norm, rho, Labels.GRAM_OF_SOME_COLUMNS)
         p, at = len(self.pooled.units.scale), np.ix_(columns, columns)
         part = Correlations(np.eye(p), np.zeros((p, p)))
         part.values[at], part.variances[at] = correlations(gram, sd)

@@ -32,6 +32,7 @@ from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
+from privinf.wire import Labels
 
 # Factors of (log p)^2 k (k + s/4) / (rho n^2), and shares at rho n^2 = REFERENCE; found in simulations.
 PICKING = 6.4
@@ -157,10 +158,10 @@ def _shared(
     pooled: SparseSums, grams: SiteGrams, budget: SiteBudget, sparsity: int, extra: int
 ) -> SharedPart:
     p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
-    scale = response = pooled.residual_scale((), np.empty(0), look, "scale of the response")
+    scale = response = pooled.residual_scale((), np.empty(0), look, Labels.SCALE_OF_RESPONSE)
     support = pooled.pick(
         (), np.empty(0), PRODUCT_CLIP * scale, min(sparsity + extra, p), np.ones(p, dtype=bool),
-        budget.selection, "selection of the shared part",
+        budget.selection, Labels.SELECTION_OF_SHARED_PART,
     )  # fmt: skip
     root, beta, steps = grams.shared_root(support), np.zeros(len(support)), []
     free, last = range(len(support)), len(SHARED_STEPS) - 1
@@ -168,7 +169,7 @@ def _shared(
         steps.append(clipped_step(pooled, support, beta, free, root.values, scale, share * budget.refit))
         beta = steps[-1].beta
         if place in (0, last):
-            scale = pooled.residual_scale(support, beta, look, "scale of residuals")
+            scale = pooled.residual_scale(support, beta, look, Labels.SCALE_OF_RESIDUALS)
     kept = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(kept, kept)]
     lost = astray(steps, len(support), scale, response, root)

@@ -10,7 +10,6 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
 from privinf.accounting.calibration import exact, float_down
-from privinf.accounting.entries import CLEAR_RESPONSE
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
@@ -47,6 +46,7 @@ from privinf.typing import (
     Table,
 )
 from privinf.validation import check_choice, check_flag
+from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
 
 @doors
@@ -237,11 +237,13 @@ class LocalExamples:
             scale, entry = self._features_line(budget.features_mu).calibrated(noise)
             entries.append(entry)
         for feature, epsilon in zip(self.features.responded, budget.responses, strict=True):
-            response, entry = self._answer(feature.levels, epsilon, f"feature {feature.name}", noise)
+            response, entry = self._answer(
+                feature.levels, epsilon, Labels.FEATURE.format(name=feature.name), noise
+            )
             responses.append(response)
             entries.append(entry)
         label_response = None
-        name = f"label {self.label.name}"
+        name = Labels.LABEL.format(name=self.label.name)
         if budget.label_epsilon is not None:
             assert self.label.levels is not None
             label_response, entry = self._answer(len(self.label.levels), budget.label_epsilon, name, noise)
@@ -256,7 +258,7 @@ class LocalExamples:
     def _features_line(self, mu: float) -> Line:
         design, rows_per_unit = self.features.gaussian_design, max_rows(self.design)
         return self._line(
-            label="features",
+            label=Labels.FEATURES,
             sensitivity=rows_per_unit**0.5 * design.diameter,
             derivation=f"diameter of the public set of {', '.join(design.private_names)}",
             dimension=self.parts.gaussian * rows_per_unit,
@@ -269,7 +271,7 @@ class LocalExamples:
         return self._line(
             label=name,
             sensitivity=rows_per_unit**0.5 * self.design.y_diameter,
-            derivation="public range of the label",
+            derivation=Derivations.RANGE_OF_LABEL,
             dimension=rows_per_unit,
             mu=mu,
             reach=self.design.y_norm,
@@ -277,7 +279,7 @@ class LocalExamples:
 
     def _line(self, **what: Any) -> Line:
         unit, stated = unit_name(self.design), self._assumptions()
-        return Line(mechanism="gaussian", unit=unit, trust="local", assumptions=stated, **what)
+        return Line(mechanism=Mechanisms.GAUSSIAN, unit=unit, trust="local", assumptions=stated, **what)
 
     def _answer(
         self, levels: int, epsilon: float, label: str, noise: NoiseSource
@@ -294,7 +296,9 @@ class LocalExamples:
     def _assumptions(self) -> tuple[str, ...]:
         """Return what a line takes for granted: a label sent as a code has no bounds, but is not in clear."""
         stated = assumed(self.design, data_bounds=self.data_bounds)
-        return tuple(text for text in stated if text != CLEAR_RESPONSE or self.label.kind == "clear")
+        return tuple(
+            text for text in stated if text != Assumptions.CLEAR_RESPONSE or self.label.kind == "clear"
+        )
 
     def _read(self, given: Rows, seen: set[str] | None) -> tuple[EncodedRows, tuple[Integers, ...]]:
         """Return the encoded rows and the codes of each responded feature."""

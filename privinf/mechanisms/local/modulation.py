@@ -35,6 +35,7 @@ from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import AnyPath, ArrayLike, Floats, Missing, ResponseMode, SpendingWords, Table
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
+from privinf.wire import Derivations, Labels, Mechanisms
 
 # How far announced directions may be from orthonormal: longer ones raise a sensitivity, whose slack is more.
 ORTHONORMAL = 1e-12
@@ -253,8 +254,8 @@ class Modulation:
         rows_per_unit = max_rows(self.design)
         for index, part in enumerate(parts[:rounds]):
             line = self._line(
-                label="features" if rounds == 1 else f"features, round {index + 1}",
-                mechanism="modulated gaussian",
+                label=Labels.FEATURES if rounds == 1 else Labels.FEATURES_OF_ROUND.format(round=index + 1),
+                mechanism=Mechanisms.MODULATED_GAUSSIAN,
                 sensitivity=self.map.lipschitz() * self.feature_distance(),
                 derivation=self.map.derivation(),
                 dimension=self.columns * rows_per_unit,
@@ -269,10 +270,10 @@ class Modulation:
         response_scale = 0.0
         if not self.design.response_public:
             line = self._line(
-                label=f"response {self.design.response}",
-                mechanism="gaussian",
+                label=Labels.RESPONSE.format(name=self.design.response),
+                mechanism=Mechanisms.GAUSSIAN,
                 sensitivity=self.response_distance(),
-                derivation="public range of the response",
+                derivation=Derivations.RANGE_OF_RESPONSE,
                 dimension=rows_per_unit,
                 mu=parts[rounds],
                 reach=self.design.y_norm,

@@ -27,6 +27,7 @@ from privinf.noise import NoiseSource, grid_step
 from privinf.release_kinds import ModulationLaw
 from privinf.typing import Adjacency, Floats, SensitivityRule
 from privinf.validation import check_choice, check_count, check_number
+from privinf.wire import Derivations
 
 
 class MapOptions(TypedDict, total=False):
@@ -88,11 +89,11 @@ class ModulationMap:
 
     def derivation(self) -> str:
         """Return one line that says how the sensitivity was found."""
-        factor = "(1-contraction)"
+        factor = Derivations.CONTRACTION
         if self.sensitivity == "lipschitz":
-            factor = "(1-contraction + amplitude*frequency/sqrt(directions))"
-        distance = "public diameter" if self.adjacency == "bounded" else "unit distance"
-        return f"{factor} * {distance}"
+            factor = Derivations.CONTRACTION_AND_WAVES
+        distance = Derivations.PUBLIC_DIAMETER if self.adjacency == "bounded" else Derivations.UNIT_DISTANCE
+        return Derivations.MODULATED.format(factor=factor, distance=distance)
 
     def law(self, scales: list[float], response_scale: float, spending: Spending) -> ModulationLaw:
         """Return what a release says of its noise, of each round and of the response."""

@@ -14,11 +14,11 @@ import numpy as np
 from privinf.accounting import LedgerEntry, PureLoss, Sensitivity
 from privinf.doors import doors
 from privinf.errors import SchemaError
-from privinf.mechanisms.gaussian import PUBLIC_N, PUBLIC_PLACES
 from privinf.noise import NoiseSource
 from privinf.noise.source import Draw
 from privinf.typing import ArrayLike, Floats, Integers, TrustModel
 from privinf.validation import check_count, check_number
+from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
 SMALLEST_EPSILON = 1e-9
 
@@ -119,21 +119,29 @@ class RandomizedResponse:
         self,
         source: NoiseSource,
         *,
-        label: str = "label",
+        label: str = Labels.ANSWER,
         unit: str = "record",
         trust: TrustModel = "local",
-        assumptions: tuple[str, ...] = (PUBLIC_N, PUBLIC_PLACES),
+        assumptions: tuple[str, ...] = (Assumptions.PUBLIC_N, Assumptions.PUBLIC_PLACES),
     ) -> LedgerEntry:
         """Return the ledger line of one answer a unit."""
         clear = math.isinf(self.epsilon)
-        law = "none" if clear else "randomized response"
+        law = NoiseLaws.NONE if clear else NoiseLaws.RANDOMIZED_RESPONSE
         return LedgerEntry(
-            mechanism="randomized response", label=label, unit=unit, relation="replace-one", trust=trust,
-            sensitivity=Sensitivity("discrete", 1.0, f"any two of the {self.levels} public levels"),
-            noise={"law": law, "levels": self.levels, "keep": self.keep}, loss=PureLoss(self.epsilon),
-            source="none" if clear else source.name, secure=not clear and source.secure,
+            mechanism=Mechanisms.RANDOMIZED_RESPONSE,
+            label=label,
+            unit=unit,
+            relation="replace-one",
+            trust=trust,
+            sensitivity=Sensitivity(
+                Norms.DISCRETE, 1.0, Derivations.ANY_TWO_LEVELS.format(levels=self.levels)
+            ),
+            noise={"law": law, "levels": self.levels, "keep": self.keep},
+            loss=PureLoss(self.epsilon),
+            source=NoiseSources.NONE if clear else source.name,
+            secure=not clear and source.secure,
             assumptions=assumptions,
-        )  # fmt: skip
+        )
 
 
 def lie_probability(levels: int, epsilon: float) -> float:

@@ -22,9 +22,7 @@ from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.noise import get_source
 from privinf.typing import ArrayLike, Floats, Integers, RngLike, SourceName
 from privinf.validation import as_generator, check_count
-
-ASKED = "which coordinate a machine is asked about does not depend on data"
-PUBLIC_SIZES = "the numbers of machines and of their rows are public"
+from privinf.wire import Assumptions, Labels
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -129,7 +127,10 @@ class SignChannel:
         noise = get_source(rng=rng, source=source)
         response = RandomizedResponse(2, self.epsilon)
         entry = response.entry(
-            noise, label="sign of one coordinate's mean", unit="machine", assumptions=(PUBLIC_SIZES, ASKED)
+            noise,
+            label=Labels.SIGN,
+            unit="machine",
+            assumptions=(Assumptions.PUBLIC_MACHINES, Assumptions.PUBLIC_COORDINATE),
         )
         account.check(entry.loss)
         machines = _machines(samples)

@@ -15,7 +15,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.blocks import RowBlocks, open_table
 from privinf.mechanisms.files import Source
-from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, PUBLIC_PLACES, Line, Spending
+from privinf.mechanisms.gaussian import Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
 from privinf.release_kinds import GaussianRowsLaw
@@ -24,15 +24,13 @@ from privinf.schema import Schema
 from privinf.schema.table import check_schema
 from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
+from privinf.wire import Assumptions, Derivations, Mechanisms
 
 # Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
 UNIT = 2.0**-24
 MOST_PEOPLE = 2**29
 # Scaling a sum and putting it on the grid moves two neighbours apart by at most 1 + 2^-7 grid steps.
 GRID_SLACK = 1.02
-
-PUBLIC_ROSTER = "who is in the table is public, and every party holds the same people"
-OWN_COLUMNS = "per party: its own columns; the totals per person add all parties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +139,18 @@ class PartyMechanism:
     def _line(self, mu: float, dimension: int) -> Line:
         """Return the ledger line; its mu is the party's own where the noise is that of a larger diameter."""
         own = self.design.diameter
-        stated = [PUBLIC_N, PUBLIC_PLACES, PUBLIC_ROSTER, OWN_COLUMNS]
-        stated += [DATA_BOUNDS] if self.data_bounds else []
+        stated = [
+            Assumptions.PUBLIC_N,
+            Assumptions.PUBLIC_PLACES,
+            Assumptions.SAME_PEOPLE,
+            Assumptions.PER_PARTY,
+        ]
+        stated += [Assumptions.DATA_BOUNDS] if self.data_bounds else []
         return Line(
             label=self.label,
-            mechanism="gaussian",
+            mechanism=Mechanisms.GAUSSIAN,
             sensitivity=own + math.sqrt(self.width) * UNIT,
-            derivation=f"replace-one diameter of the party's {self.width} scaled column(s)",
+            derivation=Derivations.PARTY.format(width=self.width),
             dimension=dimension,
             mu=mu * own / self.diameter,
             reach=self.design.norm,

@@ -38,8 +38,9 @@ from privinf.typing import (
     Table,
 )
 from privinf.validation import check_choice, check_count, check_number, check_vacant, shown
+from privinf.wire import Formats
 
-FORMAT, VERSION = "privinf-mixing-plan", 1
+FORMAT, VERSION = Formats.MIXING_PLAN, 1
 
 
 class PlanOptions(TypedDict, total=False):

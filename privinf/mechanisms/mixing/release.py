@@ -33,6 +33,7 @@ from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Floats, Missing, MixingKind, SpendingWords, Table
 from privinf.validation import check_choice, check_count, check_number
+from privinf.wire import Labels
 
 
 @doors
@@ -65,7 +66,7 @@ class GaussianRows(PartyMechanism):
     """
 
     kind = "gaussian-rows"
-    label = "rows"
+    label = Labels.ROWS
 
     def release(
         self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
@@ -152,7 +153,7 @@ class RandomMixing(PartyMechanism):
     """
 
     kind = "random-mixing"
-    label = "mixed rows"
+    label = Labels.MIXED_ROWS
 
     def __init__(
         self,

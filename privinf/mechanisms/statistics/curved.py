@@ -55,6 +55,7 @@ from privinf.mechanisms.statistics.summands import Along, Counts, Product, Squar
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
+from privinf.wire import Derivations, Statistics
 
 BASIS = ("center", "scale", "intercept", "bits")
 MODEL = (
@@ -230,7 +231,7 @@ def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
     slack = ROUNDED_ENTRY * math.sqrt(size) * (a + 2.0 * b)
     l2 = joint_distance(share, start=start) + 2.0 * slack
-    why = "score and matrix of one direction a record, at once"
+    why = Derivations.ONE_DIRECTION
     shape = (size + size * (size + 1) // 2,)
     return Reach(
         shape, l2, max(2.0 * a, math.sqrt(2.0) * b) + slack, max(a, b), why, math.hypot(a, b) + slack
@@ -261,7 +262,7 @@ def _score_reach(args: Args, columns: int) -> Reach:
     size, low = _check_model(args, columns), check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
         raise ArgumentError("high must be above low")
-    return Reach.ball((size,), top, "2C, a layer of the scores of norm C at most")
+    return Reach.ball((size,), top, Derivations.LAYER_OF_SCORES)
 
 
 def _layers(args: Args) -> tuple[float, float, float]:
@@ -292,17 +293,17 @@ def _secant_reach(args: Args, columns: int) -> Reach:
 
 
 def _matrix_reach(size: int, top: float) -> Reach:
-    shape, why = (size * (size + 1) // 2,), "distance of two bounded rank-one matrices"
+    shape, why = (size * (size + 1) // 2,), Derivations.RANK_ONE
     if size == 1:
         return Reach(shape, top, top, top, why, top)
     return Reach(shape, math.sqrt(2.0) * top, math.sqrt(2.0) * top, top, why, top)
 
 
 CURVED_OPS: dict[str, SiteOp] = named(
-    op_of_terms("curved.start", _start, _start_reach, (*BASIS, "block", "radius", "share")),
-    op_of_terms("curved.step", _step, _step_reach, (*MODEL, "share")),
-    op_of_terms("curved.counts", _counts, _counts_reach, (*MODEL, "of", "thresholds")),
-    op_of_terms("curved.score", _score, _score_reach, (*MODEL, "low", "high")),
-    op_of_terms("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper")),
-    op_of_terms("curved.secant", _secant, _secant_reach, (*MODEL, "step", "clip")),
+    op_of_terms(Statistics.CURVED_START, _start, _start_reach, (*BASIS, "block", "radius", "share")),
+    op_of_terms(Statistics.CURVED_STEP, _step, _step_reach, (*MODEL, "share")),
+    op_of_terms(Statistics.CURVED_COUNTS, _counts, _counts_reach, (*MODEL, "of", "thresholds")),
+    op_of_terms(Statistics.CURVED_SCORE, _score, _score_reach, (*MODEL, "low", "high")),
+    op_of_terms(Statistics.CURVED_MEAT, _meat, _meat_reach, (*MODEL, "middle", "high", "upper")),
+    op_of_terms(Statistics.CURVED_SECANT, _secant, _secant_reach, (*MODEL, "step", "clip")),
 )

@@ -64,6 +64,7 @@ from privinf.mechanisms.statistics.summands import Along, Product, Square
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice
+from privinf.wire import Derivations, Places, Statistics
 
 # What rounding moves a logistic score of length 1, by a number and for each root of a column: see `terms`.
 ROUNDED, ROUNDED_ENTRY = 2.0**-24, 2.0**-20
@@ -110,12 +111,12 @@ def _size(args: Args, columns: int) -> int:
 def _score_reach(args: Args, columns: int) -> Reach:
     bound, radius = check_glm(args, columns), float(args["radius"])
     if "block" in args:
-        return Reach.ball((_size(args, columns),), radius * bound, "2RE, |u| <= R, |r| <= E")
+        return Reach.ball((_size(args, columns),), radius * bound, Derivations.SCORES)
     slack = 2.0 * radius * bound * (ROUNDED_ENTRY * math.sqrt(columns) + ROUNDED)
     if args["family"] == "binomial":
         slack += radius * 2.0**-33 * columns**1.5 * float(np.linalg.norm(args["theta"])) * radius
     l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
-    why = "diameter of the scores at theta" if args["family"] == "binomial" else "2RE, |u| <= R, |r| <= E"
+    why = Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES
     # One record is rounded where two were.
     longest = min(radius * bound, longest_score(args, bound) + slack / 2.0)
     return Reach((columns,), l2, l2, radius * bound, why, longest)
@@ -159,7 +160,7 @@ def partition_of(args: Args) -> tuple[str, str] | None:
     """Return the names of the partition into batches and of the batch asked for; None without batches."""
     if "batches" not in args:
         return None
-    return f"batch of {args['batches']} by seed {args['seed']}", str(args["batch"])
+    return Places.BATCH.format(batches=args["batches"], seed=args["seed"]), str(args["batch"])
 
 
 def sketch_of(args: Args, columns: int) -> Floats | None:
@@ -225,7 +226,7 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
         batches = whole_number(args, "batches", least=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
             raise ArgumentError(f"batch must be below batches={batches}, seed below 2^63")
-    return Reach.ball((size,), _norm_of(args), "2C, |z| <= C")
+    return Reach.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
 
 
 def _norm_of(args: Args) -> float:
@@ -249,15 +250,29 @@ def _sketch_size(args: Args, columns: int) -> int:
 
 
 GLM_OPS: dict[str, SiteOp] = named(
-    op_of_terms("glm.score", _score, _score_reach, (*GLM_ARGS, *CLIENTS, "block")),
-    op_of_terms("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "block", "curvature")),
-    op_of_terms("glm.meat", _meat, _meat_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    op_of_terms(Statistics.GLM_SCORE, _score, _score_reach, (*GLM_ARGS, *CLIENTS, "block")),
     op_of_terms(
-        "glm.sketched_score", _sketched_score, _sketched_reach,
+        Statistics.GLM_HESSIAN, _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "block", "curvature")
+    ),
+    op_of_terms(Statistics.GLM_MEAT, _meat, _meat_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    op_of_terms(
+        Statistics.GLM_SKETCHED_SCORE,
+        _sketched_score,
+        _sketched_reach,
         (
-            *GLM_ARGS, *CLIENTS, "clip", "basis", "probes", "probe_seed", "probe_scale", "moment", "unit",
-            "batches", "batch", "seed",
+            *GLM_ARGS,
+            *CLIENTS,
+            "clip",
+            "basis",
+            "probes",
+            "probe_seed",
+            "probe_scale",
+            "moment",
+            "unit",
+            "batches",
+            "batch",
+            "seed",
         ),
         partition_of,
     ),
-)  # fmt: skip
+)

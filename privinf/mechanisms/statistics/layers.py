@@ -41,13 +41,14 @@ from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
 from privinf.typing import Floats
 from privinf.validation import check_array, check_number
+from privinf.wire import Derivations, Statistics
 
 # ---- of any vectors and residuals
 
 
 def outer_reach(columns: int, top: float) -> Reach:
     """Return the reach of sum a a' of rows with norm at most `top`."""
-    q, shape, why = top**2, (columns * (columns + 1) // 2,), "distance of two bounded rank-one matrices"
+    q, shape, why = top**2, (columns * (columns + 1) // 2,), Derivations.RANK_ONE
     if columns == 1:
         return Reach(shape, q, q, q, why, q)
     return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why, q)
@@ -74,7 +75,7 @@ def layer_reach(args: Args, columns: int) -> Reach:
     low, high = ends(args)
     if not high > low:
         raise ArgumentError("high must be above low")
-    return Reach.ball((columns,), high - low, "2 (b - a), a layer of scores between norms a and b")
+    return Reach.ball((columns,), high - low, Derivations.LAYER)
 
 
 def meat(v: Along, e: Floats, args: Args) -> Square:
@@ -188,7 +189,7 @@ def _slopes_reach(args: Args, columns: int) -> Reach:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
-    return Reach.ball((size,), positive(args, "norm"), "2D, vectors of products shrunk to norm D")
+    return Reach.ball((size,), positive(args, "norm"), Derivations.SHRUNK_PRODUCTS)
 
 
 # ---- means of columns, and whether bounds cut them
@@ -201,7 +202,7 @@ def shrunk_sums(rows: RowReader) -> tuple[Product]:
 
 def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
     size, norm = len(positions(args, "columns", columns)), positive(args, "norm")
-    return Reach.ball((size,), norm, "2C, rows shrunk to |x_A| <= C")
+    return Reach.ball((size,), norm, Derivations.SHRUNK_ROWS)
 
 
 def columns_outside(block: SiteBlock, args: Args) -> Floats:
@@ -221,18 +222,21 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
 
 def _outside_reach(args: Args, columns: int) -> Reach:
     size = len(positions(args, "columns", columns))
-    return Reach.positive_box((size,), 1.0, "sqrt k, counts of values that are outside or not")
+    return Reach.positive_box((size,), 1.0, Derivations.COUNTS_OUTSIDE)
 
 
 _FORMS = (*COMMON, "columns", "transform", "unit")
 
 LAYER_OPS: dict[str, SiteOp] = named(
-    op_of_terms("shrunk_sums", shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
-    SiteOp("columns_outside", columns_outside, _outside_reach, (*COMMON, "columns")),
-    op_of_terms("layers.counts", _counts, _counts_reach, (*_FORMS, "thresholds")),
-    op_of_terms("layers.score", _score, _score_reach, (*_FORMS, "low", "high")),
-    op_of_terms("layers.meat", _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),
+    op_of_terms(Statistics.SHRUNK_SUMS, shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
+    SiteOp(Statistics.COLUMNS_OUTSIDE, columns_outside, _outside_reach, (*COMMON, "columns")),
+    op_of_terms(Statistics.LAYERS_COUNTS, _counts, _counts_reach, (*_FORMS, "thresholds")),
+    op_of_terms(Statistics.LAYERS_SCORE, _score, _score_reach, (*_FORMS, "low", "high")),
+    op_of_terms(Statistics.LAYERS_MEAT, _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),
     op_of_terms(
-        "layers.slopes", _slopes, _slopes_reach, (*_FORMS, "targets", "low", "high", "weight", "norm")
+        Statistics.LAYERS_SLOPES,
+        _slopes,
+        _slopes_reach,
+        (*_FORMS, "targets", "low", "high", "weight", "norm"),
     ),
 )

@@ -58,6 +58,7 @@ from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.typing import Floats, Integers
 from privinf.validation import check_number
+from privinf.wire import Derivations, Statistics
 
 # ---- geometry
 
@@ -170,7 +171,7 @@ def _total_reach(args: Args, columns: int) -> Reach:
     y_norm = positive(args, "response_bound")
     size = MomentLayout(public, columns - ("constant" in args)).pairs()[0].size
     l2 = second_moment_sensitivity(float(args["norm"]), y_norm, q2)
-    reach = _reach(size, l2, _total_bound(args), "Frobenius distance of two records' second moments")
+    reach = _reach(size, l2, _total_bound(args), Derivations.MOMENTS)
     return reach.times(_largest(args, 1))
 
 
@@ -205,8 +206,8 @@ def _residual_reach(args: Args, columns: int) -> Reach:
     size = width * (width + 1) // 2
     if "unit_norm" in args:
         top = positive(args, "unit_norm") ** 2
-        return Reach((size,), ROOT2 * top, ROOT2 * top, top, "sqrt 2 C^2, of units' scores of norm up to C")
-    why = "Frobenius distance of two records' residual moments"
+        return Reach((size,), ROOT2 * top, ROOT2 * top, top, Derivations.UNIT_SCORES)
+    why = Derivations.RESIDUAL_MOMENTS
     reach = _reach(size, l2, _residual_bound(args), why)
     return reach.times(_largest(args, 2))
 
@@ -290,11 +291,21 @@ _UNITS = (*_OWN, "unit_norm")  # the last: to what norm a unit's sum of scores i
 
 MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        "moments.total", moment_total, _total_reach, (*_SHARED, "response_bound"), version=2, own=_OWN,
+        Statistics.MOMENTS_TOTAL,
+        moment_total,
+        _total_reach,
+        (*_SHARED, "response_bound"),
+        version=2,
+        own=_OWN,
         sums=_total_sums,
     ),
     SiteOp(
-        "moments.residual", residual_moments, _residual_reach, (*_SHARED, "coefficients", "residual_clip"),
-        version=2, own=_UNITS, sums=_residual_sums,
+        Statistics.MOMENTS_RESIDUAL,
+        residual_moments,
+        _residual_reach,
+        (*_SHARED, "coefficients", "residual_clip"),
+        version=2,
+        own=_UNITS,
+        sums=_residual_sums,
     ),
-)  # fmt: skip
+)

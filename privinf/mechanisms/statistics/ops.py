@@ -28,6 +28,7 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.places import BatchDigests, BatchPass
 from privinf.typing import Floats, Integers, Relation
+from privinf.wire import Derivations, Places
 
 T = TypeVar("T")
 
@@ -85,9 +86,9 @@ class Reach:
         2C apart at most.
         """
         norm = None if self.norm is None else min(rows * self.norm, clip)
-        why = f"{rows} records of one site: {self.derivation}"
+        why = Derivations.OF_SITE.format(rows=rows, derivation=self.derivation)
         if 2.0 * clip < rows * self.l2:
-            why = f"2C, the total of a site clipped to C = {clip:g}"
+            why = Derivations.CLIPPED_SITE.format(clip=clip)
         return Reach(
             self.shape, min(rows * self.l2, 2.0 * clip), min(rows * self.linf, 2.0 * clip),
             min(rows * self.bound, clip), why, norm, "client", self.bound,
@@ -205,7 +206,11 @@ class SiteOp:
         Partitions are drawn by the site's name, and so named after it. A site as a whole is in every class.
         """
         part = self.part(args)
-        return () if part is None else (scope_component(part[1], f"{part[0]} at {site}"),)
+        return (
+            ()
+            if part is None
+            else (scope_component(part[1], Places.AT_SITE.format(partition=part[0], site=site)),)
+        )
 
     def part(self, args: Args) -> tuple[str, str] | None:
         """Return the names of a partition by the places of records, and of the class that the sum is over.

@@ -17,6 +17,7 @@ from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
 from privinf.mechanisms.statistics.summands import Counts
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.validation import check_flag
+from privinf.wire import Derivations, Statistics
 
 # A mark is 0 or 1.
 BETWEEN_MARKS = np.array([0.5])
@@ -39,9 +40,9 @@ def _marks_reach(args: Args, columns: int) -> Reach:
     size = len(chosen) + outcome + whole_number(args, "inputs", default=0, least=0)
     if not size:
         raise ArgumentError("name at least one column whose values are counted")
-    return Reach.positive_box((size,), 1.0, "sqrt k, marks of k values that are outside or not")
+    return Reach.positive_box((size,), 1.0, Derivations.MARKS_OUTSIDE)
 
 
 OUTSIDE_OPS: dict[str, SiteOp] = named(
-    op_of_terms("values_outside", _marks, _marks_reach, ("bits", "columns", "outcome", "inputs"))
+    op_of_terms(Statistics.VALUES_OUTSIDE, _marks, _marks_reach, ("bits", "columns", "outcome", "inputs"))
 )

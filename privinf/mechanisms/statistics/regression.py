@@ -54,6 +54,7 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array
+from privinf.wire import Derivations, Statistics
 
 __all__ = ["SPARSE_OPS", "from_isometric", "isometric_pairs"]
 
@@ -97,7 +98,7 @@ def _products_reach(args: Args, columns: int) -> Reach:
     bound = positive(args, "bound")
     if args.get("residual_clip") is not None:
         positive(args, "residual_clip")
-    return Reach.box((columns,), bound, "2B, products clipped to [-B, B]")
+    return Reach.box((columns,), bound, Derivations.PRODUCTS)
 
 
 def logistic_products(block: SiteBlock, args: Args) -> Floats:
@@ -114,7 +115,7 @@ def logistic_products(block: SiteBlock, args: Args) -> Floats:
 
 
 def _logistic_reach(args: Args, columns: int) -> Reach:
-    return Reach.box((columns,), positive(args, "bound"), "2B, |clip(x_j, B / q)| |y - m| <= B")
+    return Reach.box((columns,), positive(args, "bound"), Derivations.LOGISTIC_PRODUCTS)
 
 
 # Products of columns.
@@ -153,7 +154,7 @@ def forms_of(args: Args, size: int) -> int:
 def _column_products_reach(args: Args, columns: int) -> Reach:
     bound = positive(args, "bound")
     shape = leading_size(args, columns), columns
-    return Reach.box(shape, bound**2, "2c^2, factors clipped to [-c, c]")
+    return Reach.box(shape, bound**2, Derivations.COLUMN_PRODUCTS)
 
 
 def union_gram(block: SiteBlock, args: Args) -> Floats:
@@ -175,7 +176,7 @@ def _gram_reach(args: Args, columns: int) -> Reach:
     size, bound = _targets_of(args, columns), positive(args, "bound")
     norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
     q2, square = min(size * bound**2, norm2), min(bound**2, norm2)
-    shape, why = (size * (size + 1) // 2,), "Frobenius distance of two clipped rank-one matrices"
+    shape, why = (size * (size + 1) // 2,), Derivations.CLIPPED_RANK_ONE
     if size == 1:
         return Reach(shape, q2, q2, q2, why)
     product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
@@ -209,7 +210,7 @@ def _targets_of(args: Args, columns: int) -> int:
 
 def _score_reach(args: Args, columns: int) -> Reach:
     bound = positive(args, "clip") * positive(args, "residual_clip")
-    return Reach.ball((_targets_of(args, columns),), bound, "2CR, |u| <= C and |r| <= R")
+    return Reach.ball((_targets_of(args, columns),), bound, Derivations.CLIPPED_SCORE)
 
 
 def slopes(block: SiteBlock, args: Args) -> Floats:
@@ -236,7 +237,7 @@ def _slopes_reach(args: Args, columns: int) -> Reach:
     bound = positive(args, "clip") * positive(args, "column_clip")
     if args.get("norm") is not None:
         bound = min(bound, positive(args, "norm"))
-    return Reach.ball((size,), bound, "2cC, |u| <= C and |x_j| <= c")
+    return Reach.ball((size,), bound, Derivations.SLOPES)
 
 
 def score_variances(block: SiteBlock, args: Args) -> Floats:
@@ -251,7 +252,7 @@ def _variances_reach(args: Args, columns: int) -> Reach:
     size = _targets_of(args, columns)
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
     l2 = top if size == 1 else math.sqrt(2.0) * top
-    return Reach((size,), l2, top, top, "nonnegative entries with sum at most (CR)^2")
+    return Reach((size,), l2, top, top, Derivations.SCORE_VARIANCES)
 
 
 # Residuals.
@@ -268,7 +269,7 @@ def _histogram_reach(args: Args, columns: int) -> Reach:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
         raise ArgumentError("edges must be positive and increasing")
-    return Reach((len(edges) + 1,), math.sqrt(2.0), 1.0, 1.0, "a record moves from one cell to another")
+    return Reach((len(edges) + 1,), math.sqrt(2.0), 1.0, 1.0, Derivations.HISTOGRAM)
 
 
 def squared_residuals(block: SiteBlock, args: Args) -> Floats:
@@ -280,7 +281,7 @@ def squared_residuals(block: SiteBlock, args: Args) -> Floats:
 
 def _squares_reach(args: Args, columns: int) -> Reach:
     top = positive(args, "residual_clip") ** 2
-    return Reach((1,), top, top, top, "R^2, squares in [0, R^2]")
+    return Reach((1,), top, top, top, Derivations.SQUARED_RESIDUALS)
 
 
 def residual_sum(block: SiteBlock, args: Args) -> Floats:
@@ -290,7 +291,7 @@ def residual_sum(block: SiteBlock, args: Args) -> Floats:
 
 
 def _residual_sum_reach(args: Args, columns: int) -> Reach:
-    return Reach.box((1,), positive(args, "residual_clip"), "2R, residuals clipped to [-R, R]")
+    return Reach.box((1,), positive(args, "residual_clip"), Derivations.RESIDUALS)
 
 
 # Columns.
@@ -304,7 +305,7 @@ def column_sums(block: SiteBlock, args: Args) -> Floats:
 
 def _column_sums_reach(args: Args, columns: int) -> Reach:
     size = len(positions(args, "columns", columns))
-    return Reach.box((size,), positive(args, "bound"), "2c, columns clipped to [-c, c]")
+    return Reach.box((size,), positive(args, "bound"), Derivations.COLUMN_SUMS)
 
 
 def column_squares(block: SiteBlock, args: Args) -> Floats:
@@ -316,30 +317,36 @@ def column_squares(block: SiteBlock, args: Args) -> Floats:
 
 def _column_squares_reach(args: Args, columns: int) -> Reach:
     size, top = len(positions(args, "columns", columns)), positive(args, "bound") ** 2
-    return Reach.positive_box((size,), top, "c^2, squares in [0, c^2]")
+    return Reach.positive_box((size,), top, Derivations.COLUMN_SQUARES)
 
 
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SPARSE_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
+        Statistics.CLIPPED_PRODUCTS,
+        clipped_products,
+        _products_reach,
+        (*COMMON, "bound", "residual_clip"),
+        wide=True,
     ),
     SiteOp(
-        "column_products",
+        Statistics.COLUMN_PRODUCTS,
         column_products,
         _column_products_reach,
         (*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
-    SiteOp("logistic_products", logistic_products, _logistic_reach, (*COMMON, "bound"), wide=True),
-    SiteOp("union_gram", union_gram, _gram_reach, (*COMMON, "columns", "transform", "bound", "norm")),
-    SiteOp("clipped_score", clipped_score, _score_reach, _TARGETS),
-    SiteOp("slopes", slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),
-    SiteOp("score_variances", score_variances, _variances_reach, _TARGETS),
-    SiteOp("residual_histogram", residual_histogram, _histogram_reach, (*COMMON, "edges")),
-    SiteOp("squared_residuals", squared_residuals, _squares_reach, (*COMMON, "residual_clip")),
-    SiteOp("residual_sum", residual_sum, _residual_sum_reach, (*COMMON, "residual_clip")),
-    SiteOp("column_sums", column_sums, _column_sums_reach, (*COMMON, "columns", "bound")),
-    SiteOp("column_squares", column_squares, _column_squares_reach, (*COMMON, "columns", "bound")),
+    SiteOp(Statistics.LOGISTIC_PRODUCTS, logistic_products, _logistic_reach, (*COMMON, "bound"), wide=True),
+    SiteOp(
+        Statistics.UNION_GRAM, union_gram, _gram_reach, (*COMMON, "columns", "transform", "bound", "norm")
+    ),
+    SiteOp(Statistics.CLIPPED_SCORE, clipped_score, _score_reach, _TARGETS),
+    SiteOp(Statistics.SLOPES, slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),
+    SiteOp(Statistics.SCORE_VARIANCES, score_variances, _variances_reach, _TARGETS),
+    SiteOp(Statistics.RESIDUAL_HISTOGRAM, residual_histogram, _histogram_reach, (*COMMON, "edges")),
+    SiteOp(Statistics.SQUARED_RESIDUALS, squared_residuals, _squares_reach, (*COMMON, "residual_clip")),
+    SiteOp(Statistics.RESIDUAL_SUM, residual_sum, _residual_sum_reach, (*COMMON, "residual_clip")),
+    SiteOp(Statistics.COLUMN_SUMS, column_sums, _column_sums_reach, (*COMMON, "columns", "bound")),
+    SiteOp(Statistics.COLUMN_SQUARES, column_squares, _column_squares_reach, (*COMMON, "columns", "bound")),
 )

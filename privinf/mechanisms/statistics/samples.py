@@ -56,6 +56,7 @@ import scipy  # whose parts are loaded when they are used
 
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, ExactSum, Wide, added_rows
 from privinf.typing import Floats, Integers, SampleKind
+from privinf.wire import Derivations
 
 PARABOLA_WEIGHT = math.sqrt(((1.0 + math.sqrt(5.0)) / 2.0) ** 5 / 4.0)
 PAIR_WEIGHTS = 0.7, 1.35
@@ -253,41 +254,41 @@ SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
         _one,
         Weighted((1.0, PARABOLA_WEIGHT), 2.0),
         Weighted((1.0, 0.5), 2.0),
-        "two points of the parabola (u, c u^2), u in [-1, 1], c^2 = phi^5/4",
+        Derivations.PARABOLA,
     ),
     "groups": SampleStatistic(
         _group,
         Weighted((1.0, 1.0, 1.0), 2.0),
         Weighted((1.0, 1.0, 0.5), 4.0),
-        "a record (1, u, 1 - u^2), of squared norm at most 2, moves to another group",
+        Derivations.GROUP_SUMS,
     ),
     "share": SampleStatistic(
-        _share, Weighted((1.0,), 1.0), Weighted((1.0,), 1.0), "a record counts from 0 to 1", factor=0.5
+        _share, Weighted((1.0,), 1.0), Weighted((1.0,), 1.0), Derivations.SHARE, factor=0.5
     ),
     "cells": SampleStatistic(
-        _cell, Weighted((1.0,), math.sqrt(2.0)), Weighted((1.0,), 2.0), "a record moves to another cell"
+        _cell, Weighted((1.0,), math.sqrt(2.0)), Weighted((1.0,), 2.0), Derivations.CELLS
     ),
     "pairs": SampleStatistic(
         _pair,
         Weighted((_A, _A, _B, _B, 1.0), 2.0 * math.sqrt(1.0 + _A**2)),
         Weighted((PURE_PAIR_WEIGHT,) * 2 + (0.5, 0.5, 1.0), (PURE_PAIR_WEIGHT + 2.0) ** 2 / 2.0),
-        "two records (a u, a v, b u^2, b v^2, u v), l2 from (1, 1) to (1, -1)",
+        Derivations.PAIRS,
     ),
     "two ranked": SampleStatistic(
         None,
         Weighted((1.0, math.sqrt(0.75)), 1.0),
         Weighted((1.0, 0.5), 1.0),
-        "a record passes all n - 1 others, of the other group, or changes its group",
+        Derivations.TWO_RANKED,
         _two_ranked,
     ),
     "many ranked": SampleStatistic(
         None,
         Weighted((1.0,), 2.0),
         Weighted((1.0,), 2.0),
-        "n - 1 pairs of records, each of which moves two rank sums by 1 at most",
+        Derivations.MANY_RANKED,
         _many_ranked,
     ),
     "signed ranks": SampleStatistic(
-        None, Weighted((1.0,), 2.0), Weighted((1.0,), 2.0), "n signs of Walsh sums, over n", _signed_ranks
+        None, Weighted((1.0,), 2.0), Weighted((1.0,), 2.0), Derivations.SIGNED_RANKS, _signed_ranks
     ),
 }

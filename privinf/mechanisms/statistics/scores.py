@@ -63,6 +63,7 @@ from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.mechanisms.statistics.regression import leading, leading_size
 from privinf.typing import Floats
 from privinf.validation import check_choice
+from privinf.wire import Derivations, Statistics
 
 SQUARE_WEIGHT = 1.5
 LAWS = ("rademacher", "gaussian")
@@ -119,13 +120,13 @@ def _scores_reach(args: Args, columns: int) -> Reach:
     slope, average = positive(args, "slope_weight"), positive(args, "average_weight")
     l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
     linf = max(2.0, 1.5 * slope, 1.5 * average)
-    why = "sqrt(m (4 + 9/4 c^2) + 9/4 g^2), scores in [-1, 1], slopes in [-c/2, c] and [-g/2, g]"
+    why = Derivations.TARGET_SCORES
     return Reach((3 * size + 1,), l2, linf, _largest(args), why)
 
 
 SINGLE_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        "target_scores", target_scores, _scores_reach,
+        Statistics.TARGET_SCORES, target_scores, _scores_reach,
         (*COMMON, "columns", "transform", "bound", "targets", "weights", "slope_clip", "slope_weight",
          "average_clip", "average_weight"),
     ),
@@ -148,7 +149,7 @@ def paper_variances(block: SiteBlock, args: Args) -> Floats:
 
 def _paper_variances_reach(args: Args, columns: int) -> Reach:
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
-    return Reach.positive_box((width_of_forms(args, columns),), top, "R_w^2 R^2")
+    return Reach.positive_box((width_of_forms(args, columns),), top, Derivations.BOOTSTRAP_VARIANCES)
 
 
 def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
@@ -159,7 +160,7 @@ def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
 
 def _quadratic_reach(args: Args, columns: int) -> Reach:
     top = positive(args, "clip") ** 2
-    return Reach.positive_box((width_of_forms(args, columns),), top, "R_v^2")
+    return Reach.positive_box((width_of_forms(args, columns),), top, Derivations.QUADRATIC_FORMS)
 
 
 def multipliers(block: SiteBlock, args: Args) -> Floats:
@@ -201,14 +202,14 @@ def _multiplier_reach(args: Args, columns: int) -> Reach:
     top = positive(args, "clip") * positive(args, "residual_clip")
     if args["law"] == "gaussian":
         top *= positive(args, "multiplier_bound")
-    return Reach.box((draws, width_of_forms(args, columns)), top, "2 R_w R max|e|")
+    return Reach.box((draws, width_of_forms(args, columns)), top, Derivations.MULTIPLIERS)
 
 
 FORM_OPS: dict[str, SiteOp] = named(
-    SiteOp("paper_variances", paper_variances, _paper_variances_reach, _SCORES),
-    SiteOp("quadratic_forms", quadratic_forms, _quadratic_reach, FORM_ARGUMENTS),
+    SiteOp(Statistics.PAPER_VARIANCES, paper_variances, _paper_variances_reach, _SCORES),
+    SiteOp(Statistics.QUADRATIC_FORMS, quadratic_forms, _quadratic_reach, FORM_ARGUMENTS),
     SiteOp(
-        "multiplier_scores", multiplier_scores, _multiplier_reach,
+        Statistics.MULTIPLIER_SCORES, multiplier_scores, _multiplier_reach,
         (*_SCORES, "draws", "law", "seed", "multiplier_bound"),
     ),
 )  # fmt: skip
@@ -226,7 +227,7 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
 def _product_reach(args: Args, columns: int) -> Reach:
     bound, norm = positive(args, "bound"), positive(args, "norm")
     l2, top = 2.0 * min(norm, bound * math.sqrt(columns)), min(bound, norm)
-    return Reach((columns,), l2, 2.0 * top, top, "2C, vectors of clipped products shrunk to |f| <= C")
+    return Reach((columns,), l2, 2.0 * top, top, Derivations.PRODUCT_VECTORS)
 
 
 def column_product_vector(block: SiteBlock, args: Args) -> Floats:
@@ -252,13 +253,13 @@ def _column_product_reach(args: Args, columns: int) -> Reach:
     bound, norm = positive(args, "bound"), positive(args, "norm")
     l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
     top = min(bound**2, norm)
-    return Reach((size, columns), l2, 2.0 * top, top, "2C, products shrunk to |a| |b| <= C")
+    return Reach((size, columns), l2, 2.0 * top, top, Derivations.COLUMN_PRODUCT_VECTORS)
 
 
 VECTOR_OPS: dict[str, SiteOp] = named(
-    SiteOp("product_vector", product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
+    SiteOp(Statistics.PRODUCT_VECTOR, product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
     SiteOp(
-        "column_product_vector", column_product_vector, _column_product_reach,
+        Statistics.COLUMN_PRODUCT_VECTOR, column_product_vector, _column_product_reach,
         (*COMMON, "targets", "transform", "bound", "norm"), wide=True,
     ),
 )  # fmt: skip

@@ -29,6 +29,7 @@ from privinf.mechanisms.statistics.ops import Reach
 from privinf.mechanisms.statistics.regression import isometric_pairs
 from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
 from privinf.typing import Floats, Integers
+from privinf.wire import Derivations
 
 DIGITS = 24
 MOST_CELLS = 256
@@ -123,7 +124,7 @@ def counted_reach(args: Args) -> Reach:
     cells = len(thresholds)
     l2 = root_sensitivity(cells)
     longest = float(np.linalg.norm(root_matrix(cells)[:, -1]))
-    return Reach((cells,), l2, 1.0, 1.0, "two columns of the square root of running sums", longest)
+    return Reach((cells,), l2, 1.0, 1.0, Derivations.RUNNING_SUMS, longest)
 
 
 def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:

@@ -56,6 +56,7 @@ from privinf.mechanisms.statistics.summands import Along, Counts, Product, Squar
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, op_of_terms
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
+from privinf.wire import Derivations, Statistics
 
 _UNITS = (
     "center", "scale", "intercept", "bits", "constant", "response_factor", "whitening", "theta", "row_weights"
@@ -194,9 +195,7 @@ def _square(rows: RowReader) -> tuple[Square]:
 
 def _square_reach(args: Args, columns: int) -> Reach:
     _check(args, columns)
-    return Reach.positive_box(
-        (1,), positive(args, "residual_clip") ** 2, "E^2, the square of a clipped residual"
-    )
+    return Reach.positive_box((1,), positive(args, "residual_clip") ** 2, Derivations.SQUARED_RESIDUAL)
 
 
 def _check(args: Args, columns: int) -> None:
@@ -218,14 +217,19 @@ def _check(args: Args, columns: int) -> None:
 _SCORES = (*_UNITS, "unit", "residual_clip")
 
 WHITENED_OPS: dict[str, SiteOp] = named(
-    op_of_terms("whitened.counts", _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
+    op_of_terms(Statistics.WHITENED_COUNTS, _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
     op_of_terms(
-        "whitened.columns", _columns, _columns_reach, ("center", "scale", "bits", "columns", "thresholds")
+        Statistics.WHITENED_COLUMNS,
+        _columns,
+        _columns_reach,
+        ("center", "scale", "bits", "columns", "thresholds"),
     ),
-    op_of_terms("whitened.moments", _moments, _moments_reach, (*_SCORES, "response_weight", "clip")),
-    op_of_terms("whitened.gram", _gram, _gram_reach, (*_UNITS, "unit", "clip")),
-    op_of_terms("whitened.hessian", _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")),
-    op_of_terms("whitened.score", _layer, _layer_reach, (*_SCORES, "low", "high")),
-    op_of_terms("whitened.meat", _meat, _meat_reach, (*_SCORES, "low", "high", "weight")),
-    op_of_terms("whitened.square", _square, _square_reach, _SCORES),
+    op_of_terms(Statistics.WHITENED_MOMENTS, _moments, _moments_reach, (*_SCORES, "response_weight", "clip")),
+    op_of_terms(Statistics.WHITENED_GRAM, _gram, _gram_reach, (*_UNITS, "unit", "clip")),
+    op_of_terms(
+        Statistics.WHITENED_HESSIAN, _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")
+    ),
+    op_of_terms(Statistics.WHITENED_SCORE, _layer, _layer_reach, (*_SCORES, "low", "high")),
+    op_of_terms(Statistics.WHITENED_MEAT, _meat, _meat_reach, (*_SCORES, "low", "high", "weight")),
+    op_of_terms(Statistics.WHITENED_SQUARE, _square, _square_reach, _SCORES),
 )
