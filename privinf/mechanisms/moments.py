@@ -303,11 +303,10 @@ class Moments:
             # In units of their clipping bound, which the first release decides.
             residual = {"response_factor": 1.0, "coefficients": np.zeros(self.layout.size - 1)}
             told |= residual | {"residual_clip": 1.0}
+            label = Labels.RESIDUAL_MOMENTS
             if units:
                 told["unit_norm"] = 1.0
-            label = (
-                f"residual moments, of each {unit_name(self.design)!r}" if units else Labels.RESIDUAL_MOMENTS
-            )
+                label = Labels.RESIDUAL_MOMENTS_OF_UNITS.format(unit=unit_name(self.design))
             asked.append(OwnSum.of(Statistics.MOMENTS_RESIDUAL, label, told, self.layout))
         return asked
 

@@ -260,7 +260,7 @@ class LocalExamples:
         return self._line(
             label=Labels.FEATURES,
             sensitivity=rows_per_unit**0.5 * design.diameter,
-            derivation=f"diameter of the public set of {', '.join(design.private_names)}",
+            derivation=Derivations.FEATURE_SET.format(names=", ".join(design.private_names)),
             dimension=self.parts.gaussian * rows_per_unit,
             mu=mu,
             reach=design.norm,
