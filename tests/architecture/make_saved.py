@@ -1,19 +1,23 @@
-"""Makes `saved.tar.xz`: run by hand, once for every version whose files are to stay readable.
+"""Makes an archive of saved files: run by hand, once for every version whose files are to stay readable.
 
-    PYTHONPATH=TREE:TREE/benchmarks python tests/architecture/make_saved.py tests/architecture/saved.tar.xz
+    PYTHONPATH=TREE:TREE/benchmarks python tests/architecture/make_saved.py ARCHIVE "WHAT MADE IT"
 
-The files in it were made by version 0.1.0 at commit 32e4d2d. Rows, keys and passwords are made up.
-`test_saved` reads them with the code of its own tree; what they must say is in `told.json` beside them.
+`saved.tar.xz` was made by version 0.1.0 at commit 32e4d2d, by an earlier form of this script without schemas
+and stopped fits; `saved_2.tar.xz` by the commit that its `told.json` names. Rows, keys and passwords are made
+up. `test_saved` reads the files with the code of its own tree; what they must say is in `told.json`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tarfile
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ from click.testing import CliRunner
 import privinf as pi
 from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensitivity
 from privinf.federation import IdentityKey, InProcessFederation, Site, SiteLedger, SitePolicy
+from privinf.federation.checkpoint import FitFolder
 from privinf.mechanisms import Rows
 
 RESULTS = {
@@ -56,6 +61,12 @@ RESULTS = {
     "lasso_parties": "DebiasedLasso heterogeneous",
     "lasso_paper": "DebiasedLasso the paper's",
     "lasso_paper_parties": "DebiasedLasso the paper's, heterogeneous",
+    "ols": "OLS by default",
+    "ols_robust": "OLS robust target",
+    "ols_bounds": "OLS narrower bounds",
+    "logit": "Logit nonrobust, factors",
+    "poisson": "Poisson exposure",
+    "coefficients_alone": "Logit little to spend",
 }
 MIXED = {"rmgmols": pi.RMGMOLS, "dgmols": pi.DGMOLS, "bgmols": pi.BGMOLS}
 AGAIN: dict[str, list[Any]] = {
@@ -97,12 +108,16 @@ COMMANDS = (
     "fit weight~age+bmi joined.npz --summary fit.txt",
     "site key north.key",
     "site key south.key",
+    "analyst key analyst.key",
 )
 
 
 def save_fits(folder: Path) -> dict[str, Any]:
     """Save a result of every model and variant, and what it was made from, and return what they say."""
-    from digest_fits import FITS  # of benchmarks/, which is on the path where this is run by hand
+    import digest_doors  # of benchmarks/, which is on the path where this is run by hand
+    from digest_fits import FITS
+
+    assert digest_doors.SEED  # its fits are in FITS
 
     told: dict[str, Any] = {"results": {}, "releases": {}, "again": {}}
     fits = {slug: FITS[name]() for slug, name in RESULTS.items()}
@@ -152,7 +167,10 @@ def save_accounts(folder: Path) -> dict[str, Any]:
         held = InProcessFederation(sites)
         model = pi.MomentOLS.from_formula("y ~ a + b", held, schema=saved_files.SCHEMA, trust="server")
         model.fit(mu=2.0, rng=1)
-    return {"ledgers": saved_files.ledgers_say(folder)}
+    save_anchors(folder)
+    told = saved_files.ledgers_say(folder)
+    shutil.rmtree(folder / "anchor")  # of this place
+    return {"ledgers": told}
 
 
 def _entry(label: str, mu: float) -> LedgerEntry:
@@ -171,6 +189,65 @@ def save_checkpoints(folder: Path) -> dict[str, Any]:
         fit = saved_files.checkpointed(slug, folder / "checkpoints" / slug)
         told[slug] = {"says": saved_files.says(fit), "lines": len(fit.privacy.entries)}
     return {"checkpoints": told}
+
+
+class Stopped(BaseException):
+    """The process ended."""
+
+
+@contextmanager
+def stopping_after(writes: int) -> Iterator[list[int]]:
+    """Let a fit write so many files of its folder, and end it then; yield a list of those written."""
+    write, count = FitFolder.write, [0]
+
+    def counted(self: FitFolder, *args: Any) -> None:
+        if count[0] == writes:
+            raise Stopped
+        count[0] += 1
+        write(self, *args)
+
+    FitFolder.write = counted  # type: ignore[method-assign]
+    try:
+        yield count
+    finally:
+        FitFolder.write = write  # type: ignore[method-assign]
+
+
+def save_stopped(folder: Path) -> dict[str, Any]:
+    """Save the folders of fits that ended halfway, and return what the fits said that went on from copies."""
+    told = {}
+    for slug in saved_files.STOPPED:
+        place = folder / "stopped" / slug
+        with tempfile.TemporaryDirectory() as whole, stopping_after(10**6) as written:
+            saved_files.stopped(slug, Path(whole) / slug)
+        with stopping_after(written[0] // 2), suppress(Stopped):
+            saved_files.stopped(slug, place)
+        with tempfile.TemporaryDirectory() as other:
+            shutil.copytree(place, Path(other) / slug)
+            fit = saved_files.stopped(slug, Path(other) / slug, Ledger())
+        told[slug] = {"says": saved_files.says(fit), "lines": [line.label for line in fit.privacy.entries]}
+    return {"stopped": told}
+
+
+def save_schemas(folder: Path) -> dict[str, Any]:
+    """Save schemas of every kind of column, as a file that people read and as JSON; bought bounds too."""
+    people = saved_files.people(2000)[["a", "b"]]
+    bought = pi.find_bounds(people, epsilon=2.0, delta=1e-6, rng=1)
+    told = {}
+    for slug, schema in (saved_files.SCHEMAS | {"bought": bought}).items():
+        schema.save(folder / "schemas" / f"{slug}.toml")
+        told[slug] = json.loads(json.dumps(schema.to_dict()))
+    return {"schemas": told}
+
+
+def save_anchors(folder: Path) -> None:
+    """Save the heads that the account remembers of the ledgers in a folder, by the ledger's name."""
+    (folder / "anchors").mkdir()
+    for path in Path(os.environ["XDG_STATE_HOME"]).rglob("*.json"):
+        head = json.loads(path.read_text(encoding="utf-8"))
+        place = Path(head["path"])
+        if place.parent == folder.resolve():
+            (folder / "anchors" / f"{place.name}.json").write_text(json.dumps(head), encoding="utf-8")
 
 
 def save_study(folder: Path) -> None:
@@ -202,16 +279,18 @@ def _type(words: str) -> str:
     return result.output
 
 
-def main(place: Path) -> None:
+def main(place: Path, made_by: str) -> None:
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as states:
+        os.environ["XDG_STATE_HOME"] = states
         folder = Path(made)
-        for part in ("results", "releases", "checkpoints", "study"):
+        for part in ("results", "releases", "checkpoints", "stopped", "schemas", "study"):
             (folder / part).mkdir()
-        told = {"made by": "version 0.1.0 at commit 32e4d2d"} | save_fits(folder)
-        told |= save_accounts(folder) | save_checkpoints(folder)
+        told = {"made by": made_by} | save_fits(folder)
+        told |= save_accounts(folder) | save_checkpoints(folder) | save_stopped(folder) | save_schemas(folder)
         save_study(folder / "study")
-        for lock in folder.rglob("*.lock"):
+        save_anchors(folder / "study")
+        for lock in [*folder.rglob("*.lock"), *folder.rglob("lock")]:
             lock.unlink()
         (folder / "told.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         with tarfile.open(place, "w:xz") as archive:
@@ -219,4 +298,4 @@ def main(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])
