@@ -446,7 +446,7 @@ class MemoryAccount(Account):
 
 
 class RereadAccount(Account):
-    """An account whose entries are kept elsewhere: every reading asks anew what stands there."""
+    """An account whose entries are kept elsewhere: every reading looks them up there."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
         self.budget, self.name, self.identity = budget, name, identity

@@ -6,8 +6,10 @@ import numpy as np
 
 from privinf.typing import Flags, Floats
 
-# So many sds of its noise a mean may be away from an end; and how small these must be, in half ranges.
-NEAR_SDS, CLEAR_SHARE = 2.0, 0.05
+# How far from an end a mean may be, in sds of its noise.
+NEAR_SDS = 2.0
+# The largest sd of the noise for which the question is answered, in half ranges.
+CLEAR_SHARE = 0.05
 
 
 def at_an_end(means: Floats, sds: Floats, low: Floats, high: Floats) -> Flags:
