@@ -170,7 +170,9 @@ class NoiseFile(NoiseMemory):
         self.path = Path(path)
         memory = self._found(None if begun is False else secure) if os.path.lexists(self.path) else None
         if memory is None and (key is None or secure is None or begun):
-            raise StorageError(f"{self.path} is missing: restore the noise key, or start the fit again in an empty folder")
+            raise StorageError(
+                f"{self.path} is missing: restore the noise key, or start the fit again in an empty folder"
+            )
         if memory is not None and len(memory) and begun is False:
             raise StorageError(
                 f"{self.path} is the key of another fit, or of one whose other files are gone: give every "
