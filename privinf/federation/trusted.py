@@ -47,7 +47,7 @@ from privinf.mechanisms.peeling import PeelingOptions
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
-from privinf.noise import NoiseSource, get_source, grid_step
+from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, RngLike, SumRelation, Trust
@@ -302,6 +302,15 @@ class TrustedServer(Rounds):
         question = question_of(query)
         query, entry = naming(query, question), named(entry, query, question)
         return ReadySum(PlannedSum(query, tuple(asked), scale, line.mu), entry, question, reach)
+
+    def check_numbers(self, size: int, mu: float) -> None:
+        """Raise SensitivityError where a price may be too small for so many numbers on the noise grid.
+
+        For a fit whose first release is charged before the second can be planned. A quarter of the price is
+        tried, since how near it may come to the least one depends on the sensitivity's digits.
+        """
+        if not math.isinf(mu):
+            solve_scale(1.0, mu / 4.0, size, self._noise)
 
     def release(self, planned: PlannedSum) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped; or repeat it.

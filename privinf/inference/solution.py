@@ -17,6 +17,12 @@ WEAK_GRAM = (
     "the corrected Gram matrix is not positive definite: the noise outweighs the features in some "
     "direction, so no covariance follows; use score_test() and conf_int(method='score'), or a smaller noise"
 )
+# Share of its own noise below which a variance is a rounding error of residuals that are zero.
+EXACT = 1e-6
+EXACT_FIT = (
+    "the released residuals are zero, and say nothing of the noise: there are no more rows than "
+    "coefficients; use fewer columns, or bring more rows"
+)
 WEAK_VARIANCE = (
     "the covariance is not positive definite: the residual variance left after the correction is not "
     "positive, and the noise leaves no error in some direction; use score_test() and "
@@ -187,6 +193,8 @@ def _covariances(
     cov = sandwich(bread, meat, system.n)
     if not is_positive_definite(cov):
         return None, None, WEAK_VARIANCE
+    if (np.diag(cov) < EXACT * np.diag(noise_cov)).any():
+        return None, None, EXACT_FIT
     return cov, noise_cov, ""
 
 

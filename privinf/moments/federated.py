@@ -139,6 +139,8 @@ class FederatedMoments:
             n, p = server.nobs, len(self.design.names)
             if n < p:
                 raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+            for part in parts[1:]:
+                server.check_numbers(p * (p + 1) // 2, part)
             warn_of_large_delta(delta, n)
             rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
             held.enter_context(rounds.server.reserving(price))

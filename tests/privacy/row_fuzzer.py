@@ -11,9 +11,11 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from privinf.accounting import Ledger
 from privinf.errors import NotAvailableError, PrivinfError, PrivinfWarning, UnforeseenError
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.rows import Rows
+from privinf.noise import entropy
 
 LEVELS = ["u", "v", "w"]
 NUMBERS = {"a": (-1.0, 1.0), "b": (0.0, 3.0), "c": (0.0, 1.0)}
@@ -273,7 +276,7 @@ def spending(world: World, *, picks: bool = False) -> dict[str, Any]:
         words["delta"] = world.pick("delta", 1e-300, 1e-12, 1e-6, 1e-4, 1e-2, 0.5, 0.999999)
     if unit == "epsilon":
         words |= world.options(0.04, calibration=("exact", "classic"), delta=(0,))
-    return words | {"rng": int(world.rng.integers(1000))}
+    return words | {"rng": None if world.chance(0.25) else int(world.rng.integers(1000))}
 
 
 def missing(world: World) -> dict[str, Any]:
@@ -943,7 +946,7 @@ def fuzz_rows(
 def run(call: Callable[[World], Any], world: World) -> tuple[str, list[str]]:
     """Make one run; return its outcome in a word, and its faults."""
     error: BaseException | None = None
-    with warnings.catch_warnings(record=True) as caught, alarm(120.0):
+    with warnings.catch_warnings(record=True) as caught, alarm(120.0), seeded_entropy(world.rng):
         warnings.simplefilter("always")
         try:
             use(call(world))
@@ -957,6 +960,18 @@ def run(call: Callable[[World], Any], world: World) -> tuple[str, list[str]]:
 SHOWN = ("summary", "summary_frame", "to_dict", "privacy", "cautions")
 # What may have no value, with the reason.
 WITH_REASON = ("conf_int", "pvalues", "pvalue", "bse", "rsquared_adj")
+
+
+@contextmanager
+def seeded_entropy(rng: np.random.Generator) -> Iterator[None]:
+    """Let secure noise read a generator, so that a run can be repeated."""
+    words = np.random.default_rng(rng.integers(2**63))
+    before = entropy.os, entropy.system_bytes
+    entropy.os, entropy.system_bytes = SimpleNamespace(urandom=words.bytes), words.bytes
+    try:
+        yield
+    finally:
+        entropy.os, entropy.system_bytes = before
 
 
 def use(made: Any) -> None:

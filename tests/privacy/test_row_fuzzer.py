@@ -17,7 +17,7 @@ from row_fuzzer import DOORS, POLICY, SITES, fuzz_rows, keys
 
 import privinf as pi
 from privinf.accounting import Ledger
-from privinf.errors import ArgumentError, NotAvailableError, PrivinfWarning, SchemaError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfWarning, SchemaError, SensitivityError
 from privinf.federation import InProcessFederation, Site
 from privinf.glm.sums import GlmSums
 from privinf.mechanisms.rows import Rows
@@ -120,6 +120,25 @@ def test_a_delta_at_its_ends_is_no_reason_to_fail_without_a_reason(mu, delta):
         model.fit(mu=mu, delta=delta, rng=0)
 
 
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+@pytest.mark.parametrize("mu", [1e-7 * 1.5**step for step in range(4, 13, 2)])
+def test_a_second_round_that_the_noise_grid_cannot_carry_is_refused_before_the_first(trust, mu):
+    frame, own_ledgers = table(60), []
+    own, roster = keys()
+    sites = {}
+    for place, name in enumerate(SITES):
+        rows = Rows(frame[["y", "a", "b", "g"]].iloc[place::2])
+        own_ledgers.append(Ledger())
+        sites[name] = Site(rows, SCHEMA, policy=POLICY, key=own[name], roster=roster, ledger=own_ledgers[-1])
+    model = pi.MomentOLS.from_formula(
+        "y ~ a + b + C(g)", InProcessFederation(sites), schema=SCHEMA, trust=trust, ledger=own_ledgers[0]
+    )
+    try:
+        model.fit(mu=mu, cov_type="HC0")
+    except SensitivityError:
+        assert sum(map(len, own_ledgers)) == 0
+
+
 # ---- returned with its marks
 
 
@@ -194,6 +213,21 @@ def test_a_column_that_never_varies_returns_coefficients_at_hardly_any_noise(fam
     )
     made = fitted(lambda: model.fit(mu=1e8, rng=seed, intervals="optional"))
     assert made.estimate.cov is None or made.cautions
+
+
+def test_as_many_rows_as_coefficients_have_no_standard_errors_where_residuals_are_zero():
+    frame = table(3)
+    model = pi.DGMOLS(
+        frame.y,
+        frame[["a", "b"]],
+        parties={"one": ["a"], "two": ["b", "y"]},
+        bounds=[(-1, 1), (0, 3)],
+        y_bounds=(-4, 6),
+        intercept=True,
+    )
+    made = [fitted(lambda seed=seed: model.fit(mu=1e8, rng=seed)) for seed in range(30)]
+    assert all(one.estimate.cov is None for one in made)
+    assert any("no more rows than coefficients" in one.estimate.weak_reason for one in made)
 
 
 def test_a_tiny_mean_of_counts_is_an_argument_that_statistics_take():

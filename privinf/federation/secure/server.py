@@ -58,7 +58,7 @@ from privinf.federation.rounds import (
     with_question,
     without_digits,
 )
-from privinf.federation.secure.masking import SumPlan, Words, plan_sum
+from privinf.federation.secure.masking import SumPlan, Words, plan_sum, solve_grid
 from privinf.federation.secure.site import KIND, NOISE_REACH, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.statistics.block import exact_bits
@@ -225,6 +225,15 @@ class SecureServer(TrustedServer):
         return Places.MASKED.format(
             relation=self._relation, colluding=self._max_colluding, grid=self._grid_bits
         )
+
+    def check_numbers(self, size: int, mu: float) -> None:
+        """Raise SensitivityError where a price may be too small for so many numbers on the sites' grid.
+
+        As for `TrustedServer.check_numbers`.
+        """
+        carriers = len(self._rows) - self._max_colluding
+        if not math.isinf(mu) and carriers > 0:
+            solve_grid(1.0, size, mu / 4.0, carriers, self._grid_bits)
 
     def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
