@@ -187,8 +187,11 @@ class PartyModel(Rowless):
         account = self.ledger if ledger is None else check_ledger(ledger)
         seeds = [None] * len(plan.parties) if rng is None else as_generator(rng).spawn(len(plan.parties))
         account.check([loss for name in plan.parties for loss in plan.losses(name)])
-        for name in plan.parties:  # a fault in the last party's columns must not cost the first one anything
-            plan.mechanism(name, missing=table.rows.missing).check_rows(table.rows)
+        for name in plan.parties:  # a fault in the last party's release must not cost the first one anything
+            mechanism = plan.mechanism(name, missing=table.rows.missing)
+            mu = plan.party(name).total_mu(plan.calibration)
+            mechanism.check_noise(mu, source, seeded=rng is not None)
+            mechanism.check_rows(table.rows)
         made = {
             name: plan.release(
                 name, table.rows, missing=table.rows.missing, data_bounds=table.data_bounds,

@@ -139,6 +139,20 @@ def test_a_second_round_that_the_noise_grid_cannot_carry_is_refused_before_the_f
         assert sum(map(len, own_ledgers)) == 0
 
 
+@pytest.mark.parametrize("model", [pi.RMGMOLS, pi.DGMOLS, pi.BGMOLS])
+@pytest.mark.parametrize("mu", [1e-6, 1.5e-6, 2e-6])
+def test_a_party_whose_noise_has_no_grid_costs_the_others_nothing(model, mu):
+    frame, ledger = table(12), Ledger()
+    parties = {"one": ["a"], "two": ["b", "c", "d", "y"]}
+    X = frame[["a", "b"]].assign(c=frame.b, d=frame.b)
+    bounds = [(-1, 1), (0, 3), (0, 3), (0, 3)]
+    made = model(frame.y, X, parties=parties, bounds=bounds, y_bounds=(-4, 6), ledger=ledger)
+    try:
+        made.release(mu=mu)
+    except SensitivityError:
+        assert len(ledger) == 0
+
+
 # ---- returned with its marks
 
 

@@ -18,11 +18,12 @@ from privinf.mechanisms.files import Source
 from privinf.mechanisms.gaussian import Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
+from privinf.noise import get_source
 from privinf.release_kinds import GaussianRowsLaw
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.schema.table import check_schema
-from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Table
+from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, SourceName, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 from privinf.wire import Assumptions, Derivations, Mechanisms
 
@@ -135,6 +136,15 @@ class PartyMechanism:
         """Read the rows once and raise what `release` would raise about them; nothing is spent or kept."""
         for _ in self._blocks(self._checked(rows)):
             pass
+
+    def check_noise(self, mu: float, source: SourceName, *, seeded: bool) -> None:
+        """Raise SensitivityError where noise of this price has no grid here; nothing is spent or drawn."""
+        self._line(mu, self._dimension).calibrated(get_source(0 if seeded else None, source))
+
+    @property
+    def _dimension(self) -> int:
+        """How many released numbers one row touches."""
+        return self.width
 
     def _line(self, mu: float, dimension: int) -> Line:
         """Return the ledger line; its mu is the party's own where the noise is that of a larger diameter."""

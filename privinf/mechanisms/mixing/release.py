@@ -78,7 +78,7 @@ class GaussianRows(PartyMechanism):
         Release of kind "gaussian-rows"; ``arrays["rows"]`` is (n, d).
         """
         budget = Spending.of(spending, ledger)
-        line = self._line(budget.mu, self.width)
+        line = self._line(budget.mu, self._dimension)
         budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
         released = np.empty((len(table), self.width))
@@ -189,6 +189,11 @@ class RandomMixing(PartyMechanism):
         """Return the public mixing matrix for n people."""
         return MixingMatrix(self.mixing, n=n, k=self.k, seed=self.seed)
 
+    @property
+    def _dimension(self) -> int:
+        reached = (1 if self.mixing == "countsketch" else self.k) + int(self.intercept)
+        return math.ceil(reached * self.width * GRID_SLACK)
+
     def release(
         self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
     ) -> Release:
@@ -223,8 +228,7 @@ class RandomMixing(PartyMechanism):
         BudgetExceededError
         """
         budget = Spending.of(spending, ledger)
-        reached = (1 if self.mixing == "countsketch" else self.k) + int(self.intercept)
-        line = self._line(budget.mu, math.ceil(reached * self.width * GRID_SLACK))
+        line = self._line(budget.mu, self._dimension)
         budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
         n = len(table)
