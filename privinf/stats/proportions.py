@@ -27,6 +27,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
+from privinf.schema import Factor
 from privinf.stats.association import asked_table, cell_rows, table_law
 from privinf.stats.base import (
     Asked,
@@ -246,7 +247,8 @@ def _arc(share: float) -> float:
 def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, level: float) -> StatResult:
     """Return the test that the second level's share is equal in two groups, from the 2 x 2 table."""
     asked, (outcome, group) = told
-    if any(len(asked.schema[name].levels) != 2 for name in (group, outcome)):
+    declared = [asked.schema[name] for name in (group, outcome)]
+    if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
         raise SchemaError("two shares need two groups and an outcome of two kinds")
     release = asked.release(
         SampleQuestion("cells", (), (group, outcome), label=Labels.BY.format(values=outcome, groups=group))
