@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import re
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,11 +39,11 @@ class Mutant:
         function = _plain(_found(module, self.function))
         whole = inspect.getsource(module)
         part = inspect.getsource(function)
-        assert part.count(self.old) == 1, f"{self.function} holds {self.old!r} {part.count(self.old)} times"
+        places = list(re.finditer(_laid_out(self.old), part))
+        assert len(places) == 1, f"{self.function} holds {self.old!r} {len(places)} times"
         assert whole.count(part) == 1, self.function
-        changed = compile(
-            whole.replace(part, part.replace(self.old, self.new)), module.__file__ or "", "exec"
-        )
+        broken = part[: places[0].start()] + self.new + part[places[0].end() :]
+        changed = compile(whole.replace(part, broken), module.__file__ or "", "exec")
         (code,) = (code for code in _codes(changed) if code.co_qualname == function.__qualname__)
         original = function.__code__
         assert code.co_freevars == original.co_freevars
@@ -54,6 +55,12 @@ class Mutant:
         finally:
             function.__code__ = original
             _forget(caches)
+
+
+def _laid_out(text: str) -> str:
+    """Return a pattern of a text however the formatter breaks its lines."""
+    words = re.findall(r"""\w+|"[^"]*"|'[^']*'|\S""", text)
+    return r"\s*".join((r",?\s*" if word in (")", "]", "}") else "") + re.escape(word) for word in words)
 
 
 def _found(module: types.ModuleType, path: str) -> Any:
