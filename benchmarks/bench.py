@@ -266,10 +266,17 @@ def peer_rows(n: int = 1_000_000, d: int = 10) -> list[tuple[str, ...]]:
     }
     rows, size = [], f"{n:,} x {d}"
     for sides, pairs in (
-        (linear, (("MomentOLS", "statsmodels OLS"), ("MomentOLS", "LinearRegression"),
-                  ("OLS", "statsmodels OLS, HC0"), ("OLS", "LinearRegression"))),
+        (
+            linear,
+            (
+                ("MomentOLS", "statsmodels OLS"),
+                ("MomentOLS", "LinearRegression"),
+                ("OLS", "statsmodels OLS, HC0"),
+                ("OLS", "LinearRegression"),
+            ),
+        ),
         (curved, (("Logit", "statsmodels Logit"), ("Logit", "LogisticRegression"))),
-    ):  # fmt: skip
+    ):
         costs, peaks = medians(sides), {name: peak(run) for name, run in sides.items()}
         for one, other in pairs:
             library = "" if other.startswith("statsmodels") else "scikit-learn "
@@ -277,9 +284,11 @@ def peer_rows(n: int = 1_000_000, d: int = 10) -> list[tuple[str, ...]]:
                 (f"{one} / {library}{other}, {size}", *ratio(costs, one, other), ""),
                 (
                     "the same, memory taken on top / X: ours; theirs",
-                    f"{peaks[one] / X.nbytes:.2f}; {peaks[other] / X.nbytes:.2f}", "", "",
+                    f"{peaks[one] / X.nbytes:.2f}; {peaks[other] / X.nbytes:.2f}",
+                    "",
+                    "",
                 ),
-            ]  # fmt: skip
+            ]
     return rows
 
 
@@ -298,12 +307,18 @@ def table_rows(n: int = 1_000_000) -> list[tuple[str, ...]]:
         (f"{what}: MomentOLS / polars' streaming sums", *ratio(costs, "ours", "sums"), ""),
         (f"{what}: MomentOLS / polars' batches and X'X", *ratio(costs, "ours", "batches"), "<= 1.5"),
         (f"{what}: MomentOLS of a LazyFrame / the same", *ratio(costs, "ours, lazy", "batches"), "<= 1.5"),
-        (f"{what}: OLS / its {passes:.0f} passes by the same", *ratio(costs, "a pass of OLS", "batches"), "<= 1.5"),
+        (
+            f"{what}: OLS / its {passes:.0f} passes by the same",
+            *ratio(costs, "a pass of OLS", "batches"),
+            "<= 1.5",
+        ),
         (
             f"{what}, peak memory in GiB: MomentOLS; OLS; sums; batches",
-            "; ".join(f"{found[side]['peak']:.2f}" for side in ("ours", "OLS", "sums", "batches")), "", "< 1",
+            "; ".join(f"{found[side]['peak']:.2f}" for side in ("ours", "OLS", "sums", "batches")),
+            "",
+            "< 1",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def mixing_rows(n: int = 200_000, k: int = 500) -> list[tuple[str, ...]]:
@@ -316,12 +331,19 @@ def mixing_rows(n: int = 200_000, k: int = 500) -> list[tuple[str, ...]]:
         row
         for kind, run in kinds.items()
         for row in (
-            (f"naive dense mixing of {n:,} x 11, k = {k} / {kind}", *ratio(costs, "naive", kind),
-             f">= {mixing_speed.AGAINST_NAIVE[kind]:.0f}" if kind in mixing_speed.AGAINST_NAIVE else ""),
-            ("the same, memory taken on top / X: naive; ours",
-             f"{peak(naive) / data.nbytes:.2f}; {peak(run) / data.nbytes:.2f}", "", ""),
+            (
+                f"naive dense mixing of {n:,} x 11, k = {k} / {kind}",
+                *ratio(costs, "naive", kind),
+                f">= {mixing_speed.AGAINST_NAIVE[kind]:.0f}" if kind in mixing_speed.AGAINST_NAIVE else "",
+            ),
+            (
+                "the same, memory taken on top / X: naive; ours",
+                f"{peak(naive) / data.nbytes:.2f}; {peak(run) / data.nbytes:.2f}",
+                "",
+                "",
+            ),
         )
-    ]  # fmt: skip
+    ]
 
 
 def growth_rows() -> list[tuple[str, ...]]:

@@ -129,9 +129,12 @@ def page(draws: int, fits: int) -> str:
             cells = ["not asked" if one is None else f"{one:.3f}" for one in told]
             lines.append(f"| {n:,} | {k} | {' | '.join(cells)} |")
     lines += [
-        "", "## Whole fits without a value outside", "", "| rows | columns | fits | counted | false cautions |",
+        "",
+        "## Whole fits without a value outside",
+        "",
+        "| rows | columns | fits | counted | false cautions |",
         "|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     clean = whole_fits(fits)
     lines += [f"| {n:,} | {k} | {size} | {asked} | {false} |" for n, k, size, false, asked in clean]
     lines += [

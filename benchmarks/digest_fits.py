@@ -55,11 +55,14 @@ def table(n: int = N, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
-            "a": rng.uniform(-1, 1, n), "b": rng.uniform(-1, 3, n), "c": rng.uniform(0, 2, n),
-            "g": rng.choice(["u", "v", "w"], n, p=[0.5, 0.4, 0.1]), "w": rng.uniform(0.5, 2.0, n),
+            "a": rng.uniform(-1, 1, n),
+            "b": rng.uniform(-1, 3, n),
+            "c": rng.uniform(0, 2, n),
+            "g": rng.choice(["u", "v", "w"], n, p=[0.5, 0.4, 0.1]),
+            "w": rng.uniform(0.5, 2.0, n),
             "q": rng.uniform(-0.3, 0.3, n),
         }
-    )  # fmt: skip
+    )
     mean = 1.0 + 0.5 * frame.a - 0.4 * frame.b + 0.3 * frame.c
     frame["y"] = (mean + rng.normal(0, 0.3, n)).clip(-4, 6)
     return frame.assign(person=np.arange(n) // 2)
@@ -170,12 +173,16 @@ def answers(fit: Any) -> dict[str, Any]:
         "parametric": lambda: fit.bootstrap(60, "parametric", rng=3),
         "multiplier": lambda: fit.bootstrap(60, rng=3),
         "pairs": lambda: fit.bootstrap(40, "pairs", rng=3),
-        "t": lambda: fit.t_test("a = 0"), "wald": lambda: fit.wald_test("a = 0, b = 0"),
-        "terms": lambda: fit.wald_test_terms(), "pairwise": lambda: fit.t_test_pairwise("C(g)"),
-        "delta": lambda: fit.delta_method(lambda b: b[1] / b[2]), "score": lambda: fit.score_test(),
+        "t": lambda: fit.t_test("a = 0"),
+        "wald": lambda: fit.wald_test("a = 0, b = 0"),
+        "terms": lambda: fit.wald_test_terms(),
+        "pairwise": lambda: fit.t_test_pairwise("C(g)"),
+        "delta": lambda: fit.delta_method(lambda b: b[1] / b[2]),
+        "score": lambda: fit.score_test(),
         "predicted": lambda: fit.get_prediction(pd.DataFrame({"a": [0.1], "b": [0.5], "g": ["u"]})),
-        "set": lambda: fit.conf_int(method="score"), "level": lambda: fit.conf_int(0.2),
-    }  # fmt: skip
+        "set": lambda: fit.conf_int(method="score"),
+        "level": lambda: fit.conf_int(0.2),
+    }
     found: dict[str, Any] = {}
     for name, ask in questions.items():
         try:
@@ -434,7 +441,14 @@ glm(", replaced by nothing", "binomial", relation="zero-out")
 glm(", targets", "binomial", targets=["a"], nuisance=["b"], formula="y ~ a + b + c")
 glm(", Newton's settings", "binomial", optimizer=pi.Newton(rounds=4))
 glm(", sites as units", "binomial", client_clip=2000.0, optimizer=pi.DPSGD(epochs=1, batches=5), **CLIENTS)
-glm(", sites as units, clipped", "binomial", "secure-sum", client_clip=5.0, optimizer=pi.DPSGD(epochs=1, batches=2), **CLIENTS)  # fmt: skip
+glm(
+    ", sites as units, clipped",
+    "binomial",
+    "secure-sum",
+    client_clip=5.0,
+    optimizer=pi.DPSGD(epochs=1, batches=2),
+    **CLIENTS,
+)
 glm(", checkpoint", "binomial", folder=True)
 glm(", checkpoint", "gaussian", "secure-sum", folder=True)
 glm(", a colluding site", "gaussian", "secure-sum", max_colluding=1)
@@ -446,9 +460,22 @@ glm(", DPAdam, one average", "gaussian", optimizer=pi.DPAdam(average=0.0, clip=2
 glm(", sketches", "binomial", optimizer=pi.RandomSketch(k=2, **ROUNDS))
 glm(", DOME", "binomial", optimizer=pi.DOME(k=2, most_learned=1, **ROUNDS))
 glm(", DOME", "gaussian", "secure-sum", optimizer=pi.DOME(k=2, most_learned=1, **ROUNDS))
-glm(", DOME, longer", "poisson", optimizer=pi.DOME(k=3, most_learned=1, epochs=10, batches=10), formula="y ~ a + b + C(g)")  # fmt: skip
-glm(", DOME, the paper's", "binomial", optimizer=pi.DOME(k=3, most_learned=2, variant="paper", epochs=10, batches=10))  # fmt: skip
-glm(", DOME, Adam, centred", "binomial", optimizer=pi.DOME(k=2, most_learned=1, adam=True, centre=True, precondition=True, **ROUNDS))  # fmt: skip
+glm(
+    ", DOME, longer",
+    "poisson",
+    optimizer=pi.DOME(k=3, most_learned=1, epochs=10, batches=10),
+    formula="y ~ a + b + C(g)",
+)
+glm(
+    ", DOME, the paper's",
+    "binomial",
+    optimizer=pi.DOME(k=3, most_learned=2, variant="paper", epochs=10, batches=10),
+)
+glm(
+    ", DOME, Adam, centred",
+    "binomial",
+    optimizer=pi.DOME(k=2, most_learned=1, adam=True, centre=True, precondition=True, **ROUNDS),
+)
 glm(", too little to spend", "gaussian", epsilon=0.2, optimizer=pi.DPSGD(epochs=1, batches=5))
 
 
@@ -507,13 +534,29 @@ lasso("private bootstrap", bootstrap_draws=20, bootstrap_multipliers="gaussian")
 lasso("bias bound, eigenvalues, noise variance", **EXTRAS)
 lasso("every extra, more rows", n=3000, bootstrap_draws=20, **EXTRAS)
 lasso("heterogeneous", epsilon=200.0, n=900, **OWN)
-lasso("heterogeneous, own precision, an interval each", epsilon=200.0, precision="machine", accounting="per-interval", n=900, **OWN)  # fmt: skip
+lasso(
+    "heterogeneous, own precision, an interval each",
+    epsilon=200.0,
+    precision="machine",
+    accounting="per-interval",
+    n=900,
+    **OWN,
+)
 lasso("secure sums", trust="secure-sum")
 lasso("secure sums, more rows", trust="secure-sum", n=3000)
-lasso("secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True)  # fmt: skip
+lasso(
+    "secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True
+)
 lasso("the paper's", targets="selected", epsilon=200.0, **PAPER)
 lasso("the paper's, an interval each", accounting="per-interval", epsilon=200.0, n=900, **PAPER)
-lasso("the paper's, heterogeneous", epsilon=1500.0, n=6000, paper_options={"multiplier_draws": 5, "variance": "robust"}, **OWN, **PAPER)  # fmt: skip
+lasso(
+    "the paper's, heterogeneous",
+    epsilon=1500.0,
+    n=6000,
+    paper_options={"multiplier_draws": 5, "variance": "robust"},
+    **OWN,
+    **PAPER,
+)
 lasso("too little to spend", epsilon=0.2)
 
 
@@ -524,10 +567,12 @@ def _lasso_results() -> Any:
     how = {"sparsity": 2, "targets": [0, 1, 3], "bootstrap_draws": 59, "delta": 1e-3, "rng": SEED}
     fit = model.fit(epsilon=90.0, **how)
     return {
-        "joint": fit.simultaneous(draws=500, rng=2), "max": fit.max_test([2.0, 0.0, -2.0], rng=3),
-        "private": fit.simultaneous(0.1, method="private-bootstrap"), "wald": fit.t_test(np.eye(3)[0]),
+        "joint": fit.simultaneous(draws=500, rng=2),
+        "max": fit.max_test([2.0, 0.0, -2.0], rng=3),
+        "private": fit.simultaneous(0.1, method="private-bootstrap"),
+        "wald": fit.t_test(np.eye(3)[0]),
         "predicted": fit.predict_sparse(X[:3]),
-    }  # fmt: skip
+    }
 
 
 @case("DebiasedLasso of a formula over sites, of parties' arrays")
@@ -577,11 +622,13 @@ picked("RandomizedResponse", lambda v, how: [getattr(RandomizedResponse(3, 1.5),
 def _price() -> Any:
     report = pi.plan(
         [
-            {"mechanism": "gaussian", "mu": 0.5, "times": 3}, {"mechanism": "pure", "epsilon": 0.3},
-            {"mechanism": "concentrated", "rho": 0.1}, {"mechanism": "external", "epsilon": 0.2, "delta": 1e-7},
+            {"mechanism": "gaussian", "mu": 0.5, "times": 3},
+            {"mechanism": "pure", "epsilon": 0.3},
+            {"mechanism": "concentrated", "rho": 0.1},
+            {"mechanism": "external", "epsilon": 0.2, "delta": 1e-7},
         ],
         delta=1e-6,
-    )  # fmt: skip
+    )
     return [report.epsilon(), report.delta(3.0), report.frame.to_numpy(), str(report)]
 
 

@@ -89,20 +89,33 @@ def noise(scale: float) -> None:
     found = [
         ("Lemma 3.1: noise in full dimension / (sigma^2 d)", full / D, draws),
         ("Lemma 3.1: noise in a known k-dimensional space / (sigma^2 k)", sketched / K, draws),
-        ("released gradients, true span given / full dimension, over k/d", known_span(releases) * D / K, releases),
-    ]  # fmt: skip
+        (
+            "released gradients, true span given / full dimension, over k/d",
+            known_span(releases) * D / K,
+            releases,
+        ),
+    ]
     for kind, title in (("unbiased", "unbiased probes"), ("orthonormal", "orthonormal probes")):
         clean, raw = lemma_2(draws, kind)
         found.append((f"Lemma 3.2: second moment, de-biased / true, summed, {title}", clean, draws))
         found.append((f"Lemma 3.2: the same without the correction, {title}", raw, draws))
     rows = [
-        {"what": what, "ratio": ratio, "draws": n, "within 2%": "no: as it must" if "without" in what else bool(abs(ratio - 1.0) <= 0.02)}
+        {
+            "what": what,
+            "ratio": ratio,
+            "draws": n,
+            "within 2%": "no: as it must" if "without" in what else bool(abs(ratio - 1.0) <= 0.02),
+        }
         for what, ratio, n in found
-    ]  # fmt: skip
+    ]
     write_table(
-        RESULTS / "dome_noise.md", "Noise of gradients in a sketch", "benchmarks/verify_dome.py --only noise",
-        rows, time.time() - started, f"d = {D:,}, k = {K}. Released gradients: FederatedGLM's own statistic and server.",
-    )  # fmt: skip
+        RESULTS / "dome_noise.md",
+        "Noise of gradients in a sketch",
+        "benchmarks/verify_dome.py --only noise",
+        rows,
+        time.time() - started,
+        f"d = {D:,}, k = {K}. Released gradients: FederatedGLM's own statistic and server.",
+    )
 
 
 # ---- learned sketches
@@ -211,9 +224,12 @@ def learned(scale: float) -> None:
         pd.DataFrame(rows).to_csv(path, index=False, float_format="%.6g")
     table = pd.read_csv(path)
     write_table(
-        path.with_suffix(".md"), "What a learned sketch misses", "benchmarks/verify_dome.py --only learned",
-        table.drop(columns="seconds"), table["seconds"].sum(),
+        path.with_suffix(".md"),
+        "What a learned sketch misses",
+        "benchmarks/verify_dome.py --only learned",
+        table.drop(columns="seconds"),
+        table["seconds"].sum(),
         f"Gradients in a fixed {RANK}-dimensional space of d = {D:,}, k = {K} numbers up a round, {rounds} rounds, means over the last "
         f"{MEASURED}. Energies: squared lengths; noise in full dimension against gradient. `warm` starts from the true span (its first "
         "5 directions where 5 are kept). A sketch that held the span would miss 0 and have an error ratio of k/d = .02.",
-    )  # fmt: skip
+    )

@@ -23,13 +23,16 @@ OUT = Path(__file__).parent / "results" / "effects.md"
 FITS, DELTA, LEVEL = 500, 1e-6, 0.95
 SLOPES = {"x": 0.5, "z": -0.3}
 CELLS = (
-    (pi.OLS, 10, 5_000, 1.0, {}), (pi.OLS, 10, 15_000, 1.0, {}), (pi.MomentOLS, 10, 20_000, 1.0, {}),
-)  # fmt: skip
+    (pi.OLS, 10, 5_000, 1.0, {}),
+    (pi.OLS, 10, 15_000, 1.0, {}),
+    (pi.MomentOLS, 10, 20_000, 1.0, {}),
+)
 # Firms of shares from 1 to 10, x that hardly varies within firms.
 HARDER = (
-    (pi.OLS, 10, 15_000, 1.0, {"unequal": True}), (pi.MomentOLS, 10, 15_000, 2.0, {"unequal": True}),
+    (pi.OLS, 10, 15_000, 1.0, {"unequal": True}),
+    (pi.MomentOLS, 10, 15_000, 2.0, {"unequal": True}),
     (pi.MomentOLS, 10, 15_000, 2.0, {"within": 0.15}),
-)  # fmt: skip
+)
 HARDER_FITS = 150
 # Persons with five rows each, x and errors shared by most of a person's rows.
 PEOPLE, ROWS, DRAWS = 400, 5, 2_000
@@ -84,9 +87,17 @@ def cell(model, levels, n, epsilon, design, fits=FITS):
     wide = pd.DataFrame(width).median() if width else {"x": math.nan, "z": math.nan}
     covered = ", ".join(f"{one:.3f}" for one in share) if held else "-"
     return [
-        model.__name__, str(levels), ", ".join(design) or "-", f"{n:,}", f"{epsilon:g}", str(len(held)), str(flagged), str(none), covered,
+        model.__name__,
+        str(levels),
+        ", ".join(design) or "-",
+        f"{n:,}",
+        f"{epsilon:g}",
+        str(len(held)),
+        str(flagged),
+        str(none),
+        covered,
         f"{wide['x']:.1f}, {wide['z']:.1f}" if held else "-",
-    ]  # fmt: skip
+    ]
 
 
 def people(rng):
@@ -154,9 +165,17 @@ def totals(name):
         covered = ", ".join(f"{one:.3f}" for one in np.mean(held, axis=0))
         wide = pd.DataFrame(width).median()
         rows.append(
-            [name, f"{n / len(held):,.0f}", f"{epsilon:g}", cov_type, str(len(held)), str(flagged), covered,
-             f"{wide['x']:.2f}, {wide['z']:.2f}"]
-        )  # fmt: skip
+            [
+                name,
+                f"{n / len(held):,.0f}",
+                f"{epsilon:g}",
+                cov_type,
+                str(len(held)),
+                str(flagged),
+                covered,
+                f"{wide['x']:.2f}, {wide['z']:.2f}",
+            ]
+        )
         print(rows[-1], flush=True)
     return rows
 
@@ -190,8 +209,17 @@ standard errors over those of statsmodels, clustered, without noise.
 def main():
     """Measure, and write the page."""
     head = [
-        "model", "firms", "design", "n", "epsilon", "judged", "flagged", "none", "covers (x, z)", "width (x, z)",
-    ]  # fmt: skip
+        "model",
+        "firms",
+        "design",
+        "n",
+        "epsilon",
+        "judged",
+        "flagged",
+        "none",
+        "covers (x, z)",
+        "width (x, z)",
+    ]
     rows = [head, ["---"] * len(head)]
     warnings.simplefilter("ignore")
     for one in CELLS:

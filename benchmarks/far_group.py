@@ -57,7 +57,10 @@ def row_of(rows, n, epsilon, options, draws):
     found, warned = np.array(found, dtype=float), np.array(warned)
     at = names.index("distance")
     return {
-        "rows": rows, "n": n, "epsilon": epsilon, "residual_clip": options.get("residual_clip", "auto"),
+        "rows": rows,
+        "n": n,
+        "epsilon": epsilon,
+        "residual_clip": options.get("residual_clip", "auto"),
         "coverage, distance": f"{found[:, 0, at].mean():.3f}",
         "of fits not warned": f"{found[~warned, 0, at].mean():.3f}",
         "worst of the others": f"{np.delete(found[:, 0], at, axis=1).mean(axis=0).min():.3f}",
@@ -65,7 +68,7 @@ def row_of(rows, n, epsilon, options, draws):
         "standard error, distance": f"{np.median(found[:, 2, at]):.2g}",
         "the constant's": f"{np.median(found[:, 2, names.index('Intercept')]):.2g}",
         "warned": f"{warned.mean():.3f}",
-    }  # fmt: skip
+    }
 
 
 def main(draws: int) -> None:
@@ -76,9 +79,13 @@ def main(draws: int) -> None:
         print(rows[-1], flush=True)
     note = (__doc__ or "").partition(".\n")[2].strip() + f" {draws} draws."
     write_table(
-        RESULTS / "far_group.md", "A far group off the line", f"benchmarks/far_group.py {draws}", rows,
-        time.time() - start, note,
-    )  # fmt: skip
+        RESULTS / "far_group.md",
+        "A far group off the line",
+        f"benchmarks/far_group.py {draws}",
+        rows,
+        time.time() - start,
+        note,
+    )
 
 
 if __name__ == "__main__":

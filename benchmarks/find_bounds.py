@@ -63,8 +63,9 @@ def cell(law: Law, n: int, mu: float, runs: int) -> str:
     figures = (
         *(f"{value:.4f}" for value in (np.median(outside), np.quantile(outside, 0.9))),
         *(f"{value:.3g}" for value in (np.median(width), np.quantile(width, 0.9))),
-        f"{np.median(most):.3f}", f"{int((outside > most).sum())}",
-    )  # fmt: skip
+        f"{np.median(most):.3f}",
+        f"{int((outside > most).sum())}",
+    )
     return " | ".join(figures)
 
 

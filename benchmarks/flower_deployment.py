@@ -59,12 +59,40 @@ def make_keys(folder: Path, names: Sequence[str]) -> None:
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     (folder / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
     for words in (
-        ["req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=lab CA", "-addext",
-         "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"],
+        [
+            "req",
+            "-x509",
+            *curve,
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.crt",
+            "-subj",
+            "/CN=lab CA",
+            "-addext",
+            "basicConstraints=critical,CA:TRUE",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",
+        ],
         ["req", *curve, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost"],
-        ["x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-         "-days", "30", "-extfile", "ext", "-out", "server.pem"],
-    ):  # fmt: skip
+        [
+            "x509",
+            "-req",
+            "-in",
+            "server.csr",
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "30",
+            "-extfile",
+            "ext",
+            "-out",
+            "server.pem",
+        ],
+    ):
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
     for name in names:
         words = ["-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", f"node-{name}"]
@@ -161,10 +189,29 @@ def start_sites(started: Started, folder: Path, study: Study) -> None:
     (folder / "policy.json").write_text(json.dumps(study.policy))
     for name in study.names:
         started.start(
-            f"daemon-{name}", sys.executable, "-m", "privinf", "site", "serve", "--name", name, "--data",
-            f"{name}.csv", "--schema", "schema.json", "--policy", "policy.json", "--ledger", f"{name}.ledger",
-            "--key", f"{name}.key", "--roster", "roster.json", "--socket", f"{name}.sock",
-        )  # fmt: skip
+            f"daemon-{name}",
+            sys.executable,
+            "-m",
+            "privinf",
+            "site",
+            "serve",
+            "--name",
+            name,
+            "--data",
+            f"{name}.csv",
+            "--schema",
+            "schema.json",
+            "--policy",
+            "policy.json",
+            "--ledger",
+            f"{name}.ledger",
+            "--key",
+            f"{name}.key",
+            "--roster",
+            "roster.json",
+            "--socket",
+            f"{name}.sock",
+        )
     for name in study.names:
         wait_for(f"daemon of {name}", lambda name=name: described(folder / f"{name}.sock", name), 300.0)
 
@@ -173,10 +220,21 @@ def start_flower(started: Started, folder: Path, names: Sequence[str], strangers
     """Start the SuperLink, register the keys of the sites' nodes, and start these and the strangers."""
     port = free_port()
     started.start(
-        "superlink", BIN / "flower-superlink", "--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem",
-        "--ssl-keyfile", "server.key", "--enable-supernode-auth", "--host", "127.0.0.1", "--port", port,
+        "superlink",
+        BIN / "flower-superlink",
+        "--ssl-ca-certfile",
+        "ca.crt",
+        "--ssl-certfile",
+        "server.pem",
+        "--ssl-keyfile",
+        "server.key",
+        "--enable-supernode-auth",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
         "--disable-runtime-dependency-installation",
-    )  # fmt: skip
+    )
     wait_for("superlink", lambda: answers(port), 180.0)
     (folder / "analyst").mkdir()
     (folder / "analyst" / "config.toml").write_text(
@@ -186,10 +244,19 @@ def start_flower(started: Started, folder: Path, names: Sequence[str], strangers
         flwr(folder, "supernode", "register", f"node-{name}.pub", "tls")
     for name in (*names, *strangers):
         started.start(
-            f"node-{name}", BIN / "flower-supernode", "--root-certificates", "ca.crt", "--superlink",
-            f"127.0.0.1:{port}", "--auth-supernode-private-key", f"node-{name}", "--port", free_port(),
-            "--node-config", f'site="{name}" socket="{folder}/{name}.sock"',
-        )  # fmt: skip
+            f"node-{name}",
+            BIN / "flower-supernode",
+            "--root-certificates",
+            "ca.crt",
+            "--superlink",
+            f"127.0.0.1:{port}",
+            "--auth-supernode-private-key",
+            f"node-{name}",
+            "--port",
+            free_port(),
+            "--node-config",
+            f'site="{name}" socket="{folder}/{name}.sock"',
+        )
 
 
 def flwr(folder: Path, *words: str) -> str:

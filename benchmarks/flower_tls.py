@@ -107,9 +107,15 @@ def main() -> None:
 
 
 def report(
-    first: dict[str, Any], second: dict[str, Any], alike: float, charged: dict[str, float],
-    stranger: tuple[int | None, str], ready: float, after: float, total: float,
-) -> None:  # fmt: skip
+    first: dict[str, Any],
+    second: dict[str, Any],
+    alike: float,
+    charged: dict[str, float],
+    stranger: tuple[int | None, str],
+    ready: float,
+    after: float,
+    total: float,
+) -> None:
     """Print and write the table; fail if a target was missed."""
     error = float(np.max(np.abs(np.array(second["steps"][-1]["values"]) - TRUTH)))
     kept = [name for name in SITES if name != LOST]
@@ -118,19 +124,42 @@ def report(
     length = len(first["steps"])
     lines = [
         ("start of 3 daemons, SuperLink, 3 nodes", f"{ready:.0f} s", "", True),
-        ("node with an unregistered key", f"ended with code {stranger[0]}", "refused",
-         stranger[0] not in (None, 0) and REFUSED in stranger[1]),
+        (
+            "node with an unregistered key",
+            f"ended with code {stranger[0]}",
+            "refused",
+            stranger[0] not in (None, 0) and REFUSED in stranger[1],
+        ),
         (f"trusted run, {length} releases", f"{first['steps'][-1]['at']:.0f} s", "", True),
-        ("its numbers against those in one process: largest difference", f"{alike:.1e}", "<= 1e-8", alike <= 1e-8),
+        (
+            "its numbers against those in one process: largest difference",
+            f"{alike:.1e}",
+            "<= 1e-8",
+            alike <= 1e-8,
+        ),
         (f"secure run, {length} releases and one lost", f"{second['steps'][-1]['at']:.0f} s", "", True),
-        (f"end of it after {LOST!r} was killed (-9) at release 3", f"{after:.0f} s", "<= 600 s", after <= PATIENCE),
+        (
+            f"end of it after {LOST!r} was killed (-9) at release 3",
+            f"{after:.0f} s",
+            "<= 600 s",
+            after <= PATIENCE,
+        ),
         ("sites of its last release", ", ".join(last), ", ".join(kept), list(last) == kept),
         ("largest error of its coefficients", f"{error:.3f}", "< 0.1", error < 0.1),
-        ("sites that answered all: mu in their ledgers against the report", f"{stood:.1e}", "equal", stood < 1e-9),
-        (f"mu of {LOST!r} and of the report", f"{charged[LOST]:.4f}, {second['mu']:.4f}", "<",
-         charged[LOST] < second["mu"]),
+        (
+            "sites that answered all: mu in their ledgers against the report",
+            f"{stood:.1e}",
+            "equal",
+            stood < 1e-9,
+        ),
+        (
+            f"mu of {LOST!r} and of the report",
+            f"{charged[LOST]:.4f}, {second['mu']:.4f}",
+            "<",
+            charged[LOST] < second["mu"],
+        ),
         ("all of it", f"{total:.0f} s", "", True),
-    ]  # fmt: skip
+    ]
     text = "# Federation over Flower with TLS and node keys\n\nMade by `python benchmarks/flower_tls.py`: "
     text += f"{len(SITES)} sites of {ROWS} rows on one machine, {os.cpu_count()} cores.\n\n"
     text += "| what | found | target | verdict |\n|---|---|---|---|\n"

@@ -46,9 +46,12 @@ def flights():
     data = pi.datasets.load("flights", features=["dep_delay", "distance", "origin", "carrier"]).data
     carrier = data.carrier.where(data.carrier.isin(POOLED), "other")
     bounds = {
-        "arr_delay": (-60.0, 240.0), "dep_delay": (-30.0, 240.0), "distance": (0.0, 5000.0),
-        "origin": ["EWR", "JFK", "LGA"], "carrier": POOLED,
-    }  # fmt: skip
+        "arr_delay": (-60.0, 240.0),
+        "dep_delay": (-30.0, 240.0),
+        "distance": (0.0, 5000.0),
+        "origin": ["EWR", "JFK", "LGA"],
+        "carrier": POOLED,
+    }
     formulas = (
         "arr_delay ~ dep_delay * distance + I(distance ** 2)",
         "arr_delay ~ dep_delay * C(origin) + C(carrier)",
@@ -89,8 +92,10 @@ def line(formula, data, bounds, model):
     """Return one row of the table."""
     schema, data = pi.Schema(bounds), clipped(data, bounds)
     # Statsmodels' own poly is of the rows: powers span the same, and their widths are compared.
-    theirs = smf.ols(formula.replace("poly(inc, 2)", "inc + I(inc ** 2)").replace(
-        "poly(age, 2)", "age + I(age ** 2)"), data).fit(cov_type="HC0")  # fmt: skip
+    theirs = smf.ols(
+        formula.replace("poly(inc, 2)", "inc + I(inc ** 2)").replace("poly(age, 2)", "age + I(age ** 2)"),
+        data,
+    ).fit(cov_type="HC0")
     exact = model.from_formula(formula, data, schema=schema).fit(epsilon=math.inf)
     same = list(exact.names) == list(theirs.params.index)
     reference = theirs.bse if same else exact.bse
@@ -116,9 +121,16 @@ def line(formula, data, bounds, model):
 def main():
     """Measure, and write the page."""
     head = [
-        "formula", "model", "before: width of slopes (median, largest)", "fits", "now: width", "fits",
-        "covers", "exact", "advice",
-    ]  # fmt: skip
+        "formula",
+        "model",
+        "before: width of slopes (median, largest)",
+        "fits",
+        "now: width",
+        "fits",
+        "covers",
+        "exact",
+        "advice",
+    ]
     rows = [head, ["---"] * len(head)]
     for data, bounds, formulas in (pension(), flights()):
         for formula in formulas:

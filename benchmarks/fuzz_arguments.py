@@ -40,9 +40,14 @@ it: {afterwards}.)
 def table(found: Findings, seconds: float) -> str:
     """Return the page."""
     head = HEAD.format(
-        seconds=seconds, calls=found.calls, cases=len(CASES), slowest=found.slowest, limit=LONGEST,
-        problems=len(found.problems) or "No", afterwards=", ".join(f"`{kind.__name__}`" for kind in AFTERWARDS),
-    )  # fmt: skip
+        seconds=seconds,
+        calls=found.calls,
+        cases=len(CASES),
+        slowest=found.slowest,
+        limit=LONGEST,
+        problems=len(found.problems) or "No",
+        afterwards=", ".join(f"`{kind.__name__}`" for kind in AFTERWARDS),
+    )
     names = {
         "a result": "a result: the change was harmless",
         "UnforeseenError": "`UnforeseenError`: an argument of a type that nothing looks for, in general words",

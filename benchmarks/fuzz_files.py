@@ -106,9 +106,13 @@ def main() -> None:
         lines.append(f"| {name} | {' | '.join(str(counts[one]) for one in OUTCOMES)} | {len(bad)} |")
         failed += [(name, verdict) for verdict in bad]
     head = HEAD.format(
-        seconds=time.perf_counter() - begun, files=sum(map(len, found.values())), slowest=max(SLOWEST),
-        limit=LIMIT, outcomes=" | ".join(OUTCOMES), bars="---|" * len(OUTCOMES),
-    )  # fmt: skip
+        seconds=time.perf_counter() - begun,
+        files=sum(map(len, found.values())),
+        slowest=max(SLOWEST),
+        limit=LIMIT,
+        outcomes=" | ".join(OUTCOMES),
+        bars="---|" * len(OUTCOMES),
+    )
     TARGET.write_text(head + "\n".join(lines) + "\n")
     print(TARGET.read_text())
     for name, verdict in failed:

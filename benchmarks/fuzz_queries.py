@@ -22,8 +22,13 @@ from test_query_fuzzer import MUTANTS  # noqa: E402
 
 TARGET = ROOT / "benchmarks" / "results" / "fuzz_queries.md"
 # Shares of the questions: policy, behind a daemon.
-PARTS = {("open", False): 0.8, ("open", True): 0.08, ("server", False): 0.05, ("secure", False): 0.05,
-         ("closed", False): 0.02}  # fmt: skip
+PARTS = {
+    ("open", False): 0.8,
+    ("open", True): 0.08,
+    ("server", False): 0.05,
+    ("secure", False): 0.05,
+    ("closed", False): 0.02,
+}
 
 HEAD = """# Questions to two neighbouring sites
 
@@ -68,9 +73,12 @@ def main() -> None:
         wrong += [] if found else [f"mutant {mutant.__name__} was not found"]
         lines.append(f"| {mutant.__doc__} | {len(found.different)} differing, {len(found.foreign)} foreign |")
     head = HEAD.format(
-        count=asked.count, seconds=time.monotonic() - start, seed=asked.seed, corpus=len(kept),
+        count=asked.count,
+        seconds=time.monotonic() - start,
+        seed=asked.seed,
+        corpus=len(kept),
         slow=query_fuzzer.SLOW,
-    )  # fmt: skip
+    )
     TARGET.write_text(head + "\n".join(lines) + "\n")
     print(TARGET.read_text(), *wrong[:20], sep="\n")
     sys.exit(bool(wrong))

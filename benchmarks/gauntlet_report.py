@@ -22,17 +22,35 @@ LEAST_FITS = 20  # unflagged ones: fewer have no limit worth naming
 
 # What is asked of single cells: least coverage is the binomial limit everywhere, greatest median width here.
 ASKED = {
-    ("flagship 1", "OLS"): 1.55, ("flagship y x5", "OLS"): 1.65, ("flagship all x3", "OLS"): 1.3,
-    ("college GPA 1", "OLS"): 2.8, ("census 1", "OLS"): 1.6, ("air time 1", "OLS"): 1.25,
-    ("years married 1", "OLS"): 1.75, ("affairs 1", "OLS"): 4.0, ("affairs 4", "OLS"): 1.6,
-    ("visits 1", "OLS"): 4.0, ("visits 4", "OLS"): 1.6, ("arrival delay 1", "OLS"): 4.0,
-    ("arrival delay 4", "OLS"): 1.6, ("401(k) 4", "OLS"): 3.8, ("groups 4", "OLS"): 1.5,
-    ("groups 4 (100,000)", "OLS"): 1.5, ("lognormal 4", "OLS"): 1.5, ("lognormal 4 (100,000)", "OLS"): 1.5,
-    ("2% positives 1 (100,000)", "Logit"): 1.4, ("balanced x5 1", "Logit"): 1.15,
-    ("any affair 1", "Logit"): 1.45, ("worked 1", "Logit"): 1.15, ("labour 4", "Logit"): 1.6,
-    ("approved 4", "Logit"): 1.6, ("vote 4", "Logit"): 1.6, ("counts 1", "Poisson"): 2.0,
-    ("visits, Poisson 4", "Poisson"): 2.0, ("arrests, Poisson 4", "Poisson"): 2.0,
-}  # fmt: skip
+    ("flagship 1", "OLS"): 1.55,
+    ("flagship y x5", "OLS"): 1.65,
+    ("flagship all x3", "OLS"): 1.3,
+    ("college GPA 1", "OLS"): 2.8,
+    ("census 1", "OLS"): 1.6,
+    ("air time 1", "OLS"): 1.25,
+    ("years married 1", "OLS"): 1.75,
+    ("affairs 1", "OLS"): 4.0,
+    ("affairs 4", "OLS"): 1.6,
+    ("visits 1", "OLS"): 4.0,
+    ("visits 4", "OLS"): 1.6,
+    ("arrival delay 1", "OLS"): 4.0,
+    ("arrival delay 4", "OLS"): 1.6,
+    ("401(k) 4", "OLS"): 3.8,
+    ("groups 4", "OLS"): 1.5,
+    ("groups 4 (100,000)", "OLS"): 1.5,
+    ("lognormal 4", "OLS"): 1.5,
+    ("lognormal 4 (100,000)", "OLS"): 1.5,
+    ("2% positives 1 (100,000)", "Logit"): 1.4,
+    ("balanced x5 1", "Logit"): 1.15,
+    ("any affair 1", "Logit"): 1.45,
+    ("worked 1", "Logit"): 1.15,
+    ("labour 4", "Logit"): 1.6,
+    ("approved 4", "Logit"): 1.6,
+    ("vote 4", "Logit"): 1.6,
+    ("counts 1", "Poisson"): 2.0,
+    ("visits, Poisson 4", "Poisson"): 2.0,
+    ("arrests, Poisson 4", "Poisson"): 2.0,
+}
 
 # What is known of misses outside the named exceptions.
 BIAS = "the logit does not fit the table, and weights in the columns move its target"
@@ -195,21 +213,48 @@ def cell_row(one: Judged) -> str:
     asked = ASKED.get((one.cell.name, one.estimator))
     width = float(np.nanmedian(slopes)) if not np.isnan(slopes).all() else math.nan
     cells = [
-        one.cell.name, f"{one.cell.n:,}", f"{one.cell.epsilon:g}", one.estimator, ratio(one.ratio),
-        str(one.fits), worst(one, one.sure), share(one.sure.mean), share(float(one.sure.coverage[0])),
-        worst(one, one.quiet), share(one.every.mean), ratio(width),
+        one.cell.name,
+        f"{one.cell.n:,}",
+        f"{one.cell.epsilon:g}",
+        one.estimator,
+        ratio(one.ratio),
+        str(one.fits),
+        worst(one, one.sure),
+        share(one.sure.mean),
+        share(float(one.sure.coverage[0])),
+        worst(one, one.quiet),
+        share(one.every.mean),
+        ratio(width),
         "" if asked is None else f"<= {asked:g}" + ("" if width <= asked else " **no**"),
-        ratio(float(one.widths[0])), share(one.flagged / one.fits),
-        share((one.refused + one.failed) / one.fits), share(one.warned / one.fits), share(one.posterior / one.fits),
-    ]  # fmt: skip
+        ratio(float(one.widths[0])),
+        share(one.flagged / one.fits),
+        share((one.refused + one.failed) / one.fits),
+        share(one.warned / one.fits),
+        share(one.posterior / one.fits),
+    ]
     return "| " + " | ".join(cells) + " |"
 
 
 CELL_COLUMNS = (
-    "cell", "n", "eps", "estimator", "predicted ratio", "fits", "worst coefficient, unflagged", "mean", "constant",
-    "worst, neither flagged nor warned", "mean, every interval", "width", "asked", "width, constant", "flagged",
-    "refused", "warned", "posterior",
-)  # fmt: skip
+    "cell",
+    "n",
+    "eps",
+    "estimator",
+    "predicted ratio",
+    "fits",
+    "worst coefficient, unflagged",
+    "mean",
+    "constant",
+    "worst, neither flagged nor warned",
+    "mean, every interval",
+    "width",
+    "asked",
+    "width, constant",
+    "flagged",
+    "refused",
+    "warned",
+    "posterior",
+)
 CELL_HEADER = f"| {' | '.join(CELL_COLUMNS)} |\n|" + "---|" * len(CELL_COLUMNS)
 
 
@@ -238,10 +283,17 @@ def verdict_row(name: str, found: list[Judged]) -> str:
 
 
 VERDICT_COLUMNS = (
-    "estimator", "cells", f"mean over cells (>= {MEAN:g})", f"below their 99% limit (<= {BELOW:.0%})",
-    "mean, misses under the warning counted", "below", "mean, warned fits left out", "below",
-    f"cells of ratio >= {STRONG:g} with flagged plus refused <= {HIDDEN:.0%}", "fits that raised a foreign error",
-)  # fmt: skip
+    "estimator",
+    "cells",
+    f"mean over cells (>= {MEAN:g})",
+    f"below their 99% limit (<= {BELOW:.0%})",
+    "mean, misses under the warning counted",
+    "below",
+    "mean, warned fits left out",
+    "below",
+    f"cells of ratio >= {STRONG:g} with flagged plus refused <= {HIDDEN:.0%}",
+    "fits that raised a foreign error",
+)
 VERDICT_HEADER = f"| {' | '.join(VERDICT_COLUMNS)} |\n|" + "---|" * len(VERDICT_COLUMNS)
 TITLE = """# The gauntlet
 

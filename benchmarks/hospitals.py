@@ -135,14 +135,26 @@ def report(
     lines = [
         ("commands, from nothing to a fitted model", str(number), "<= 10", number <= 10),
         ("minutes until three sites, nodes and the server run", f"{ready / 60:.1f}", "", True),
-        ("minutes until the model is fitted (MomentOLS, masked sums)", f"{first / 60:.1f}", "<= 5", first <= 300),
-        ("epsilon in the ledger of one site, and in the report",
-         f"{status['epsilon']:.3f}, {fit['spent']['epsilon']:.3f}", "equal",
-         abs(status["epsilon"] - fit["spent"]["epsilon"]) < 1e-6),
-        ("epsilon = inf where ledgers have a limit", "refused" if "refused" in exact else "answered", "refused",
-         "refused" in exact),
+        (
+            "minutes until the model is fitted (MomentOLS, masked sums)",
+            f"{first / 60:.1f}",
+            "<= 5",
+            first <= 300,
+        ),
+        (
+            "epsilon in the ledger of one site, and in the report",
+            f"{status['epsilon']:.3f}, {fit['spent']['epsilon']:.3f}",
+            "equal",
+            abs(status["epsilon"] - fit["spent"]["epsilon"]) < 1e-6,
+        ),
+        (
+            "epsilon = inf where ledgers have a limit",
+            "refused" if "refused" in exact else "answered",
+            "refused",
+            "refused" in exact,
+        ),
         ("exit codes of sites and server after SIGTERM", str(sorted(set(ended))), "[0]", set(ended) == {0}),
-    ]  # fmt: skip
+    ]
     text = "# Three hospitals by nine commands\n\nMade by `python benchmarks/hospitals.py`: three sites of "
     text += f"{PATIENTS} made-up rows, Flower with TLS and node keys on loopback,\none machine of "
     text += f"{os.cpu_count()} cores that had other work to do.\n\n| what | found | target | verdict |\n|---|---|---|---|\n"

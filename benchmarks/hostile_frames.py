@@ -165,12 +165,15 @@ def main() -> None:
     foreign = events.get("failed", 0) + events.get("thread", 0)
     wrong = len(replies.foreign), len(replies.used), len(replies.unnamed)
     lines = [
-        "# Hostile frames and replies", "",
+        "# Hostile frames and replies",
+        "",
         f"Made by `python benchmarks/hostile_frames.py --count {asked.count} --replies {asked.replies}` in "
         f"{seconds:.0f} s, seed {asked.seed}. {FAST} callers at",
         f"once send frames as fast as they can, {SLOW} slowly or not at all; an honest one asks about {ROWS} "
-        f"rows of {len(frame_fuzzer.COLUMNS)} columns.", "",
-        "| what | limit | measured |", "|---|---|---|",
+        f"rows of {len(frame_fuzzer.COLUMNS)} columns.",
+        "",
+        "| what | limit | measured |",
+        "|---|---|---|",
         f"| hostile frames, of the fast callers | | {sum(found['sent'].values())} |",
         f"| honest question without them, median and longest of {len(unloaded)} | "
         f"| {np.median(unloaded):.3f} s, {max(unloaded):.3f} s |",
@@ -180,9 +183,12 @@ def main() -> None:
         f"| exceptions that the daemon did not foresee | 0 | {foreign} |",
         f"| charges by hostile frames | 0 | {charged} |",
         f"| malformed replies: foreign exceptions, used in silence, site not named | 0, 0, 0 of {asked.replies} "
-        f"| {wrong[0]}, {wrong[1]}, {wrong[2]} |", "",
-        "| frames | sent |", "|---|---|", *(f"| {kind} | {found['sent'][kind]} |" for kind in frame_fuzzer.KINDS),
-    ]  # fmt: skip
+        f"| {wrong[0]}, {wrong[1]}, {wrong[2]} |",
+        "",
+        "| frames | sent |",
+        "|---|---|",
+        *(f"| {kind} | {found['sent'][kind]} |" for kind in frame_fuzzer.KINDS),
+    ]
     TARGET.write_text("\n".join(lines) + "\n")
     print(TARGET.read_text(), *replies.foreign[:5], *replies.used[:5], *replies.unnamed[:5], events, sep="\n")
     good = delay <= LONGEST_DELAY and growth <= MOST_GROWTH and not any((foreign, charged, *wrong))

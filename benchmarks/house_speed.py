@@ -43,7 +43,8 @@ for _ in range(200):
 """
 )
 FITS = {
-    "MomentOLS central": CLOCK + """
+    "MomentOLS central": CLOCK
+    + """
 X = rng.uniform(-1, 1, (1000, 5))
 y = (X @ [0.5, -0.3, 0.2, 0.0, 0.1] + 0.2 * rng.standard_normal(1000)).clip(-2, 2)
 def act():
@@ -51,7 +52,8 @@ def act():
     str(model.fit(epsilon=8.0, delta=1e-6, rng=0).summary())
 median(act, 25)
 """,
-    "FederatedGLM": CLOCK + """
+    "FederatedGLM": CLOCK
+    + """
 X = rng.uniform(-1, 1, (3000, 5))
 y = (rng.uniform(size=3000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0, 0.3, 0.1]))).astype(float)
 parts = [(y[i::3], X[i::3]) for i in range(3)]
@@ -60,33 +62,37 @@ def act():
     str(model.fit(epsilon=8.0, delta=1e-6, rng=0).summary())
 median(act, 9)
 """,
-    "MomentOLS, 200 sites, masked": SITES + """
+    "MomentOLS, 200 sites, masked": SITES
+    + """
 def act():
     model = pi.MomentOLS.from_arrays(parts, bounds=[(-1, 1)] * 5, y_bounds=(-2, 2), trust="secure-sum")
     model.fit(epsilon=8.0, delta=1e-6)
 median(act, 3)
 """,
-    "MomentOLS, 200 sites, a trusted server": SITES + """
+    "MomentOLS, 200 sites, a trusted server": SITES
+    + """
 def act():
     model = pi.MomentOLS.from_arrays(parts, bounds=[(-1, 1)] * 5, y_bounds=(-2, 2), trust="server")
     model.fit(epsilon=8.0, delta=1e-6)
 median(act, 5)
 """,
-    "FederatedGLM, 200 sites, masked": SITES + """
+    "FederatedGLM, 200 sites, masked": SITES
+    + """
 hits = [((y > 0).astype(float), X) for y, X in parts]
 def act():
     model = pi.FederatedGLM.from_arrays(hits, bounds=[(-1, 1)] * 5, family="binomial", trust="secure-sum")
     model.fit(epsilon=8.0, delta=1e-6)
 median(act, 1)
 """,
-    "FederatedGLM, 200 sites, a trusted server": SITES + """
+    "FederatedGLM, 200 sites, a trusted server": SITES
+    + """
 hits = [((y > 0).astype(float), X) for y, X in parts]
 def act():
     model = pi.FederatedGLM.from_arrays(hits, bounds=[(-1, 1)] * 5, family="binomial", trust="server")
     model.fit(epsilon=8.0, delta=1e-6)
 median(act, 3)
 """,
-}  # fmt: skip
+}
 # Processor time inside the process: starting Python does not count, nor do others on the same cores.
 IMPORT_CLOCK = "import time; begun = time.process_time(); {}; print(time.process_time() - begun)"
 

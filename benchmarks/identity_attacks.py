@@ -74,10 +74,15 @@ def totals(count: int, seed: int) -> tuple[Counter[str], float, float]:
     keys, roster = pinned_keys(NAMES, signed=False)
     rows = rng.uniform(-1.0, 1.0, (ROWS, 3))
     sites = {
-        name: Site((rows[:, 0], rows[:, 1:]), identity_fuzzer.DESIGN, policy=SitePolicy(secure_sums=True),
-                   key=keys[name], roster=roster)
+        name: Site(
+            (rows[:, 0], rows[:, 1:]),
+            identity_fuzzer.DESIGN,
+            policy=SitePolicy(secure_sums=True),
+            key=keys[name],
+            roster=roster,
+        )
         for name in NAMES
-    }  # fmt: skip
+    }
     lying, args = Lying(InProcessFederation(sites)), identity_fuzzer.ARGS
     reach = SITE_OPS["clipped_score"].reach({**args, "bits": 40}, 2, ROWS)
     true = SecureServer(lying).vector_sum("clipped_score", args, mu=1e3, label="s").values[0]
@@ -88,9 +93,11 @@ def totals(count: int, seed: int) -> tuple[Counter[str], float, float]:
         lying.amount = float(rng.choice([-1, 1]) * most * 10 ** rng.uniform(-2, 3))
         ledger = Ledger()
         try:
-            value = SecureServer(lying, ledger=ledger).vector_sum(
-                "clipped_score", args, mu=MU, label="s"
-            ).values[0]  # fmt: skip
+            value = (
+                SecureServer(lying, ledger=ledger)
+                .vector_sum("clipped_score", args, mu=MU, label="s")
+                .values[0]
+            )
         except AlignmentError as problem:
             told = "is void" in str(problem) and len(ledger) == 1
             found["void, charged and said" if told else "another error"] += 1
@@ -116,8 +123,10 @@ def costs(count: int, folder: Path) -> tuple[float, float, float]:
             assert not end.checked(asked, *remote.exchange(query, "north", asked.fields)).error
 
         ways: list[Callable[[], Any]] = [
-            lambda: remote.handle(query, "north"), signed, lambda: site.handle(query, "north"),
-        ]  # fmt: skip
+            lambda: remote.handle(query, "north"),
+            signed,
+            lambda: site.handle(query, "north"),
+        ]
         seconds: list[list[float]] = [[] for _ in ways]
         for _ in range(count):
             for way, taken in zip(ways, seconds, strict=True):
@@ -144,11 +153,14 @@ def main() -> None:
     seconds = time.monotonic() - begun
     tried = sum(found.refused.values())
     lines = [
-        "# Attacks on identity, and totals that lie", "",
+        "# Attacks on identity, and totals that lie",
+        "",
         f"Made by `python benchmarks/identity_attacks.py --count {asked.count} --totals {asked.totals}` in "
         f"{seconds:.0f} s, seed {asked.seed}.",
-        "Three sites behind sockets, with keys, a roster of version 2 and one listed analyst; attacks by kind below.", "",
-        "| what | limit | measured |", "|---|---|---|",
+        "Three sites behind sockets, with keys, a roster of version 2 and one listed analyst; attacks by kind below.",
+        "",
+        "| what | limit | measured |",
+        "|---|---|---|",
         f"| attacks refused (replies: the site named; questions: nothing charged) | all of {asked.count - found.repeated} | {tried} |",
         f"| attacks that went through, or charged anything | 0 | {len(found.through)} |",
         f"| honest questions repeated by others: the same bytes, no charge | | {found.repeated} |",
@@ -157,10 +169,12 @@ def main() -> None:
         f"| totals in range, which nobody can tell from true ones | | {lies['in range, believed']} |",
         f"| largest error of these, against the bound of twice the range | {2 * most:.0f} | {far:.0f} |",
         f"| a question to a daemon, median: without envelopes, with signatures both ways | | {plain:.2f} ms, {both:.2f} ms |",
-        f"| the same in process, where nothing is signed | | {here:.3f} ms |", "",
-        "| attack | refused |", "|---|---|",
+        f"| the same in process, where nothing is signed | | {here:.3f} ms |",
+        "",
+        "| attack | refused |",
+        "|---|---|",
         *(f"| {kind.replace('_', ' ')} | {found.refused[kind]} |" for kind in identity_fuzzer.KINDS[:-1]),
-    ]  # fmt: skip
+    ]
     TARGET.write_text("\n".join(lines) + "\n")
     print(TARGET.read_text(), *found.through[:10], lies, sep="\n")
     bad = found.through or lies["out of range, believed"] or lies["another error"]

@@ -142,7 +142,10 @@ CELLS = [
     Cell("fair 200", "dense", dense("fair", 200), must=MARK),
     Cell("randhie 100", "dense", dense("randhie", 100), must=MARK),
     Cell("anes96 100", "dense", dense("anes96", 100), must=MARK),
-    *(Cell(f"bench {name}", "bench", partial(bench, name), 60_000, 0.8, 15, must=FEW_MARKS) for name in BENCH),
+    *(
+        Cell(f"bench {name}", "bench", partial(bench, name), 60_000, 0.8, 15, must=FEW_MARKS)
+        for name in BENCH
+    ),
     Cell("decaying", "approximate", partial(decaying, signed=False), must=OR_MARK),
     Cell("bounds 2 sd", "bounds", partial(cut, 2.0, moved=True), must=OR_MARK),
     Cell("bounds 1 sd", "bounds", partial(cut, 1.0, moved=True), must=OR_MARK),
@@ -150,7 +153,15 @@ CELLS = [
     Cell("bounds 1 sd, uncut target", "bounds", partial(cut, 1.0, moved=False), exception=MOVED),
     Cell("weak s 3", "weak", partial(few, 300, 3, 0.03), sparsity=3, must=COVER),
     *(
-        Cell(f"map {n:,} eps {e:g}", "map", partial(few, 200, 5, 1.0 / math.sqrt(5.0), 0.5), n, e, 5, must=COVER)
+        Cell(
+            f"map {n:,} eps {e:g}",
+            "map",
+            partial(few, 200, 5, 1.0 / math.sqrt(5.0), 0.5),
+            n,
+            e,
+            5,
+            must=COVER,
+        )
         for n in ROWS
         for e in EPSILONS
     ),
@@ -159,11 +170,20 @@ CELLS = [
         Cell(f"logit {rate:g}", "logit", partial(labels, 400, rate, logistic=True), model=BINOMIAL)
         for rate in (0.5, 0.1, 0.03)
     ),
-    Cell("logit AR .8", "logit", partial(labels, 400, 0.5, logistic=True, columns=autoregression(400, 0.8)), model=BINOMIAL),
-    Cell("logit blocks", "logit", partial(labels, 300, 0.5, logistic=True, columns=blocks(300)), model=BINOMIAL),
+    Cell(
+        "logit AR .8",
+        "logit",
+        partial(labels, 400, 0.5, logistic=True, columns=autoregression(400, 0.8)),
+        model=BINOMIAL,
+    ),
+    Cell(
+        "logit blocks", "logit", partial(labels, 300, 0.5, logistic=True, columns=blocks(300)), model=BINOMIAL
+    ),
     Cell("logit confounders", "logit", partial(weak_confounders, 20, 0.04, rate=0.5), model=BINOMIAL),
     *(
-        Cell(f"bench {name} robust", "bench", partial(bench, name), 60_000, 0.8, 15, fit=ROBUST, must=FEW_MARKS)
+        Cell(
+            f"bench {name} robust", "bench", partial(bench, name), 60_000, 0.8, 15, fit=ROBUST, must=FEW_MARKS
+        )
         for name in BENCH[:2]
     ),
     *(
@@ -171,7 +191,7 @@ CELLS = [
         for name in STRANGERS
         for e in (1.0, 4.0)
     ),
-]  # fmt: skip
+]
 BY_NAME = {cell.name: cell for cell in CELLS}
 # The reduced run of `make test`.
 REDUCED = ("map 10,000 eps 4", "fair 50")
@@ -327,14 +347,22 @@ def row_of(name: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
     labels_of = Counter(mark for one in shown for mark in {kind_of(mark) for mark in one["marks"]})
     marked = len(shown) - len(plain)
     row: dict[str, Any] = {
-        "cell": name, "N": f"{cell.n:,}", "p": len(population.params), "eps": f"{cell.epsilon:g}",
-        "asked": cell.must, "fits": len(lines), "unmarked": len(plain),
-        **coverage(plain, population), "marked": f"{marked / len(lines):.2f}",
-        "refused": f"{refused / len(lines):.2f}", "all fits": share_of(shown),
-        "error / se, worst": drift(shown, population), **widths(name, plain or shown),
+        "cell": name,
+        "N": f"{cell.n:,}",
+        "p": len(population.params),
+        "eps": f"{cell.epsilon:g}",
+        "asked": cell.must,
+        "fits": len(lines),
+        "unmarked": len(plain),
+        **coverage(plain, population),
+        "marked": f"{marked / len(lines):.2f}",
+        "refused": f"{refused / len(lines):.2f}",
+        "all fits": share_of(shown),
+        "error / se, worst": drift(shown, population),
+        **widths(name, plain or shown),
         "seconds": f"{np.median([one['seconds'] for one in lines]):.2f}",
         "marks": "; ".join(f"{mark} ({count})" for mark, count in labels_of.most_common()),
-    }  # fmt: skip
+    }
     return row | {"verdict": verdict(cell, len(lines), marked, refused, plain)}
 
 
@@ -357,9 +385,10 @@ def coverage(plain: list[dict[str, Any]], population: SparsePopulation) -> dict[
     return {
         "coverage": f"{each.mean():.3f}" + ("" if each.mean() >= low else " **below**"),
         "99% limit": f"{low:.3f}",
-        "worst target": f"{each[worst]:.3f} x{population.targets[worst] + 1}" + ("" if each[worst] >= alone else " **below**"),
+        "worst target": f"{each[worst]:.3f} x{population.targets[worst] + 1}"
+        + ("" if each[worst] >= alone else " **below**"),
         "its limit": f"{alone:.3f}",
-    }  # fmt: skip
+    }
 
 
 def limits_of(targets: int, number: int) -> tuple[float, float]:
@@ -542,11 +571,16 @@ def compared(cell: Cell, one: dict[Any, dict[str, Any]], other: dict[Any, dict[s
     width = np.median([one[key]["se"] for key in both], axis=0)
     width = width / np.median([other[key]["se"] for key in both], axis=0)
     row = {
-        "cell": cell.name, "N": f"{cell.n:,}", "p": len(population_of(cell.name).params),
-        "eps": f"{cell.epsilon:g}", "s": cell.sparsity, "fits": f"{len(one)}, {len(other)}",
-        "width, median": f"{np.median(width):.3f}", "width, largest": f"{width.max():.3f}",
+        "cell": cell.name,
+        "N": f"{cell.n:,}",
+        "p": len(population_of(cell.name).params),
+        "eps": f"{cell.epsilon:g}",
+        "s": cell.sparsity,
+        "fits": f"{len(one)}, {len(other)}",
+        "width, median": f"{np.median(width):.3f}",
+        "width, largest": f"{width.max():.3f}",
         "<= 1.1": bool(np.median(width) <= 1.1),
-    }  # fmt: skip
+    }
     found = {"auto": list(one.values()), "s": list(other.values())}
     for name, fits_of in found.items():
         plain = [fit for fit in fits_of if fit.get("marks") == []]

@@ -172,18 +172,25 @@ def report() -> None:
             coverage = float((np.abs(z) <= NORMAL).mean())
             width = np.nanmean(plain.filter(regex=r"^width\d$").to_numpy())
             row |= {
-                "coverage of unmarked": f"{coverage:.3f}", "99% limits": f"{low:.3f} to {high:.3f}",
-                "in limits": bool(low <= coverage <= high), "sd of error / se": f"{z.std():.2f}",
-                "width over oracle": f"{width:.2f}", "signals found": f"{plain['found'].mean():.2f}",
+                "coverage of unmarked": f"{coverage:.3f}",
+                "99% limits": f"{low:.3f} to {high:.3f}",
+                "in limits": bool(low <= coverage <= high),
+                "sd of error / se": f"{z.std():.2f}",
+                "width over oracle": f"{width:.2f}",
+                "signals found": f"{plain['found'].mean():.2f}",
                 "seconds": f"{plain['seconds'].mean():.1f}",
-            }  # fmt: skip
+            }
         rows.append(row)
     table = pd.DataFrame(rows).fillna("")
     note = "Intervals of five targets (weak confounders: one) under one joint budget, delta = 1/(2n)."
     write_table(
-        RESULTS / "lasso_logistic.md", "Debiased sparse logistic regression",
-        "benchmarks/lasso_logistic.py", table, float(stored["seconds"].sum()), note,
-    )  # fmt: skip
+        RESULTS / "lasso_logistic.md",
+        "Debiased sparse logistic regression",
+        "benchmarks/lasso_logistic.py",
+        table,
+        float(stored["seconds"].sum()),
+        note,
+    )
 
 
 def main() -> None:

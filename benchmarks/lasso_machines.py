@@ -43,9 +43,13 @@ def machine_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     stored = {"cell": cell, "draw": number, "replication": 0}
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5.0, 5.0), machines=sample.machines)
     options = {
-        "epsilon": epsilon, "delta": 0.5 / (design.n if cell == OWN_DELTA else design.nobs), "rng": noise,
-        "sparsity": design.sparsity, "shared_sparsity": design.shared_sparsity, "heterogeneous": True,
-    }  # fmt: skip
+        "epsilon": epsilon,
+        "delta": 0.5 / (design.n if cell == OWN_DELTA else design.nobs),
+        "rng": noise,
+        "sparsity": design.sparsity,
+        "shared_sparsity": design.shared_sparsity,
+        "heterogeneous": True,
+    }
     started = time.process_time()
     fit = fit_or_none(model, targets="all", accounting="per-interval", **options)
     stored |= {"refused": int(fit is None), "seconds": time.process_time() - started}
@@ -105,9 +109,10 @@ def of_machine(
     held[given] = (low <= truth[given]) & (truth[given] <= high)
     length = pd.Series(high - low, np.flatnonzero(given)).reindex(range(len(truth)))
     found = {
-        "error": float(((sparse - truth) ** 2).sum()), "own found": int((sparse[own] != 0.0).sum()),
+        "error": float(((sparse - truth) ** 2).sum()),
+        "own found": int((sparse[own] != 0.0).sum()),
         "no interval": int((~given).sum()),
-    }  # fmt: skip
+    }
     for name, chosen in zip(SETS, (np.full(len(truth), True), support, ~support), strict=True):
         found[f"coverage {name}"] = held[chosen].mean()
         found[f"length {name}"] = length[chosen].mean()
@@ -136,10 +141,16 @@ def setting(cell: str, frame: pd.DataFrame) -> dict:
     """Return the first columns of every table."""
     design, paper = paper_design(row_of(cell)), paper_table().loc[row_of(cell)]
     return {
-        "row": cell.removeprefix("row "), "n": design.n, "machines": design.machines, "p": design.p,
-        "s": design.sparsity, "s0": design.shared_sparsity, "epsilon": paper["epsilon"],
-        "data sets": len(frame), "refused": int(frame["refused"].sum()),
-    }  # fmt: skip
+        "row": cell.removeprefix("row "),
+        "n": design.n,
+        "machines": design.machines,
+        "p": design.p,
+        "s": design.sparsity,
+        "s0": design.shared_sparsity,
+        "epsilon": paper["epsilon"],
+        "data sets": len(frame),
+        "refused": int(frame["refused"].sum()),
+    }
 
 
 def with_error(values: pd.Series, digits: int = 3) -> str:
@@ -207,7 +218,7 @@ NOTE = (
     "Averages over machines and columns, standard errors over data sets; a fit that refuses is counted and has no "
     "part in them. Processor seconds a data set: {fit:.0f} "
     "for the fit, {joint:.0f} for its joint intervals. "
-)  # fmt: skip
+)
 
 
 def note_of(frame: pd.DataFrame) -> str:
@@ -219,34 +230,42 @@ def note_of(frame: pd.DataFrame) -> str:
 def finish(name: str, title: str, rows: list[dict], frame: pd.DataFrame, asked: str) -> None:
     """Write a table with the processor seconds of its fits."""
     write_table(
-        RESULTS / f"lasso_{name}.md", title, f"benchmarks/verify_lasso.py --only {name}", rows,
-        frame["seconds with joint intervals"].sum(), note_of(frame) + asked,
-    )  # fmt: skip
+        RESULTS / f"lasso_{name}.md",
+        title,
+        f"benchmarks/verify_lasso.py --only {name}",
+        rows,
+        frame["seconds with joint intervals"].sum(),
+        note_of(frame) + asked,
+    )
 
 
 def table2(scale: float) -> None:
     """Coverage, length and error of single intervals beside the paper's Table 2."""
     stored, frames = fitted(scale)
     finish(
-        "table2", "Table 2: intervals of every column of every machine",
-        [pointwise(cell, frame) for cell, frame in frames.items()], stored,
+        "table2",
+        "Table 2: intervals of every column of every machine",
+        [pointwise(cell, frame) for cell, frame in frames.items()],
+        stored,
         "A coefficient whose slope the noise hides has no interval, and counts as missed. "
         "Length: mean over all columns; non-private: the debiased lasso with the true precision matrix, below "
         "which no honest interval lies on average. Error: squared l2 norm of the sparse fit's. Asked: coverage "
         "of all and of zeros in [92%, 97%], of non-zeros in [90%, 98%]; length at most 1.33, 1.55 and 2.3 times "
         "the non-private one at eps .8, .5 and .3; error at most 1.15 times the paper's, reported at eps .3.",
-    )  # fmt: skip
+    )
 
 
 def table5(scale: float) -> None:
     """Coverage and length of simultaneous intervals beside the paper's Table 5."""
     stored, frames = fitted(scale)
     finish(
-        "table5", "Table 5: simultaneous intervals of every machine",
-        [joint_line(cell, frame) for cell, frame in frames.items()], stored,
+        "table5",
+        "Table 5: simultaneous intervals of every machine",
+        [joint_line(cell, frame) for cell, frame in frames.items()],
+        stored,
         f"95% intervals for all columns of G at once, `simultaneous` with {DRAWS:,} draws from the released "
         "covariance. Asked: coverage of at least 92% for each G.",
-    )  # fmt: skip
+    )
 
 
 def joint_budget(scale: float) -> None:
@@ -275,13 +294,16 @@ def joint_budget(scale: float) -> None:
             }
         )
     write_table(
-        RESULTS / "lasso_machines_joint.md", "Five columns of every machine under one joint budget",
-        "benchmarks/verify_lasso.py --only machines_joint", rows, stored["five seconds"].sum(),
+        RESULTS / "lasso_machines_joint.md",
+        "Five columns of every machine under one joint budget",
+        "benchmarks/verify_lasso.py --only machines_joint",
+        rows,
+        stored["five seconds"].sum(),
         "The data sets of Tables 2 and 5, everything released counted: three shared signals (the first, the "
         "middle, the last), the column beside them and one far, with one interval for each machine. "
         "Averages over machines and targets, standard errors over data sets. The paper's length is that of an "
         f"interval with a budget of its own. Processor seconds a fit: {stored['five seconds'].mean():.1f}.",
-    )  # fmt: skip
+    )
 
 
 def five_clear(cell: str) -> float:
@@ -298,11 +320,15 @@ def low(scale: float) -> None:
     rows = [
         pointwise(cell, frame)
         | {"joint intervals as asked": joint_line(cell, frame)["as asked"]}
-        | {"own signals, least and most in a data set":
-           f"{frame['own found'].min():.2f} {frame['own found'].max():.2f}"}
+        | {
+            "own signals, least and most in a data set": f"{frame['own found'].min():.2f} {frame['own found'].max():.2f}"
+        }
         for cell, frame in chosen.items()
-    ]  # fmt: skip
+    ]
     finish(
-        "low", "Rows of Tables 2 and 5 with less budget, or another delta", rows,
-        pd.concat(chosen.values()), "Asked: as for the two tables.",
-    )  # fmt: skip
+        "low",
+        "Rows of Tables 2 and 5 with less budget, or another delta",
+        rows,
+        pd.concat(chosen.values()),
+        "Asked: as for the two tables.",
+    )

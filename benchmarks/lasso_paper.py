@@ -59,7 +59,7 @@ READINGS: dict[str, tuple[dict[str, Any], bool]] = {
     "T = 3, c_x = 1, own noise as if of all rows": ({"rounds": 3, "column_bound": 1.0}, True),
     "no noise": ({"noise": 0.0}, False),
     "no noise, T = 3": ({"noise": 0.0, "rounds": 3}, False),
-}  # fmt: skip
+}
 METHODS = {"ours": "", "as written": AS_WRITTEN, "nearest reading": NEAREST}
 
 
@@ -79,9 +79,15 @@ def columns_of(sample: LassoSample) -> np.ndarray:
 
 
 def machine_coefficients(
-    design: LassoDesign, y: np.ndarray, X: np.ndarray, name: str, epsilon: float, rng: np.random.Generator,
-    pooled: np.ndarray | None = None, own: list[np.ndarray] | None = None,
-) -> np.ndarray:  # fmt: skip
+    design: LassoDesign,
+    y: np.ndarray,
+    X: np.ndarray,
+    name: str,
+    epsilon: float,
+    rng: np.random.Generator,
+    pooled: np.ndarray | None = None,
+    own: list[np.ndarray] | None = None,
+) -> np.ndarray:
     """Return Algorithm 8's coefficients of the first machines, shape (5, p); Gram matrices save time."""
     c, rows = reading(design, epsilon, name)
     shared_sparsity = int(design.shared_sparsity or design.sparsity)
@@ -90,17 +96,29 @@ def machine_coefficients(
         here = slice(i * design.n, (i + 1) * design.n)
         left = y[here] - sparse_product(X[here], shared)
         part = coefficients(
-            X[here], left, design.sparsity - shared_sparsity, c, rng, noise_rows=rows,
+            X[here],
+            left,
+            design.sparsity - shared_sparsity,
+            c,
+            rng,
+            noise_rows=rows,
             gram=None if own is None else own[i],
-        )  # fmt: skip
+        )
         found.append(shared + part)
     return np.array(found)
 
 
 def machine_intervals(
-    design: LassoDesign, y: np.ndarray, X: np.ndarray, betas: np.ndarray, wanted: np.ndarray, name: str,
-    epsilon: float, rng: np.random.Generator, machines: int,
-) -> tuple[list[Any], Constants, float]:  # fmt: skip
+    design: LassoDesign,
+    y: np.ndarray,
+    X: np.ndarray,
+    betas: np.ndarray,
+    wanted: np.ndarray,
+    name: str,
+    epsilon: float,
+    rng: np.random.Generator,
+    machines: int,
+) -> tuple[list[Any], Constants, float]:
     """Return Algorithm 9's coordinates of the first machines, its constants and sigma^2."""
     c, rows = reading(design, epsilon, name)
     if rows is not None:
@@ -129,10 +147,18 @@ def variant_error(
 ) -> float:
     """Return the error of the package's own variant="paper"; nan where it refuses."""
     fit = fit_or_none(
-        public_model(sample, x_scale=1.0), variant="paper", heterogeneous=True, accounting="per-interval",
-        epsilon=epsilon, delta=0.5 / design.nobs, sparsity=design.sparsity,
-        shared_sparsity=design.shared_sparsity, targets=[0], clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)), rng=rng,
-    )  # fmt: skip
+        public_model(sample, x_scale=1.0),
+        variant="paper",
+        heterogeneous=True,
+        accounting="per-interval",
+        epsilon=epsilon,
+        delta=0.5 / design.nobs,
+        sparsity=design.sparsity,
+        shared_sparsity=design.shared_sparsity,
+        targets=[0],
+        clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)),
+        rng=rng,
+    )
     if fit is None:
         return math.nan
     found = np.array([fit.machine(i).sparse_params for i in range(design.machines)])
@@ -199,9 +225,15 @@ def interval_fits(cell: str, number: int, count: int) -> pd.DataFrame:
 
 
 def intervals_of(
-    design: LassoDesign, sample: LassoSample, X: np.ndarray, betas: np.ndarray, wanted: np.ndarray, name: str,
-    epsilon: float, rng: np.random.Generator,
-) -> dict[str, float]:  # fmt: skip
+    design: LassoDesign,
+    sample: LassoSample,
+    X: np.ndarray,
+    betas: np.ndarray,
+    wanted: np.ndarray,
+    name: str,
+    epsilon: float,
+    rng: np.random.Generator,
+) -> dict[str, float]:
     """Return coverage and length of Algorithms 6 and 9, 7 and 10, eigenvalues and slack."""
     y, n = sample.y, design.n
     found, c, variance = machine_intervals(design, y, X, betas, wanted, name, epsilon, rng, MEASURED)
@@ -214,25 +246,31 @@ def intervals_of(
         away, signal, given = np.abs(one.params - truth), truth != 0.0, np.isfinite(one.bse)
         held = given & (away <= NORMAL * np.nan_to_num(one.bse))
         line = {
-                "coverage": held.mean(), "non-zero": held[signal].mean(), "zero": held[~signal].mean(),
-                "no interval": (~given).mean(), "length": 2.0 * NORMAL * np.nanmean(one.bse),
-        }  # fmt: skip
+            "coverage": held.mean(),
+            "non-zero": held[signal].mean(),
+            "zero": held[~signal].mean(),
+            "no interval": (~given).mean(),
+            "length": 2.0 * NORMAL * np.nanmean(one.bse),
+        }
         if i < BOOTSTRAPPED:
             quantile, _ = bootstrap_quantile(one.scores, BOOTSTRAP, 0.05, clear, rng)
             noisy, scale = bootstrap_quantile(one.scores, BOOTSTRAP, 0.05, c, rng)
             line |= {
                 "joint": float((away <= quantile / math.sqrt(n)).all()),
                 "joint length": 2.0 * quantile / math.sqrt(n),
-                "joint length with noise": 2.0 * noisy / math.sqrt(n), "bootstrap noise": scale,
-            }  # fmt: skip
+                "joint length with noise": 2.0 * noisy / math.sqrt(n),
+                "bootstrap noise": scale,
+            }
         rows.append(line)
     means = pd.DataFrame(rows).mean().to_dict()
     means |= {
-        "variance": variance, "smallest eigenvalue": smallest, "largest eigenvalue": largest,
+        "variance": variance,
+        "smallest eigenvalue": smallest,
+        "largest eigenvalue": largest,
         "eigenvalue noise": eigenvalue_noise,
         "score sd": c.score_noise * c.gaussian(2.0 * c.clip * c.precision_clip / n),
         "slack at ratio 1": slack(1.0, design.sparsity, PRECISION_SPARSITY, design.nobs, n, c),
-    }  # fmt: skip
+    }
     return {f"{name}: {key}": value for key, value in means.items()}
 
 
@@ -278,7 +316,7 @@ NOTE = (
     "Designs of Table 2: error sd .5, coefficients of 1/sqrt s, normal columns of correlation .5^abs(j - k), clipped at "
     "3.5; delta is 1/(2 n m), and every algorithm has the whole epsilon and delta, which favours the paper. The "
     "constants are in `studies.paper.as_written`. "
-)  # fmt: skip
+)
 
 
 def errors(scale: float) -> None:
@@ -295,15 +333,19 @@ def errors(scale: float) -> None:
         logs = [math.log(frame[f"error {name}"].mean() / printed.loc[row]) for row, frame in frames.items()]
         away[name] = f"{math.exp(math.sqrt(np.mean(np.square(logs)))):.2f}"
     write_table(
-        RESULTS / "lasso_paper.md", "Table 2's squared error by the paper's own algorithms",
-        command("errors", scale), [*rows, away], sum(f["seconds"].sum() for f in frames.values()),
-        NOTE + "Squared l2 error, mean over five machines, standard error over data sets; the 13 rows of a data set "
+        RESULTS / "lasso_paper.md",
+        "Table 2's squared error by the paper's own algorithms",
+        command("errors", scale),
+        [*rows, away],
+        sum(f["seconds"].sum() for f in frames.values()),
+        NOTE
+        + "Squared l2 error, mean over five machines, standard error over data sets; the 13 rows of a data set "
         "share their columns. Changes add up from left to right where they begin with +. **'as written' and 'T = 3' "
         "alone are private**: T steps at the whole epsilon cost T epsilon, noise scaled to the rows of all machines does "
         "not protect those of one, and c_x = 1.5 is passed by one entry in seven. Without noise an error is left: R "
         "clips the response, and three steps do not converge. Last row: exp of the root mean square over rows of "
         "the log of error over the printed one.",
-    )  # fmt: skip
+    )
 
 
 def intervals(scale: float) -> None:
@@ -340,29 +382,37 @@ def intervals(scale: float) -> None:
         more.append(extra)
     seconds = sum(f["seconds"].sum() for f in frames.values())
     write_table(
-        RESULTS / "lasso_paper_intervals.md", "Table 2's intervals by the paper's own algorithms",
-        command("intervals", scale), rows, seconds,
-        NOTE + f"{COORDINATES} columns of five machines: the shared signals, the others drawn at random; single 95% "
+        RESULTS / "lasso_paper_intervals.md",
+        "Table 2's intervals by the paper's own algorithms",
+        command("intervals", scale),
+        rows,
+        seconds,
+        NOTE
+        + f"{COORDINATES} columns of five machines: the shared signals, the others drawn at random; single 95% "
         "intervals. 'nearest reading': the last of the cumulative changes of lasso_paper.md, E_j too as if of all "
         "rows. 'no interval': share of columns whose noisy w_jj is not positive. Printed: coverage of all, non-zero, "
         "zero; length. The sd of E_j that a printed length leaves takes .311/n for the sampling variance (the fit of "
-        "the paper's 13 lengths). variant=\"paper\": noise priced in zCDP, sensitivity of clipped residuals, the budget of one "
+        'the paper\'s 13 lengths). variant="paper": noise priced in zCDP, sensitivity of clipped residuals, the budget of one '
         "interval split over its parts.",
-    )  # fmt: skip
+    )
     write_table(
-        RESULTS / "lasso_paper_extras.md", "Algorithms 5 and 7 and Theorem 5's slack by the paper's own algorithms",
-        command("intervals", scale), more, seconds,
-        NOTE + f"Algorithm 5: smallest and largest of {DIRECTIONS} mean squares over random s-sparse directions, and "
+        RESULTS / "lasso_paper_extras.md",
+        "Algorithms 5 and 7 and Theorem 5's slack by the paper's own algorithms",
+        command("intervals", scale),
+        more,
+        seconds,
+        NOTE
+        + f"Algorithm 5: smallest and largest of {DIRECTIONS} mean squares over random s-sparse directions, and "
         f"the Laplace scale of its noise. Algorithm 7 (10 on a machine): {BOOTSTRAP} normal multiplier draws over the "
         f"{COORDINATES} columns of two machines, with and without the noise that its PrivateMax needs at epsilon/{BOOTSTRAP} a draw; the "
         "printed length is for all p columns. Slack: median of (k_max/k_min) s b b_w, added on each side.",
-    )  # fmt: skip
+    )
 
 
 HOME = {
     "as written, T = log N": {},
     "T = 4 and a private refit": {"iterations": 4, "refit": True},
-}  # fmt: skip
+}
 FIVE = [0, 7, 14, 15, 400]
 
 
@@ -373,17 +423,25 @@ def home_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     sample = design.draw(data)
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=COLUMN_BOUND, y_bounds=(-5.0, 5.0), x_scale=1.0)
     fit = fit_or_none(
-        model, variant="paper", epsilon=0.8, delta=0.5 / design.nobs, sparsity=design.sparsity, targets=FIVE, rng=noise,
-        clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)), **HOME[cell],
-    )  # fmt: skip
+        model,
+        variant="paper",
+        epsilon=0.8,
+        delta=0.5 / design.nobs,
+        sparsity=design.sparsity,
+        targets=FIVE,
+        rng=noise,
+        clip=design.error_sd * math.sqrt(2.0 * math.log(design.nobs)),
+        **HOME[cell],
+    )
     line: dict[str, Any] = {"cell": cell, "draw": number, "replication": 0, "refused": int(fit is None)}
     if fit is not None:
         away = np.abs(fit.params.to_numpy() - sample.shared[FIVE])
         line |= {
             "coverage": (away <= NORMAL * fit.bse.to_numpy()).mean(),
-            "width": 2.0 * NORMAL * fit.bse.mean(), "epsilon": fit.privacy.epsilon(),
+            "width": 2.0 * NORMAL * fit.bse.mean(),
+            "epsilon": fit.privacy.epsilon(),
             "error": float(((fit.sparse_params - sample.shared) ** 2).sum()),
-        }  # fmt: skip
+        }
     return pd.DataFrame([line | {"seconds": time.process_time() - started}])
 
 
@@ -398,18 +456,24 @@ def homogeneous(scale: float) -> None:
         frame = stored[stored["cell"] == cell]
         rows.append(
             {
-                'variant="paper"': cell, "fits": len(frame), "refused": int(frame["refused"].sum()),
+                'variant="paper"': cell,
+                "fits": len(frame),
+                "refused": int(frame["refused"].sum()),
                 "coverage of five targets": with_error(frame["coverage"]),
-                "width": f"{frame['width'].mean():.4f}", "squared error": with_error(frame["error"], 4),
+                "width": f"{frame['width'].mean():.4f}",
+                "squared error": with_error(frame["error"], 4),
                 "joint epsilon": f"{frame['epsilon'].max():.4f}",
             }
-        )  # fmt: skip
+        )
     write_table(
-        RESULTS / "lasso_paper_homogeneous.md", "The paper's own algorithms where all machines are alike",
-        command("homogeneous", scale), rows, stored["seconds"].sum(),
+        RESULTS / "lasso_paper_homogeneous.md",
+        "The paper's own algorithms where all machines are alike",
+        command("homogeneous", scale),
+        rows,
+        stored["seconds"].sum(),
         "15 machines with 4,000 rows each, p = 800, s = 15, eps .8 for everything released jointly; three signals, the "
         "zero beside the last and one far away, 95% intervals. Ours on the same design: lasso_homogeneous.md.",
-    )  # fmt: skip
+    )
 
 
 # ---- the data of the figures
@@ -453,9 +517,16 @@ def figure4_fits(cell: str, number: int, count: int) -> pd.DataFrame:
 def ours(design: LassoDesign, sample: LassoSample, wanted: Any, epsilon: float, rng: Any) -> Any:
     """Return our fit of all machines, each interval with the whole budget, as the paper counts."""
     return fit_or_none(
-        public_model(sample), heterogeneous=True, accounting="per-interval", epsilon=epsilon,
-        delta=0.5 / design.nobs, sparsity=design.sparsity, shared_sparsity=design.shared_sparsity, targets=wanted, rng=rng,
-    )  # fmt: skip
+        public_model(sample),
+        heterogeneous=True,
+        accounting="per-interval",
+        epsilon=epsilon,
+        delta=0.5 / design.nobs,
+        sparsity=design.sparsity,
+        shared_sparsity=design.shared_sparsity,
+        targets=wanted,
+        rng=rng,
+    )
 
 
 def figure4(scale: float) -> None:
@@ -469,11 +540,15 @@ def figure4(scale: float) -> None:
         frame = stored[stored["cell"] == cell]
         rows.append({"point": cell, "data sets": len(frame)} | {m: with_error(frame[m], 4) for m in METHODS})
     write_table(
-        RESULTS / "lasso_figure4.md", "Squared error against n, sparsity and machines (the paper's Figure 4)",
-        command("figure4", scale), rows, stored["seconds"].sum(),
-        NOTE + "The paper's figure has lost its parameters: what a point does not name is Table 2's default row, n = "
+        RESULTS / "lasso_figure4.md",
+        "Squared error against n, sparsity and machines (the paper's Figure 4)",
+        command("figure4", scale),
+        rows,
+        stored["seconds"].sum(),
+        NOTE
+        + "The paper's figure has lost its parameters: what a point does not name is Table 2's default row, n = "
         "4000, m = 15, p = 800, s = 15, s0 = 8, eps .8. 'nearest reading' is not private, see lasso_paper.md.",
-    )  # fmt: skip
+    )
 
 
 def figure3_fits(cell: str, number: int, count: int) -> pd.DataFrame:
@@ -517,19 +592,26 @@ def figure3(scale: float) -> None:
         signal = mine & (stored["truth"] != 0.0)
         rows.append(
             {
-                "method": method, "replications": count, "columns": COORDINATES,
+                "method": method,
+                "replications": count,
+                "columns": COORDINATES,
                 "signals among them": int(stored[signal]["coordinate"].nunique()),
-                "coverage": f"{held[mine].mean():.3f}", "of signals": f"{held[signal].mean():.3f}",
+                "coverage": f"{held[mine].mean():.3f}",
+                "of signals": f"{held[signal].mean():.3f}",
                 "length": f"{(stored['high'] - stored['low'])[mine].mean():.4f}",
             }
-        )  # fmt: skip
+        )
     write_table(
-        RESULTS / "lasso_figure3.md", "Intervals of 60 random columns of one machine (the paper's Figure 3)",
-        command("figure3", scale), rows, stored.groupby("draw")["seconds"].first().sum(),
-        NOTE + "Row 2 of Table 2, machine 0, its coefficients the same in every replication; eps .8 for each interval "
+        RESULTS / "lasso_figure3.md",
+        "Intervals of 60 random columns of one machine (the paper's Figure 3)",
+        command("figure3", scale),
+        rows,
+        stored.groupby("draw")["seconds"].first().sum(),
+        NOTE
+        + "Row 2 of Table 2, machine 0, its coefficients the same in every replication; eps .8 for each interval "
         "alone. The setting that the paper's text has lost is taken to be this one. 'nearest reading' is not private, "
         "see lasso_paper.md.",
-    )  # fmt: skip
+    )
 
 
 TABLES = {
@@ -540,9 +622,12 @@ TABLES = {
     "figure4": figure4,
 }
 STORED = {
-    "errors": "lasso_paper.csv", "intervals": "lasso_paper_intervals.csv", "homogeneous": "lasso_paper_homogeneous.csv",
-    "figure3": "lasso_figure3.csv", "figure4": "lasso_figure4.csv",
-}  # fmt: skip
+    "errors": "lasso_paper.csv",
+    "intervals": "lasso_paper_intervals.csv",
+    "homogeneous": "lasso_paper_homogeneous.csv",
+    "figure3": "lasso_figure3.csv",
+    "figure4": "lasso_figure4.csv",
+}
 
 
 def main() -> None:

@@ -215,9 +215,13 @@ def labels(
     slope = normal_mean(lambda t: expit(t) * expit(-t), constant, sd)
     wanted = (0, 1, 30, 35, p // 2 + 5) if columns else (0, 3, 7, 8, p // 2)
     return law(
-        made, effects, labelled(constant), wanted,
-        params=effects if logistic else slope * effects, y_bounds=(0.0, 1.0),
-    )  # fmt: skip
+        made,
+        effects,
+        labelled(constant),
+        wanted,
+        params=effects if logistic else slope * effects,
+        y_bounds=(0.0, 1.0),
+    )
 
 
 def _linear_sd(effects: np.ndarray, r: float = 0.5) -> float:
@@ -288,9 +292,12 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str, str]] = {
 }
 # Tables that nothing was tuned to, and their responses.
 STRANGERS = {
-    "catholic": "math12", "twoyear": "lwage", "401ksubs": "nettfa", "census2000": "lweekinc",
+    "catholic": "math12",
+    "twoyear": "lwage",
+    "401ksubs": "nettfa",
+    "census2000": "lweekinc",
     "countymurders": "murders",
-}  # fmt: skip
+}
 
 
 def stranger(name: str, response: str) -> pd.DataFrame:

@@ -55,10 +55,16 @@ ROBUST = {
 GRID = {
     f"N {machines * n} p {p}": (f"N = {machines * n:,}, p = {p}", LassoDesign(machines, n, p, 15))
     for machines, n, p in [
-        (5, 1200, 800), (5, 2400, 800), (5, 4000, 800), (5, 6000, 800), (5, 8000, 800),
-        (5, 4000, 50), (5, 4000, 200), (5, 4000, 1600),
+        (5, 1200, 800),
+        (5, 2400, 800),
+        (5, 4000, 800),
+        (5, 6000, 800),
+        (5, 8000, 800),
+        (5, 4000, 50),
+        (5, 4000, 200),
+        (5, 4000, 1600),
     ]
-}  # fmt: skip
+}
 ROUNDS = {
     "leading": ("AR(.5), neighbouring signals, N = 20,000, p = 400, s = 10", LassoDesign(5, 4000, 400, 10)),
     "fewer rows": ("the same, N = 7,500", LassoDesign(5, 1500, 400, 10)),
@@ -85,9 +91,16 @@ def params_of(design: LassoDesign) -> np.ndarray:
 
 
 def pursuit(
-    sums: SparseSums, sparsity: int, budget: hard_thresholding.ThresholdingBudget, *, extra: int = 2,
-    blocks: int = 3, clip: float = 1.5, threshold: float = 0.0, **_: object,
-) -> SparseFit:  # fmt: skip
+    sums: SparseSums,
+    sparsity: int,
+    budget: hard_thresholding.ThresholdingBudget,
+    *,
+    extra: int = 2,
+    blocks: int = 3,
+    clip: float = 1.5,
+    threshold: float = 0.0,
+    **_: object,
+) -> SparseFit:
     """Return the sparse fit by iterative hard thresholding with refits, in place of picks in blocks.
 
     Each of the rounds releases the products of the residuals with all columns, adds them to the coefficients,
@@ -157,9 +170,13 @@ def one_fit(
         warnings.simplefilter("always", WeakIdentificationWarning)
         try:
             r = model.fit(
-                epsilon=EPSILON, delta=0.5 / design.nobs, sparsity=design.sparsity, targets=wanted,
-                rng=np.random.default_rng(seed), **options,
-            )  # fmt: skip
+                epsilon=EPSILON,
+                delta=0.5 / design.nobs,
+                sparsity=design.sparsity,
+                targets=wanted,
+                rng=np.random.default_rng(seed),
+                **options,
+            )
             r.conf_int()
         except NotAvailableError:
             return row | {"failed": 1, "warned": 1, "found": 0, "seconds": time.process_time() - started}
@@ -169,9 +186,12 @@ def one_fit(
     row |= {f"se{j}": v for j, v in enumerate(r.bse.to_numpy())}
     found = np.count_nonzero(r.sparse_params.to_numpy()[params != 0.0])
     return row | {
-        "failed": 0, "warned": int(bool(warned)), "found": int(found),
-        "epsilon": r.privacy.epsilon(0.5 / design.nobs), "seconds": time.process_time() - started,
-    }  # fmt: skip
+        "failed": 0,
+        "warned": int(bool(warned)),
+        "found": int(found),
+        "epsilon": r.privacy.epsilon(0.5 / design.nobs),
+        "seconds": time.process_time() - started,
+    }
 
 
 def fits_of_draw(cell: str, number: int, count: int, methods: tuple[str, ...]) -> pd.DataFrame:
@@ -226,14 +246,24 @@ def covered(frame: pd.DataFrame) -> str:
 
 def coverage(scale: float) -> None:
     """The stated setting: five named targets under one joint budget."""
-    _coverage("coverage", "DebiasedLasso on secure sums: 95% intervals of five named targets", STATED,
-              max(10, int(500 * scale)), "homogeneous")  # fmt: skip
+    _coverage(
+        "coverage",
+        "DebiasedLasso on secure sums: 95% intervals of five named targets",
+        STATED,
+        max(10, int(500 * scale)),
+        "homogeneous",
+    )
 
 
 def robust(scale: float) -> None:
     """The same sizes under other errors, features and signals."""
-    _coverage("robust", "DebiasedLasso on secure sums under other errors, features and signals", ROBUST,
-              max(10, int(50 * scale)), "robust")  # fmt: skip
+    _coverage(
+        "robust",
+        "DebiasedLasso on secure sums under other errors, features and signals",
+        ROBUST,
+        max(10, int(50 * scale)),
+        "robust",
+    )
 
 
 def _coverage(name: str, title: str, cells: dict, replications: int, trusted: str) -> None:
@@ -245,27 +275,35 @@ def _coverage(name: str, title: str, cells: dict, replications: int, trusted: st
         held = held_of(fits)
         low, high = binomial_limits(0.95, held.size)
         clear = 2.0 * NORMAL * np.sqrt(design.sampling_variance()[targets(design)] / design.nobs).mean()
-        rows.append({
-            "design": label, "fits": len(fits), "coverage": covered(fits),
-            "99% limits of .95": f"{low:.4f} to {high:.4f}",
-            "each target": " ".join(f"{c:.3f}" for c in held.mean(axis=0)),
-            "width": f"{width_of(fits):.5f}", "trusted server": f"{width_of(others):.5f}",
-            "ratio": f"{width_of(fits) / width_of(others):.3f}",
-            "without privacy": f"{clear:.5f}",
-            "all signals picked": f"{(fits['found'] == design.sparsity).mean():.3f}",
-            "warned": f"{fits['warned'].mean():.3f}",
-            "no interval": int(frame[_of(frame, cell, SECURE)]["failed"].sum()),
-            "joint epsilon": f"{fits['epsilon'].max():.4f}",
-            "inside": bool(low <= held.mean() <= high),
-        })  # fmt: skip
+        rows.append(
+            {
+                "design": label,
+                "fits": len(fits),
+                "coverage": covered(fits),
+                "99% limits of .95": f"{low:.4f} to {high:.4f}",
+                "each target": " ".join(f"{c:.3f}" for c in held.mean(axis=0)),
+                "width": f"{width_of(fits):.5f}",
+                "trusted server": f"{width_of(others):.5f}",
+                "ratio": f"{width_of(fits) / width_of(others):.3f}",
+                "without privacy": f"{clear:.5f}",
+                "all signals picked": f"{(fits['found'] == design.sparsity).mean():.3f}",
+                "warned": f"{fits['warned'].mean():.3f}",
+                "no interval": int(frame[_of(frame, cell, SECURE)]["failed"].sum()),
+                "joint epsilon": f"{fits['epsilon'].max():.4f}",
+                "inside": bool(low <= held.mean() <= high),
+            }
+        )
     write(
-        name, title, rows, frame["seconds"].sum(),
+        name,
+        title,
+        rows,
+        frame["seconds"].sum(),
         "N = 60,000, p = 800, s = 15 coefficients of 1/sqrt 15, error sd .5, 15 sites, eps = .8, delta = 1/(2N), "
         "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
         f"X is drawn anew after {PER_DRAW} fits, responses and noise for every fit; standard errors over fits. "
         f"The trusted server's width is that of the fits in lasso_{trusted}.csv, of the same design and budget: "
         "its zCDP budget is converted, that of the secure sums is exact, as all their releases are Gaussian.",
-    )  # fmt: skip
+    )
 
 
 def breaks(scale: float) -> None:
@@ -279,29 +317,37 @@ def breaks(scale: float) -> None:
         quiet, loud = fits[fits["warned"] == 0], fits[fits["warned"] == 1]
         size = 5 * max(len(quiet), 1)
         low, high = binomial_limits(0.95, size)
-        rows.append({
-            "setting": label, "fits": len(asked), "no interval": int(asked["failed"].sum()),
-            "with warning": len(loud), "without": len(quiet),
-            "coverage without warning": covered(quiet),
-            "99% limits of .95": f"{low:.3f} to {high:.3f}" if len(quiet) else "-",
-            "coverage with warning": covered(loud),
-            "signals picked, of 15": f"{asked['found'].mean():.1f}",
-            "width": f"{width_of(fits):.4f}" if len(fits) else "-",
-            "trusted: no interval": int(frame[_of(frame, cell, TRUSTED)]["failed"].sum()),
-            "trusted: with warning": int((trusted["warned"] == 1).sum()),
-            "trusted: coverage without": covered(trusted[trusted["warned"] == 0]),
-            "trusted: coverage with": covered(trusted[trusted["warned"] == 1]),
-            "trusted: signals picked": f"{frame[_of(frame, cell, TRUSTED)]['found'].mean():.1f}",
-            "trusted: width": f"{width_of(trusted):.4f}" if len(trusted) else "-",
-            "right or warned": all(right(one[one["warned"] == 0]) for one in (fits, trusted)),
-        })  # fmt: skip
+        rows.append(
+            {
+                "setting": label,
+                "fits": len(asked),
+                "no interval": int(asked["failed"].sum()),
+                "with warning": len(loud),
+                "without": len(quiet),
+                "coverage without warning": covered(quiet),
+                "99% limits of .95": f"{low:.3f} to {high:.3f}" if len(quiet) else "-",
+                "coverage with warning": covered(loud),
+                "signals picked, of 15": f"{asked['found'].mean():.1f}",
+                "width": f"{width_of(fits):.4f}" if len(fits) else "-",
+                "trusted: no interval": int(frame[_of(frame, cell, TRUSTED)]["failed"].sum()),
+                "trusted: with warning": int((trusted["warned"] == 1).sum()),
+                "trusted: coverage without": covered(trusted[trusted["warned"] == 0]),
+                "trusted: coverage with": covered(trusted[trusted["warned"] == 1]),
+                "trusted: signals picked": f"{frame[_of(frame, cell, TRUSTED)]['found'].mean():.1f}",
+                "trusted: width": f"{width_of(trusted):.4f}" if len(trusted) else "-",
+                "right or warned": all(right(one[one["warned"] == 0]) for one in (fits, trusted)),
+            }
+        )
     write(
-        "breaks", "DebiasedLasso on secure sums: where the picks break down", rows, frame["seconds"].sum(),
+        "breaks",
+        "DebiasedLasso on secure sums: where the picks break down",
+        rows,
+        frame["seconds"].sum(),
         "AR(.5) features, s = 15 neighbouring signals of 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), 5 "
         "sites, five targets as in the stated setting. A fit warns where columns that may matter do not stand "
         "out, or where the refit did not settle (both kinds of trust); a fit without estimate is one without "
         "interval. Right or warned: coverage without warning is not below its binomial limit, for both.",
-    )  # fmt: skip
+    )
 
 
 def right(fits: pd.DataFrame) -> bool:
@@ -319,21 +365,28 @@ def rounds(scale: float) -> None:
         label, design = CELLS[cell]
         for method in methods:
             fits, asked = _good(frame, cell, method), frame[_of(frame, cell, method)]
-            rows.append({
-                "design": label, "picks": method, "fits": len(asked),
-                f"signals picked, of {design.sparsity}": with_se(asked["found"]),
-                "all picked": f"{(asked['found'] == design.sparsity).mean():.2f}",
-                "warned": f"{asked['warned'].mean():.2f}", "coverage": covered(fits),
-                "width": f"{width_of(fits):.4f}",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "design": label,
+                    "picks": method,
+                    "fits": len(asked),
+                    f"signals picked, of {design.sparsity}": with_se(asked["found"]),
+                    "all picked": f"{(asked['found'] == design.sparsity).mean():.2f}",
+                    "warned": f"{asked['warned'].mean():.2f}",
+                    "coverage": covered(fits),
+                    "width": f"{width_of(fits):.4f}",
+                }
+            )
     write(
-        "rounds", "Picks of columns on secure sums: blocks against iterative hard thresholding", rows,
+        "rounds",
+        "Picks of columns on secure sums: blocks against iterative hard thresholding",
+        rows,
         frame["seconds"].sum(),
         "eps = .8, delta = 1/(2N), coefficients of 1/sqrt s, error sd .5, 5 sites. Blocks: half of the columns, "
         "a cheap refit, half of what is left on its residuals, and so on, each from one noisy vector of products "
         "at a share of the price. Thresholding: every round looks at all columns at an equal share, may drop "
         "what it had, and refits. The rest of the fit is the same.",
-    )  # fmt: skip
+    )
 
 
 def with_se(values: pd.Series) -> str:

@@ -106,9 +106,12 @@ def main() -> None:
             total.update(found)
     alone = sum(len(chain) == 1 for chain, *_ in jobs)
     text = HEAD.format(
-        seconds=time.perf_counter() - start, numpy=np.__version__, steps=alone, pairs=len(jobs) - alone,
+        seconds=time.perf_counter() - start,
+        numpy=np.__version__,
+        steps=alone,
+        pairs=len(jobs) - alone,
         keep=options.keep,
-    )  # fmt: skip
+    )
     for name in ("evaluator", *DOORS, "daemon"):
         text += f"| {name} | {total[f'{name} tried']:,} | {total[name]} |\n"
     TARGET.write_text(text)

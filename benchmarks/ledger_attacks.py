@@ -118,8 +118,15 @@ class World:
                 if path.is_symlink() or (path.is_file() and path != self.ledger(name)):
                     path.unlink()
 
-    def up(self, name: str, stack: ExitStack, path: Path | None = None, anchor: Path | None = None,
-           *, make: bool = False) -> SiteEnd:  # fmt: skip
+    def up(
+        self,
+        name: str,
+        stack: ExitStack,
+        path: Path | None = None,
+        anchor: Path | None = None,
+        *,
+        make: bool = False,
+    ) -> SiteEnd:
         """Open a site."""
         path = self.ledger(name) if path is None else path
         anchor = self.anchor(name) if anchor is None else anchor
@@ -251,9 +258,15 @@ def under_a_living_site(world: World, rng: Any) -> str:
 def entry() -> LedgerEntry:
     """Return a charge."""
     return LedgerEntry(
-        mechanism="gaussian", label="x", unit="record", relation="replace-one", trust="central",
-        loss=GaussianLoss(0.1), source="lattice", secure=True,
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="x",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        loss=GaussianLoss(0.1),
+        source="lattice",
+        secure=True,
+    )
 
 
 class FileWorld:
@@ -338,10 +351,15 @@ def attack(tries: int = TRIES, seed: int = 19) -> tuple[Counter[tuple[str, str]]
 def noticed_by(text: str) -> str:
     """Return which words of an error tell who noticed."""
     told = {
-        "has shown two ledgers": "asker or peers", "went back": "asker or peers", "lacks lines": "asker or peers",
-        "that this process has seen": "the living process", "charged or answered any more": "the living site",
-        "open elsewhere": "the lock", "hard link": "the file's second name", "no anchor": "no anchor",
-    }  # fmt: skip
+        "has shown two ledgers": "asker or peers",
+        "went back": "asker or peers",
+        "lacks lines": "asker or peers",
+        "that this process has seen": "the living process",
+        "charged or answered any more": "the living site",
+        "open elsewhere": "the lock",
+        "hard link": "the file's second name",
+        "no anchor": "no anchor",
+    }
     for words, who in told.items():
         if words in text:
             return who
@@ -358,18 +376,23 @@ def main() -> None:
     seen, unnoticed = attack(tries)
     apart = sum(count for (_, who), count in seen.items() if who == ALL)
     lines = [
-        "# Ledgers put back, deleted, replaced, cut, opened twice", "",
+        "# Ledgers put back, deleted, replaced, cut, opened twice",
+        "",
         f"Made by `python benchmarks/ledger_attacks.py --tries {tries}` in {time.monotonic() - begun:.0f} s, seed "
         "19: three sites with a signed",
         "roster and an asker who remembers, and a `LedgerFile`. Rollbacks leave out at least one witness, but for "
-        "those counted apart.", "",
-        "| what | limit | measured |", "|---|---|---|",
+        "those counted apart.",
+        "",
+        "| what | limit | measured |",
+        "|---|---|---|",
         f"| tries | | {sum(seen.values())} |",
         f"| noticed by nobody until the next question was answered | 0 | {len(unnoticed)} |",
         f"| all witnesses put back together, counted apart: [nobody can notice](../../docs/explain/trust.md) | | {apart} |",
-        "", "| attack | noticed by | tries |", "|---|---|---|",
+        "",
+        "| attack | noticed by | tries |",
+        "|---|---|---|",
         *(f"| {kind} | {who} | {count} |" for (kind, who), count in sorted(seen.items())),
-    ]  # fmt: skip
+    ]
     text = "\n".join(lines) + "\n"
     if tries == TRIES:
         TARGET.write_text(text)

@@ -338,9 +338,13 @@ def lines_of(folder: Path) -> list[int]:
 
 
 BAD = (
-    "answer without a charge", "charged twice", "another answer than before", "ledger that does not open",
-    "no answer to the question again", "fit that does not go on",
-)  # fmt: skip
+    "answer without a charge",
+    "charged twice",
+    "another answer than before",
+    "ledger that does not open",
+    "no answer to the question again",
+    "fit that does not go on",
+)
 
 
 def main() -> None:
@@ -358,12 +362,15 @@ def main() -> None:
         }
         tempfile.tempdir = None
     lines = [
-        "# Kills at a site and at an analyst, and full disks", "",
+        "# Kills at a site and at an analyst, and full disks",
+        "",
         f"Made by `python benchmarks/ledger_kills.py --share {share:g}` in {time.monotonic() - begun:.0f} s. Every second kill "
         "comes at a random instant, the others at a random call of the system that touches the disk. "
-        "After each, the same question or the same fit is repeated undisturbed.", "",
-        "| where | what | found | target |", "|---|---|---|---|",
-    ]  # fmt: skip
+        "After each, the same question or the same fit is repeated undisturbed.",
+        "",
+        "| where | what | found | target |",
+        "|---|---|---|---|",
+    ]
     for where, seen in parts.items():
         lines += [
             f"| {where} | {what} | {count} | {'0' if what in BAD else ''} |" for what, count in seen.items()

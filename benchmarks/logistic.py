@@ -24,12 +24,35 @@ from privinf.errors import PrivinfError, PrivinfWarning
 
 OUT = Path(__file__).parent / "results" / "logistic.md"
 DEFAULT = (
-    "balanced 1", "balanced 1 (2,000)", "balanced x5 1", "2% positives 1", "2% positives 4",
-    "2% positives 1 (100,000)", "1% positives 0.5", "1% positives 1", "1% positives 4",
-    "1% positives 1 (200,000)", "1% positives 4 (200,000)", "any affair 0.5", "any affair 1", "any affair 4",
-    "worked 0.5", "worked 1", "labour 1", "approved 1", "vote 1", "labour 4", "approved 4", "vote 4",
-    "strong signal 1", "strong signal 4", "separated 1", "counts 1", "visits, Poisson 4", "arrests, Poisson 4",
-)  # fmt: skip
+    "balanced 1",
+    "balanced 1 (2,000)",
+    "balanced x5 1",
+    "2% positives 1",
+    "2% positives 4",
+    "2% positives 1 (100,000)",
+    "1% positives 0.5",
+    "1% positives 1",
+    "1% positives 4",
+    "1% positives 1 (200,000)",
+    "1% positives 4 (200,000)",
+    "any affair 0.5",
+    "any affair 1",
+    "any affair 4",
+    "worked 0.5",
+    "worked 1",
+    "labour 1",
+    "approved 1",
+    "vote 1",
+    "labour 4",
+    "approved 4",
+    "vote 4",
+    "strong signal 1",
+    "strong signal 4",
+    "separated 1",
+    "counts 1",
+    "visits, Poisson 4",
+    "arrests, Poisson 4",
+)
 HEADER = (
     "| cell | fits | constant | worst slope | mean | width | posterior | its coverage | its width | no interval | s |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|"

@@ -25,12 +25,19 @@ from privinf.errors import NotAvailableError
 
 # Model, n, epsilon, bounds of the response and of the columns, number of columns.
 CASES = [
-    ("OLS", 5_000, 1.0, 30.0, 4.0, 3), ("OLS", 5_000, 1.0, 300.0, 4.0, 3), ("OLS", 20_000, 0.5, 100.0, 4.0, 5),
-    ("OLS", 20_000, 4.0, 1000.0, 4.0, 5), ("Poisson", 50_000, 2.0, 40.0, 4.0, 2),
-    ("Poisson", 50_000, 4.0, 400.0, 4.0, 2), ("Poisson", 50_000, 2.0, 40.0, 40.0, 3),
-    ("Poisson", 50_000, 2.0, 40.0, 400.0, 3), ("Poisson", 20_000, 1.0, 40.0, 40.0, 3),
-    ("Logit", 20_000, 1.0, 1.0, 40.0, 3), ("Logit", 20_000, 1.0, 1.0, 400.0, 3), ("Logit", 20_000, 4.0, 1.0, 400.0, 3),
-]  # fmt: skip
+    ("OLS", 5_000, 1.0, 30.0, 4.0, 3),
+    ("OLS", 5_000, 1.0, 300.0, 4.0, 3),
+    ("OLS", 20_000, 0.5, 100.0, 4.0, 5),
+    ("OLS", 20_000, 4.0, 1000.0, 4.0, 5),
+    ("Poisson", 50_000, 2.0, 40.0, 4.0, 2),
+    ("Poisson", 50_000, 4.0, 400.0, 4.0, 2),
+    ("Poisson", 50_000, 2.0, 40.0, 40.0, 3),
+    ("Poisson", 50_000, 2.0, 40.0, 400.0, 3),
+    ("Poisson", 20_000, 1.0, 40.0, 40.0, 3),
+    ("Logit", 20_000, 1.0, 1.0, 40.0, 3),
+    ("Logit", 20_000, 1.0, 1.0, 400.0, 3),
+    ("Logit", 20_000, 4.0, 1.0, 400.0, 3),
+]
 RATES = np.array([0.3, -0.2, 0.2])
 
 
@@ -74,12 +81,19 @@ def row_of(
     median = float(np.median(widths))
     shares = np.quantile(widths, [0.9, 0.95, 0.99]) / median
     return {
-        "model": model, "n": n, "epsilon": epsilon, "response within": f"{bound:g}", "columns within": f"{reach:g}",
-        "columns": columns, "refused": draws - len(found),
-        "median width": f"{median:.4f}", "mean": f"{widths.mean() / median:.2f}",
+        "model": model,
+        "n": n,
+        "epsilon": epsilon,
+        "response within": f"{bound:g}",
+        "columns within": f"{reach:g}",
+        "columns": columns,
+        "refused": draws - len(found),
+        "median width": f"{median:.4f}",
+        "mean": f"{widths.mean() / median:.2f}",
         **{f"{level}%": f"{share:.2f}" for level, share in zip((90, 95, 99), shares, strict=True)},
-        "coverage": f"{found[:, 1].mean():.3f}", "worst slope": f"{found[:, 1].mean(axis=0).min():.3f}",
-    }  # fmt: skip
+        "coverage": f"{found[:, 1].mean():.3f}",
+        "worst slope": f"{found[:, 1].mean(axis=0).min():.3f}",
+    }
 
 
 def main(draws: int) -> None:
@@ -90,9 +104,13 @@ def main(draws: int) -> None:
         print(rows[-1], flush=True)
     note = (__doc__ or "").partition(".\n")[2].strip() + f" {draws} draws."
     write_table(
-        RESULTS / "loose_bounds.md", "Bounds far beyond the values", f"benchmarks/loose_bounds.py {draws}", rows,
-        time.time() - start, note,
-    )  # fmt: skip
+        RESULTS / "loose_bounds.md",
+        "Bounds far beyond the values",
+        f"benchmarks/loose_bounds.py {draws}",
+        rows,
+        time.time() - start,
+        note,
+    )
 
 
 if __name__ == "__main__":

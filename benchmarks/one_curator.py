@@ -24,8 +24,16 @@ from privinf.glm.questions import Questions
 
 RESULTS = Path(__file__).parent / "results" / "one_curator.md"
 DELTA = 1e-6
-CELLS = [("rare", 5, 4.0), ("rare", 10, 4.0), ("rare", 20, 4.0), ("pair", 2, 1.0), ("pair", 5, 1.0),
-         ("wide10", 1, 4.0), ("wide10", 3, 4.0), ("wide3", 3, 1.0)]  # fmt: skip
+CELLS = [
+    ("rare", 5, 4.0),
+    ("rare", 10, 4.0),
+    ("rare", 20, 4.0),
+    ("pair", 2, 1.0),
+    ("pair", 5, 1.0),
+    ("wide10", 1, 4.0),
+    ("wide10", 3, 4.0),
+    ("wide3", 3, 1.0),
+]
 
 
 def draw(kind, d, n, rng):
@@ -163,8 +171,10 @@ def main():
         "narrow": lambda: narrower_bounds(chosen.replications),
         "times": times,
     }
-    lines = ["# One curator: weak directions, narrower bounds, time\n",
-             f"`python benchmarks/one_curator.py --replications {chosen.replications}`\n"]  # fmt: skip
+    lines = [
+        "# One curator: weak directions, narrower bounds, time\n",
+        f"`python benchmarks/one_curator.py --replications {chosen.replications}`\n",
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, part in parts.items():

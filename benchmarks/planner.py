@@ -118,8 +118,14 @@ CELLS = {
 DESIGNS = {
     "fair": Design(
         drawn(fair),
-        {"age": (17, 43), "children": (0, 6), "religious": (1, 4), "educ": (9, 20), "rate_marriage": (1, 5),
-         "affair": [0.0, 1.0]},
+        {
+            "age": (17, 43),
+            "children": (0, 6),
+            "religious": (1, 4),
+            "educ": (9, 20),
+            "rate_marriage": (1, 5),
+            "affair": [0.0, 1.0],
+        },
         "age ~ children + educ + religious",
         "affair ~ rate_marriage + age + religious",
         pi.Guesses(
@@ -134,15 +140,25 @@ DESIGNS = {
         pi.Guesses(
             means={"age": 29.1, "religious": 2.43, "rate_marriage": 4.11, "affair": 0.32},
             sds={"age": 6.85, "religious": 0.88, "rate_marriage": 0.96},
-            correlations={"age": {"religious": 0.14, "rate_marriage": -0.11}, "religious": {"rate_marriage": 0.08}},
+            correlations={
+                "age": {"religious": 0.14, "rate_marriage": -0.11},
+                "religious": {"rate_marriage": 0.08},
+            },
             coefficients={"rate_marriage": -0.72, "age": 0.046, "religious": -0.35},
         ),
         {"a": ["age", "children"], "b": ["religious", "educ"]},
     ),
     "randhie": Design(
         drawn(rand),
-        {"lpi": (0, 8), "fmde": (0, 9), "idp": (0, 1), "disea": (0, 60), "lncoins": (0, 5), "physlm": (0, 1),
-         "visit": [0.0, 1.0]},
+        {
+            "lpi": (0, 8),
+            "fmde": (0, 9),
+            "idp": (0, 1),
+            "disea": (0, 60),
+            "lncoins": (0, 5),
+            "physlm": (0, 1),
+            "visit": [0.0, 1.0],
+        },
         "lpi ~ fmde + idp + disea",
         "visit ~ lncoins + disea + physlm",
         pi.Guesses(
@@ -187,7 +203,13 @@ DESIGNS = {
     ),
     "clinics": Design(
         clinics,
-        {"clinic": ["north", "south", "west"], "dose": (0, 10), "lab": (0, 8), "fall": (-5, 10), "ill": [0.0, 1.0]},
+        {
+            "clinic": ["north", "south", "west"],
+            "dose": (0, 10),
+            "lab": (0, 8),
+            "fall": (-5, 10),
+            "ill": [0.0, 1.0],
+        },
         "fall ~ dose + lab + clinic",
         "ill ~ dose + lab",
         pi.Guesses(
@@ -204,7 +226,7 @@ DESIGNS = {
         ),
         {"a": ["clinic", "dose"], "b": ["lab", "fall"]},
     ),
-}  # fmt: skip
+}
 
 
 def plan(name: str, design: Design) -> pi.Study:
@@ -220,11 +242,18 @@ def plan(name: str, design: Design) -> pi.Study:
         else "central"
     )
     return pi.plan_study(
-        pi.Schema(design.columns), design.logit if logistic else design.formula, n,
-        guesses=design.odds if logistic else design.guesses, family="binomial" if logistic else "gaussian",
-        trust=trust, parties=design.parties if trust == "per-party" else None, estimators=[kind],
-        epsilon=epsilon, delta=DELTA, progress=False,
-    )  # fmt: skip
+        pi.Schema(design.columns),
+        design.logit if logistic else design.formula,
+        n,
+        guesses=design.odds if logistic else design.guesses,
+        family="binomial" if logistic else "gaussian",
+        trust=trust,
+        parties=design.parties if trust == "per-party" else None,
+        estimators=[kind],
+        epsilon=epsilon,
+        delta=DELTA,
+        progress=False,
+    )
 
 
 def fit(
@@ -277,8 +306,10 @@ def measured(
 
 def widths_table(names: list[str], designs: list[str], fits: int) -> tuple[list[str], list[float]]:
     """Return the table of predicted and measured widths, and its ratios."""
-    lines = ["| estimator | design | n | epsilon | coefficient | predicted | measured | ratio | weak, predicted / measured |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| estimator | design | n | epsilon | coefficient | predicted | measured | ratio | weak, predicted / measured |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
     ratios = []
     for name in tqdm(names):
         for place in designs:
@@ -322,7 +353,10 @@ def inverse_table(names: list[str], fits: int) -> tuple[list[str], list[float]]:
 
 def power_table(fits: int) -> list[str]:
     """Return the table of n for a power of .8 at the table's own coefficient, and of the power there."""
-    lines = ["| estimator | coefficient | effect | n for power .8 | intervals without zero |", "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| estimator | coefficient | effect | n for power .8 | intervals without zero |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     design, one, effect = DESIGNS["fair"], "educ", 0.385
     for name in ("OLS", "MomentOLS", "RMGMOLS"):
         n = plan(name, design).n_for(coefficient=one, effect=effect, power=0.8)
@@ -341,7 +375,10 @@ def wrong_table(fits: int) -> list[str]:
         correlations={"age": {"children": 0.67, "yrs_married": 0.89}, "children": {"yrs_married": 0.77}},
     )
     design = replace(DESIGNS["fair"], columns=columns, formula="yrs_married ~ age + children", guesses=book)
-    lines = ["| guess of the residual sd | coefficient | predicted | measured | ratio |", "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| guess of the residual sd | coefficient | predicted | measured | ratio |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     found = None
     for told, spreads in (("the same in every row", {}), ("times 1.26 for each sd of age", {"age": 0.23})):
         study = plan("OLS", replace(design, guesses=replace(book, spreads=spreads)))
@@ -390,8 +427,12 @@ def main() -> None:
         return
     inverse, asked_for = inverse_table(names, asked.fits)
     print(verdict(asked_for))
-    tables = {"Widths": lines, "n and epsilon for a width": inverse, "n for a power": power_table(asked.fits),
-              "Errors that the code book does not tell": wrong_table(asked.fits)}  # fmt: skip
+    tables = {
+        "Widths": lines,
+        "n and epsilon for a width": inverse,
+        "n for a power": power_table(asked.fits),
+        "Errors that the code book does not tell": wrong_table(asked.fits),
+    }
     notes = {
         "Widths": verdict(ratios),
         "n and epsilon for a width": "On *fair*. " + verdict(asked_for),

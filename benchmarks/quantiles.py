@@ -48,7 +48,10 @@ MEANS = {
     "normal": (PAGE["normal"], 0.0, -40.0, 40.0),
     "lognormal .75": (PAGE["lognormal .75"], math.exp(0.75**2 / 2), 0.0, 200.0),
     "60% at the bound, lognormal 1.25": (
-        lambda n, r: (r.random(n) < 0.4) * np.exp(1.25 * r.standard_normal(n)), 0.4 * math.exp(1.25**2 / 2), 0.0, 1000.0,
+        lambda n, r: (r.random(n) < 0.4) * np.exp(1.25 * r.standard_normal(n)),
+        0.4 * math.exp(1.25**2 / 2),
+        0.0,
+        1000.0,
     ),
     "Pareto 2.2": (PAGE["Pareto 2.2"], 2.2 / 1.2, 1.0, 2000.0),
     "t3 *": (PAGE["t3"], 0.0, -300.0, 300.0),
@@ -59,7 +62,7 @@ MEANS = {
     "Weibull .6 *": (OWN["Weibull .6"], math.gamma(1 + 1 / 0.6), 0.0, 100.0),
     "2% at 6 sd *": (lambda n, r: r.standard_normal(n) + 6 * (r.random(n) < 0.02), 0.12, -60.0, 60.0),
     ".5% at 20 sd *": (lambda n, r: r.standard_normal(n) + 20 * (r.random(n) < 0.005), 0.1, -60.0, 60.0),
-}  # fmt: skip
+}
 
 
 def look(x: np.ndarray, edges: np.ndarray, mu: float, source: SimulationNoise) -> NoisyCDF:
@@ -132,11 +135,17 @@ def mean_cell(name: str, n: int, mu: float, draws: int) -> str:
 MEAN_SIZES = [(n, epsilon) for n in (1_000, 3_000, 10_000, 100_000) for epsilon in (0.2, 1.0, 4.0)]
 QUANTILE_SIZES = [(1_000, 1.0), (10_000, 0.2), (10_000, 1.0), (10_000, 4.0), (100_000, 1.0)]
 PARTS = {
-    "means: coverage; width; beyond as said; silent misses": (MEAN_SIZES, [(name,) for name in MEANS], mean_cell),
-    "quantiles: coverage; width": (
-        QUANTILE_SIZES, [(name, q) for q in (0.5, 0.95) for name in QUANTILES], quantile_cell,
+    "means: coverage; width; beyond as said; silent misses": (
+        MEAN_SIZES,
+        [(name,) for name in MEANS],
+        mean_cell,
     ),
-}  # fmt: skip
+    "quantiles: coverage; width": (
+        QUANTILE_SIZES,
+        [(name, q) for q in (0.5, 0.95) for name in QUANTILES],
+        quantile_cell,
+    ),
+}
 
 
 def draws_of(part: str, n: int, epsilon: float, draws: int) -> int:

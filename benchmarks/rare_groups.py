@@ -69,12 +69,22 @@ LAWS = {
     "even errors": (even, {"x": (-5, 5), "d": (0, 1)}, (-8, 8)),
 }
 CASES = [
-    ("product", 8_000, 1.0, "auto"), ("product", 8_000, 4.0, "auto"), ("product", 20_000, 0.5, "auto"),
-    ("product", 20_000, 2.0, "auto"), ("yes or no", 3_000, 2.0, "auto"), ("yes or no", 8_000, 0.5, "auto"),
-    ("yes or no", 8_000, 2.0, "auto"), ("yes or no", 20_000, 0.5, "auto"), ("costs", 8_000, 2.0, "auto"),
-    ("costs", 20_000, 1.0, "auto"), ("costs", 20_000, 1.0, "bounds"), ("costs", 20_000, 4.0, "auto"),
-    ("even errors", 3_000, 1.0, "auto"), ("even errors", 8_000, 1.0, "auto"), ("even errors", 8_000, 4.0, "auto"),
-]  # fmt: skip
+    ("product", 8_000, 1.0, "auto"),
+    ("product", 8_000, 4.0, "auto"),
+    ("product", 20_000, 0.5, "auto"),
+    ("product", 20_000, 2.0, "auto"),
+    ("yes or no", 3_000, 2.0, "auto"),
+    ("yes or no", 8_000, 0.5, "auto"),
+    ("yes or no", 8_000, 2.0, "auto"),
+    ("yes or no", 20_000, 0.5, "auto"),
+    ("costs", 8_000, 2.0, "auto"),
+    ("costs", 20_000, 1.0, "auto"),
+    ("costs", 20_000, 1.0, "bounds"),
+    ("costs", 20_000, 4.0, "auto"),
+    ("even errors", 3_000, 1.0, "auto"),
+    ("even errors", 8_000, 1.0, "auto"),
+    ("even errors", 8_000, 4.0, "auto"),
+]
 
 
 def truth_of(law: Draw) -> np.ndarray:
@@ -108,11 +118,18 @@ def row_of(name: str, n: int, epsilon: float, clip: str, draws: int, truth: np.n
     every, kept = np.array(covered, dtype=float), np.array(covered, dtype=float)[~told]
     worst = int((kept if len(kept) >= FEW else every).mean(axis=0).argmin())
     return {
-        "law": name, "n": n, "epsilon": epsilon, "residual_clip": clip, "marked": f"{np.mean(weak):.2f}",
-        "warned": f"{np.mean(heavy):.2f}", "neither": len(kept), "coefficient": X.columns[worst],
+        "law": name,
+        "n": n,
+        "epsilon": epsilon,
+        "residual_clip": clip,
+        "marked": f"{np.mean(weak):.2f}",
+        "warned": f"{np.mean(heavy):.2f}",
+        "neither": len(kept),
+        "coefficient": X.columns[worst],
         "coverage, neither": f"{kept[:, worst].mean():.3f}" if len(kept) >= FEW else "-",
-        "all fits": f"{every[:, worst].mean():.3f}", "width": f"{np.median(np.array(widths)[:, worst]):.2f}",
-    }  # fmt: skip
+        "all fits": f"{every[:, worst].mean():.3f}",
+        "width": f"{np.median(np.array(widths)[:, worst]):.2f}",
+    }
 
 
 def main(draws: int) -> None:
@@ -124,9 +141,13 @@ def main(draws: int) -> None:
         print(rows[-1], flush=True)
     note = (__doc__ or "").partition(".\n")[2].strip() + f" {draws} draws."
     write_table(
-        RESULTS / "rare_groups.md", "Groups of few records", f"benchmarks/rare_groups.py {draws}", rows,
-        time.time() - start, note,
-    )  # fmt: skip
+        RESULTS / "rare_groups.md",
+        "Groups of few records",
+        f"benchmarks/rare_groups.py {draws}",
+        rows,
+        time.time() - start,
+        note,
+    )
 
 
 if __name__ == "__main__":

@@ -36,9 +36,21 @@ KILLS, PEOPLE = 300, 3000
 NAME = "moments"
 CALLS = ("fsync", "replace", "unlink", "open", "fdatasync", "rename")
 WORDS = [
-    "release", "--schema", "schema.json", "--data", "rows.csv", "--epsilon", "1", "--delta", "1e-6",
-    "--ledger", "study.ledger", "--out", f"{NAME}.npz", "--quiet",
-]  # fmt: skip
+    "release",
+    "--schema",
+    "schema.json",
+    "--data",
+    "rows.csv",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+    "--ledger",
+    "study.ledger",
+    "--out",
+    f"{NAME}.npz",
+    "--quiet",
+]
 
 
 def prepare(folder: Path) -> None:
@@ -173,9 +185,14 @@ def judged(folder: Path) -> Counter[str]:
 
 
 BAD = (
-    "file without a charge", "charged twice", "charge without its file", "file that changed", "left over",
-    "pending file that others may read", "uncharged pending file that can be read",
-)  # fmt: skip
+    "file without a charge",
+    "charged twice",
+    "charge without its file",
+    "file that changed",
+    "left over",
+    "pending file that others may read",
+    "uncharged pending file that can be read",
+)
 
 
 def main() -> None:

@@ -46,9 +46,18 @@ def replayed(drawn: int) -> tuple[list[dict], int]:
     for name in tqdm(fits.FITS):
         model = name.split()[0].rstrip(",")
         row = rows.setdefault(
-            model, {"model": model, "fits": 0, "runs": 0, "releases": 0, "differing": 0, "overspent": 0,
-                    "largest share": 0.0, "refused": 0},
-        )  # fmt: skip
+            model,
+            {
+                "model": model,
+                "fits": 0,
+                "runs": 0,
+                "releases": 0,
+                "differing": 0,
+                "overspent": 0,
+                "largest share": 0.0,
+                "refused": 0,
+            },
+        )
         row["fits"] += 1
         for seed, pair in enumerate(fits.PAIRS):
             found = audits.audit(fits.run_of(name, pair), allowed=fits.allowed(name), seed=seed)
@@ -77,9 +86,12 @@ def mutants() -> tuple[list[dict], int]:
         with mutant.applied():
             found = check()
         rows.append(
-            {"mutant": name, "where": f"`{mutant.module}.{mutant.function}`",
-             "caught by": found[0] if found else "NOTHING"}
-        )  # fmt: skip
+            {
+                "mutant": name,
+                "where": f"`{mutant.module}.{mutant.function}`",
+                "caught by": found[0] if found else "NOTHING",
+            }
+        )
     return rows, sum(row["caught by"] == "NOTHING" for row in rows)
 
 

@@ -156,15 +156,21 @@ def main():
                 print("\n".join(text[-3:]), flush=True)
     low, high = limits(draws)
     body = [
-        "# Score tests of restrictions", "",
+        "# Score tests of restrictions",
+        "",
         f"Made by `python benchmarks/score_tests.py --draws {draws} --fits {fits}`: see there for the designs. Tests are at 5%, delta n^-1.1; false "
         "nulls are three standard errors of the release away; weak: the share of releases whose "
-        "identification is called so.", "",
-        f"## MomentOLS, {draws:,} released sums a cell", "",
+        "identification is called so.",
+        "",
+        f"## MomentOLS, {draws:,} released sums a cell",
+        "",
         f"99% limits of a true 5%: {low:.3f} to {high:.3f}. Largest size of the score test: {worst:.3f}. "
-        "Where the noise hides the columns it is conservative.", "",
-        HEAD, *text, "",
-    ]  # fmt: skip
+        "Where the noise hides the columns it is conservative.",
+        "",
+        HEAD,
+        *text,
+        "",
+    ]
     text, worst, total = [], 0.0, 0
     for n in (1_000, 4_000):
         epsilon = 1.0
@@ -175,12 +181,16 @@ def main():
         print("\n".join(text[-3:]), flush=True)
     low, high = limits(fits)
     body += [
-        f"## Logit, {fits:,} fits a cell", "",
+        f"## Logit, {fits:,} fits a cell",
+        "",
         f"{total:,} of {2 * fits:,} fits had a covariance. 99% limits of a true 5%: {low:.3f} to {high:.3f}. "
         f"Largest size of the score test: {worst:.3f}. Power is against nulls three of the fit's own standard "
-        "errors away from the truth; weak: the share of fits that are posteriors.", "",
-        HEAD, *text, "",
-    ]  # fmt: skip
+        "errors away from the truth; weak: the share of fits that are posteriors.",
+        "",
+        HEAD,
+        *text,
+        "",
+    ]
     if not given.quick:
         OUT.write_text("\n".join(body), encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} s", flush=True)

@@ -49,9 +49,14 @@ def mixed_release(n: int, k: int, epsilon: float, seed: int) -> tuple[pi.Release
     y = np.clip(X @ SLOPES + errors, -2.0, 2.0)
     own = np.linalg.lstsq(np.column_stack([np.ones(n), X]), y, rcond=None)[0]
     model = pi.RMGMOLS(
-        y, X, parties={"a": [0, 1], "b": [2, 3], "c": ["y"]}, bounds=[(-0.5, 0.5)] * len(SLOPES),
-        y_bounds=(-2.0, 2.0), k=k, seed=seed,
-    )  # fmt: skip
+        y,
+        X,
+        parties={"a": [0, 1], "b": [2, 3], "c": ["y"]},
+        bounds=[(-0.5, 0.5)] * len(SLOPES),
+        y_bounds=(-2.0, 2.0),
+        k=k,
+        seed=seed,
+    )
     return model.release(epsilon=epsilon, delta=DELTA, rng=seed), own
 
 
@@ -64,9 +69,10 @@ def pairs_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]
     except (pi.errors.ArgumentError, pi.errors.NotAvailableError):
         return found
     for name, frame in (
-        ("t", result.conf_int()), ("pairs, studentized", drawn.conf_int(ALPHA)),
+        ("t", result.conf_int()),
+        ("pairs, studentized", drawn.conf_int(ALPHA)),
         ("pairs, percentile", drawn.conf_int(ALPHA, "percentile")),
-    ):  # fmt: skip
+    ):
         low, high = frame.to_numpy()[1:].T
         found[name].append(float(((low <= SLOPES) & (high >= SLOPES)).mean()))
         found[f"{name}: width"].append(float((high - low).mean()))
@@ -129,8 +135,15 @@ def lines(setting: dict[str, object], fits: int, one) -> list[dict[str, object]]
     rows = []
     for name, values in found.items():
         low, high = limits(1.0 - ALPHA, len(values), 1)
-        rows.append({**setting, "what, method": name, "fits": len(values), "held": float(np.mean(values)),
-                     "99% limits of .95": f"{low:.3f} to {high:.3f}"})  # fmt: skip
+        rows.append(
+            {
+                **setting,
+                "what, method": name,
+                "fits": len(values),
+                "held": float(np.mean(values)),
+                "99% limits of .95": f"{low:.3f} to {high:.3f}",
+            }
+        )
     return rows
 
 
@@ -142,12 +155,17 @@ def pairs_lines(setting: dict[str, object], fits: int) -> list[dict[str, object]
             found[name] += values
     low, high = limits(1.0 - ALPHA, len(found["t"]), 1)
     return [
-        {**setting, "method": name, "fits": len(found[name]), "held, mean of four slopes": float(np.mean(found[name])),
-         "± se": float(np.std(found[name]) / len(found[name]) ** 0.5),
-         "99% limits of .95, one slope": f"{low:.3f} to {high:.3f}",
-         "width / t's, median": float(np.median(np.divide(found[f"{name}: width"], found["t: width"])))}
+        {
+            **setting,
+            "method": name,
+            "fits": len(found[name]),
+            "held, mean of four slopes": float(np.mean(found[name])),
+            "± se": float(np.std(found[name]) / len(found[name]) ** 0.5),
+            "99% limits of .95, one slope": f"{low:.3f} to {high:.3f}",
+            "width / t's, median": float(np.median(np.divide(found[f"{name}: width"], found["t: width"]))),
+        }
         for name in ("t", "pairs, studentized", "pairs, percentile")
-    ]  # fmt: skip
+    ]
 
 
 def table(name: str, title: str, note: str, settings: list[dict[str, object]], fits: int, one) -> None:
@@ -157,9 +175,13 @@ def table(name: str, title: str, note: str, settings: list[dict[str, object]], f
         more = MORE if setting.get("k") == FEW else 1
         rows += lines(setting, fits * more, partial(one, *setting.values()))
         write_table(
-            RESULTS / f"simultaneous_{name}.md", title, f"benchmarks/simultaneous.py --only {name}", rows,
-            time.monotonic() - started, note,
-        )  # fmt: skip
+            RESULTS / f"simultaneous_{name}.md",
+            title,
+            f"benchmarks/simultaneous.py --only {name}",
+            rows,
+            time.monotonic() - started,
+            note,
+        )
 
 
 def pairs_table(fits: int) -> None:
@@ -169,13 +191,16 @@ def pairs_table(fits: int) -> None:
     for n, k, epsilon in PAIRS:
         rows += pairs_lines({"n": n, "k": k, "epsilon": epsilon}, fits)
         write_table(
-            RESULTS / "simultaneous_pairs.md", "Intervals from mixed rows drawn again",
-            "benchmarks/simultaneous.py --only pairs", rows, time.process_time() - started,
+            RESULTS / "simultaneous_pairs.md",
+            "Intervals from mixed rows drawn again",
+            "benchmarks/simultaneous.py --only pairs",
+            rows,
+            time.process_time() - started,
             f"The design of simultaneous_mixing.md; the k rows drawn again {PAIRS_DRAWS} times and solved, target population, "
             "five coefficients. Means over four slopes of a fit, and their standard error over fits. A draw of k rows has about "
             ".63 k different ones: intervals grow long where that is near the number of coefficients, and below three rows a "
             "coefficient are refused.",
-        )  # fmt: skip
+        )
 
 
 def main() -> None:

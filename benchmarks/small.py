@@ -122,9 +122,14 @@ def run(folder: Path, script: str, words: list[str]) -> bool:
     """Run a script, say how it ended, and return whether it did."""
     began, path = time.time(), os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
-        [sys.executable, script, *words], cwd=folder, env=os.environ | {"PYTHONPATH": path}, text=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, script, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         error = process.communicate(timeout=LONGEST)[1]
         raised = any(sign in error for sign in ("Traceback (most recent", "usage:"))

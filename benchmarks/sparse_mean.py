@@ -39,15 +39,21 @@ def one_draw(p: int, draw: int) -> list[dict]:
         square = (r.params.to_numpy() - truth) ** 2
         found.append(
             {
-                "epsilon": epsilon, "p": p, "draw": draw, "signals": float(square[:SPARSITY].sum()),
+                "epsilon": epsilon,
+                "p": p,
+                "draw": draw,
+                "signals": float(square[:SPARSITY].sum()),
                 "nulls": SPARSITY * float(square[SPARSITY:].mean()),
                 "forecast of signals": SPARSITY * r.expected_square(MEAN),
-                "forecast of nulls": SPARSITY * r.expected_square(), "first order at 0": r.error, "rate": r.rate,
+                "forecast of nulls": SPARSITY * r.expected_square(),
+                "first order at 0": r.error,
+                "rate": r.rate,
                 "sparse": float(((r.sparse_params - truth) ** 2).sum()),
                 "kept": len(set(r.selected) & set(range(SPARSITY))),
-                "saturated": float(r.saturated[:SPARSITY].mean()), "clear": clear,
+                "saturated": float(r.saturated[:SPARSITY].mean()),
+                "clear": clear,
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -64,7 +70,9 @@ def main() -> None:
         mean, error = group.mean(), group.std(ddof=1) / math.sqrt(draws)
         rows.append(
             {
-                "eps": f"{epsilon:g}", "p": p, "draws": draws,
+                "eps": f"{epsilon:g}",
+                "p": p,
+                "draws": draws,
                 "error on the 5 signals": f"{mean['signals']:.4f} ± {error['signals']:.4f}",
                 "forecast of signals": f"{mean['forecast of signals']:.4f}",
                 "error on 5 nulls": f"{mean['nulls']:.4f} ± {error['nulls']:.4f}",
@@ -72,13 +80,17 @@ def main() -> None:
                 "first order at 0": f"{mean['first order at 0']:.4f}",
                 "minimax rate": f"{mean['rate']:.5f}",
                 "signals / rate": f"{mean['signals'] / mean['rate']:.1f}",
-                "sparse estimate": f"{mean['sparse']:.3f}", "true kept, of 5": f"{mean['kept']:.2f}",
-                "signals that saturate": f"{mean['saturated']:.2f}", "no privacy": f"{mean['clear']:.5f}",
+                "sparse estimate": f"{mean['sparse']:.3f}",
+                "true kept, of 5": f"{mean['kept']:.2f}",
+                "signals that saturate": f"{mean['saturated']:.2f}",
+                "no privacy": f"{mean['clear']:.5f}",
             }
-        )  # fmt: skip
+        )
     write_table(
-        RESULTS / "sparse_mean.md", "A sparse mean from machines that trust no server: signals and nulls apart",
-        "benchmarks/sparse_mean.py" + (f" --scale {scale:g}" if scale != 1.0 else ""), rows,
+        RESULTS / "sparse_mean.md",
+        "A sparse mean from machines that trust no server: signals and nulls apart",
+        "benchmarks/sparse_mean.py" + (f" --scale {scale:g}" if scale != 1.0 else ""),
+        rows,
         time.process_time() - started,
         f"{MACHINES:,} machines with {ROWS} rows N(mu, I) each, {SPARSITY} of p means {MEAN:g}, one private sign a machine. "
         "Squared error, before any selection, summed over the five signals, and five times the mean over nulls; standard "
@@ -86,7 +98,7 @@ def main() -> None:
         "first order at 0: `SparseMeanResult.error`. The rate, min(s/n, s p/(m n eps^2)), is without constants and "
         "logarithms, and one of privacy only up to eps about 1. Estimates are held within 2/sqrt n, so that errors stop "
         "growing. 'sparse estimate': all p coordinates after the largest five are kept.",
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

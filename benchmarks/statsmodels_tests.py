@@ -80,15 +80,23 @@ def main() -> None:
     shown = [kind for kind in CLASSES if kinds[kind]]
     numbers = sum(event.kind == "ours" for seen in found.values() for event in seen["events"])
     page = PAGE.format(
-        version=statsmodels.__version__, tests=len(classes), fitting=len(classes) - kinds["untouched"], numbers=numbers,
+        version=statsmodels.__version__,
+        tests=len(classes),
+        fitting=len(classes) - kinds["untouched"],
+        numbers=numbers,
         classes=table(["class", "what", "tests"], [[kind, CLASSES[kind], kinds[kind]] for kind in CLASSES]),
         modules=table(["module", *shown], [[one, *(each[one, kind] for kind in shown)] for one in modules]),
         causes=table(
             ["class", "cause (a test may have several of its class)", "tests"],
-            [[*key, count] for key, count in sorted(causes.items(), key=lambda one: (list(CLASSES).index(one[0][0]), -one[1]))
-             if key[0] not in ("untouched", "passes")],
+            [
+                [*key, count]
+                for key, count in sorted(
+                    causes.items(), key=lambda one: (list(CLASSES).index(one[0][0]), -one[1])
+                )
+                if key[0] not in ("untouched", "passes")
+            ],
         ),
-    )  # fmt: skip
+    )
     LIST.write_text(listed(classes), encoding="utf-8")
     (RESULTS / "statsmodels_tests.md").write_text(page, encoding="utf-8")
     print(dict(kinds))

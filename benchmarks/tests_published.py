@@ -266,10 +266,12 @@ def cells():
     settings = {
         "3 x 4 cells, n = 500": (500, np.outer(p, q), tilt),
         "2 x 2 cells, Gaboardi's, shift .01, n = 10,000": (
-            10_000, np.full((2, 2), 0.25), 0.01 * np.array([[1, -1], [-1, 1]]),
+            10_000,
+            np.full((2, 2), 0.25),
+            0.01 * np.array([[1, -1], [-1, 1]]),
         ),
         "2 x 2 cells, shift .05, n = 500": (500, np.full((2, 2), 0.25), 0.05 * np.array([[1, -1], [-1, 1]])),
-    }  # fmt: skip
+    }
 
     def tests_of(n, shares):
         def tests(budget):
@@ -292,15 +294,27 @@ def real():
     affairs, visits = fair.load_pandas().data, randhie.load_pandas().data
     tables = {
         "fair: affairs by marriage rated 1-2, 3, 4, 5": (
-            affairs["affairs"], np.maximum(affairs["rate_marriage"], 2.0) - 2.0, (0.0, 12.0), (0.0, 36.0), 500,
+            affairs["affairs"],
+            np.maximum(affairs["rate_marriage"], 2.0) - 2.0,
+            (0.0, 12.0),
+            (0.0, 36.0),
+            500,
         ),
         "RAND: doctor visits by health fair or poor": (
-            visits["mdvis"], ((visits["hlthf"] + visits["hlthp"]) > 0).astype(float), (0.0, 20.0), (0.0, 60.0), 1000,
+            visits["mdvis"],
+            ((visits["hlthf"] + visits["hlthp"]) > 0).astype(float),
+            (0.0, 20.0),
+            (0.0, 60.0),
+            1000,
         ),
         "RAND: disease index by health fair or poor": (
-            visits["disea"], ((visits["hlthf"] + visits["hlthp"]) > 0).astype(float), (0.0, 60.0), (0.0, 180.0), 500,
+            visits["disea"],
+            ((visits["hlthf"] + visits["hlthp"]) > 0).astype(float),
+            (0.0, 60.0),
+            (0.0, 180.0),
+            500,
         ),
-    }  # fmt: skip
+    }
 
     def drawing(x, g, n, shuffled):
         """Return tables with the groups of one draw, in the table's proportions."""

@@ -67,9 +67,14 @@ def mu_of(epsilon):
 # ---- one sample
 
 ONE = {
-    "normal": law("normal"), "uniform": law("uniform"), "lognormal": law("lognormal"), "t3": law("t3"),
-    "50% of 1": law("two", 0.5), "5% of 1": law("two", 0.05), "mean at -.9": law("normal", -0.9, 0.05),
-}  # fmt: skip
+    "normal": law("normal"),
+    "uniform": law("uniform"),
+    "lognormal": law("lognormal"),
+    "t3": law("t3"),
+    "50% of 1": law("two", 0.5),
+    "5% of 1": law("two", 0.05),
+    "mean at -.9": law("normal", -0.9, 0.05),
+}
 
 
 def one():
@@ -136,11 +141,18 @@ def groups():
                 F, df = found.equal_means()
                 t, dft = found.differences(*PAIR)
                 low, high = found.difference_sets(*PAIR, stats.t.isf(0.025, dft))
-                rows.append([
-                    name, n, epsilon, plain, float(np.mean(stats.f.sf(F, k - 1, df) < 0.05)),
-                    float(np.mean(2 * stats.t.sf(np.abs(t), dft) < 0.05)),
-                    float(np.mean((low <= 0.0) & (high >= 0.0))), float(np.median(high - low)),
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        name,
+                        n,
+                        epsilon,
+                        plain,
+                        float(np.mean(stats.f.sf(F, k - 1, df) < 0.05)),
+                        float(np.mean(2 * stats.t.sf(np.abs(t), dft) < 0.05)),
+                        float(np.mean((low <= 0.0) & (high >= 0.0))),
+                        float(np.median(high - low)),
+                    ]
+                )
                 print(rows[-1], flush=True)
     return rows
 
@@ -580,23 +592,50 @@ def page(found):
         "# Tests without a regression: size, coverage, power",
         "",
         "Made by `python benchmarks/tests_size.py`. delta = 1e-6; level .05; 10,000 releases a cell unless it says less; "
-        f"99% limits of 10,000: {0.05 - LIMIT:.4f} to {0.05 + LIMIT:.4f}. \"plain\" is the same test without noise on the same draws.",
+        f'99% limits of 10,000: {0.05 - LIMIT:.4f} to {0.05 + LIMIT:.4f}. "plain" is the same test without noise on the same draws.',
         "",
-    ]  # fmt: skip
+    ]
     parts = {
         "one": ("One sample, size", ["law", "n", "eps", "plain", "Gaussian", "Laplace"]),
-        "groups": ("Groups: size of F and of t of the first two, coverage and width of their difference (two other means equal; units of half the range)", ["design", "n", "eps", "plain F", "F", "t", "coverage", "width"]),
-        "clipped": ("Groups on a clip that noisy counts chose (clip=\"auto\"), bounds three times loose: Welch's F. Where groups have one law it keeps its level; with one mean and other laws clipped means differ, and ChangedTargetWarning says so", ["design", "n", "eps", "groups have", "rejected"]),
-        "large": ("Clipped groups of many rows (clip=\"auto\"), bounds three times loose: Welch's F", ["design", "n", "eps", "rejected"]),
+        "groups": (
+            "Groups: size of F and of t of the first two, coverage and width of their difference (two other means equal; units of half the range)",
+            ["design", "n", "eps", "plain F", "F", "t", "coverage", "width"],
+        ),
+        "clipped": (
+            'Groups on a clip that noisy counts chose (clip="auto"), bounds three times loose: Welch\'s F. Where groups have one law it keeps its level; with one mean and other laws clipped means differ, and ChangedTargetWarning says so',
+            ["design", "n", "eps", "groups have", "rejected"],
+        ),
+        "large": (
+            'Clipped groups of many rows (clip="auto"), bounds three times loose: Welch\'s F',
+            ["design", "n", "eps", "rejected"],
+        ),
         "laplace": ("Groups, Laplace noise (199 made-up releases each)", ["design", "n", "eps", "F"]),
-        "shares": ("Shares: coverage of the score interval; size of the exact one-sided test (200)", ["share", "n", "eps", "coverage", "exact size"]),
-        "tables": ("Tables: size by chi-square, without noise and with it, and by made-up tables (99 each)", ["table", "n", "eps", "plain", "chi-square", "made up"]),
-        "pairs": ("Correlation: rejections of no correlation, coverage of rho without noise and with it, width (of 500)", ["pairs", "rho", "n", "eps", "rejected", "plain coverage", "coverage", "width"]),
-        "pure_pairs": ("Correlation, Laplace noise (4,000 releases, 99% limits .0411 to .0589; coverage and width 500)", ["law", "rho", "n", "eps", "rejected", "coverage", "width"]),
-        "ranks": ("Ranks: size (ties and unequal groups make the tests conservative)", ["test", "values", "n", "eps", "Gaussian", "Laplace"]),
+        "shares": (
+            "Shares: coverage of the score interval; size of the exact one-sided test (200)",
+            ["share", "n", "eps", "coverage", "exact size"],
+        ),
+        "tables": (
+            "Tables: size by chi-square, without noise and with it, and by made-up tables (99 each)",
+            ["table", "n", "eps", "plain", "chi-square", "made up"],
+        ),
+        "pairs": (
+            "Correlation: rejections of no correlation, coverage of rho without noise and with it, width (of 500)",
+            ["pairs", "rho", "n", "eps", "rejected", "plain coverage", "coverage", "width"],
+        ),
+        "pure_pairs": (
+            "Correlation, Laplace noise (4,000 releases, 99% limits .0411 to .0589; coverage and width 500)",
+            ["law", "rho", "n", "eps", "rejected", "coverage", "width"],
+        ),
+        "ranks": (
+            "Ranks: size (ties and unequal groups make the tests conservative)",
+            ["test", "values", "n", "eps", "Gaussian", "Laplace"],
+        ),
         "power": ("Power (3,000 releases; groups with Laplace noise 500)", ["test", "noise", "rejected"]),
-        "doors": ("Through the doors, at the null, secure noise, eps 1 (200 runs: .015 to .095 in 99%)", ["door", "rejected"]),
-    }  # fmt: skip
+        "doors": (
+            "Through the doors, at the null, secure noise, eps 1 (200 runs: .015 to .095 in 99%)",
+            ["door", "rejected"],
+        ),
+    }
     old = {one[:12]: one for one in OUT.read_text().split("\n## ")} if OUT.exists() else {}
     for part, (title, head) in parts.items():
         if part in found:

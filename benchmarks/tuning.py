@@ -79,14 +79,21 @@ def searched(task: Task, split: int) -> pd.DataFrame:
         valid, test, loss = np.moveaxis(np.array(found), 2, 0)
         rows += [
             {
-                "task": task.title, "split": split, "method": method, "number": k, "candidate": k < len(grid),
+                "task": task.title,
+                "split": split,
+                "method": method,
+                "number": k,
+                "candidate": k < len(grid),
                 "setting": " ".join(f"{value:.4g}" for value in setting),
-                "validation": np.maximum(valid[:, k], 0.0).mean(), "test": np.maximum(test[:, k], 0.0).mean(),
-                "validation, plain": valid[:, k].mean(), "loss": loss[:, k].mean(),
-                "records": len(y_valid), "median gradient": float(np.median(gradient_norms(X, y))),
+                "validation": np.maximum(valid[:, k], 0.0).mean(),
+                "test": np.maximum(test[:, k], 0.0).mean(),
+                "validation, plain": valid[:, k].mean(),
+                "loss": loss[:, k].mean(),
+                "records": len(y_valid),
+                "median gradient": float(np.median(gradient_norms(X, y))),
             }
             for k, setting in enumerate(told)
-        ]  # fmt: skip
+        ]
     return pd.DataFrame(rows).assign(seconds=time.process_time() - started)
 
 
@@ -127,21 +134,33 @@ def table2(stored: pd.DataFrame, seconds: float) -> None:
             lost = each.max(axis=1) - alike["validation"]
             rows.append(
                 {
-                    "data set": task.title, "method": method, "paper": told(theirs, method),
-                    "ours": told(names[best], method), "ours by plain R2": told(names[plain], method),
+                    "data set": task.title,
+                    "method": method,
+                    "paper": told(theirs, method),
+                    "ours": told(names[best], method),
+                    "ours by plain R2": told(names[plain], method),
                     "splits won by the paper's": int((each.idxmax(axis=1) == near).sum()),
-                    "validation R2, paper's": alike["validation"].mean(), "validation R2, ours": mean["validation"][best],
-                    "its loss, mean of splits": lost.mean(), "sd": lost.std(),
-                    "test R2, paper's": alike["test"].mean(), "test R2, ours": mean["test"][best],
+                    "validation R2, paper's": alike["validation"].mean(),
+                    "validation R2, ours": mean["validation"][best],
+                    "its loss, mean of splits": lost.mean(),
+                    "sd": lost.std(),
+                    "test R2, paper's": alike["test"].mean(),
+                    "test R2, ours": mean["test"][best],
                 }
-            )  # fmt: skip
-    write_rows("modulation_table2", "Table 2 of paper 1: tuned on the validation part", rows, seconds, (
-        f"Means over {len(SPLITS)} random splits (60/20/20, one noise seed each) and epsilon = .5, 1, ..., 10. R2 "
-        "at one budget counts as 0 where it is negative (the mean predicts better); `by plain R2` leaves it as it is. "
-        "Grids: c .2 to 1.25 (7), gamma .05 to 8 (8), C at the 25, 50, 75 and 90% quantiles of the raw gradients' "
-        "lengths times learning rates .02 to .5 (20). `its loss`: the split's best validation R2 less that of the "
-        "printed setting. A printed C counts as the quantile that is nearest."
-    ))  # fmt: skip
+            )
+    write_rows(
+        "modulation_table2",
+        "Table 2 of paper 1: tuned on the validation part",
+        rows,
+        seconds,
+        (
+            f"Means over {len(SPLITS)} random splits (60/20/20, one noise seed each) and epsilon = .5, 1, ..., 10. R2 "
+            "at one budget counts as 0 where it is negative (the mean predicts better); `by plain R2` leaves it as it is. "
+            "Grids: c .2 to 1.25 (7), gamma .05 to 8 (8), C at the 25, 50, 75 and 90% quantiles of the raw gradients' "
+            "lengths times learning rates .02 to .5 (20). `its loss`: the split's best validation R2 less that of the "
+            "printed setting. A printed C counts as the quantile that is nearest."
+        ),
+    )
 
 
 def nearest(names: pd.Series[str], theirs: str, method: str) -> int:
@@ -170,30 +189,40 @@ def price(stored: pd.DataFrame, seconds: float) -> None:
                     found.append(best - float(law @ one["test"]))
             rows.append(
                 {
-                    "data set": task.title, "method": method, "runs over the training records": runs,
-                    "they pay, claimed 1": price_of_runs(1.0, runs), "claimed 4": price_of_runs(4.0, runs),
+                    "data set": task.title,
+                    "method": method,
+                    "runs over the training records": runs,
+                    "they pay, claimed 1": price_of_runs(1.0, runs),
+                    "claimed 4": price_of_runs(4.0, runs),
                     "all of Figure 1's": gaussian_epsilon(
                         math.sqrt(sum(2.0 * runs * paper_rho(float(e), DELTA) for e in EPSILONS)), DELTA
                     ),
                     "validation records": int(cells["records"].iloc[0]),
-                    "test R2 lost, private choice at epsilon 1": np.mean(kept[1.0]), "at .1": np.mean(kept[0.1]),
+                    "test R2 lost, private choice at epsilon 1": np.mean(kept[1.0]),
+                    "at .1": np.mean(kept[0.1]),
                 }
-            )  # fmt: skip
+            )
     medians = stored.groupby("task")["median gradient"]
     off = "; ".join(
         f"{task.title} {task.clip:g} against {medians.mean()[task.title]:.3f} "
         f"(sd {stored[stored['task'] == task.title].groupby('split')['median gradient'].first().std():.3f})"
         for task in tasks()
     )
-    write_rows("modulation_tuning", "What tuning on people's records costs", rows, seconds, (
-        "Epsilon at delta 1e-5. `They pay`: mu of all runs together, exact, where a run at the claimed epsilon was made "
-        "for every candidate; one one-shot release serves every gamma. `All of Figure 1's`: the same over its 39 budgets. "
-        "The validation records are shown to the search without noise: as the paper has it they are public; as people's "
-        "records they have no finite epsilon. `Private choice`: the exponential mechanism on the mean squared error, capped "
-        f"at {CAP:g} a record, paid by them; test R2 below that of the exact choice by the same loss. The printed C, and the median "
-        f"length of the training records' raw first gradients, over our {len(SPLITS)} splits: {off}. That number is one of private "
-        "records too, and no budget above pays for it."
-    ))  # fmt: skip
+    write_rows(
+        "modulation_tuning",
+        "What tuning on people's records costs",
+        rows,
+        seconds,
+        (
+            "Epsilon at delta 1e-5. `They pay`: mu of all runs together, exact, where a run at the claimed epsilon was made "
+            "for every candidate; one one-shot release serves every gamma. `All of Figure 1's`: the same over its 39 budgets. "
+            "The validation records are shown to the search without noise: as the paper has it they are public; as people's "
+            "records they have no finite epsilon. `Private choice`: the exponential mechanism on the mean squared error, capped "
+            f"at {CAP:g} a record, paid by them; test R2 below that of the exact choice by the same loss. The printed C, and the median "
+            f"length of the training records' raw first gradients, over our {len(SPLITS)} splits: {off}. That number is one of private "
+            "records too, and no budget above pays for it."
+        ),
+    )
 
 
 def by_budget() -> None:
@@ -218,9 +247,15 @@ def by_budget() -> None:
                 {"data set": task.title, "method": method, "paper": printed(task, method)[0]}
                 | {f"epsilon {epsilon:g}": value for epsilon, value in best.items()}
             )
-    write_rows("modulation_budgets", "Best step factor c and ridge gamma at single budgets", rows, time.time() - started, (
-        "As modulation_table2.md, on five splits: the setting with the highest mean validation R2 (at least 0) at one epsilon."
-    ))  # fmt: skip
+    write_rows(
+        "modulation_budgets",
+        "Best step factor c and ridge gamma at single budgets",
+        rows,
+        time.time() - started,
+        (
+            "As modulation_table2.md, on five splits: the setting with the highest mean validation R2 (at least 0) at one epsilon."
+        ),
+    )
 
 
 def write_rows(name: str, title: str, rows: list[dict[str, object]], seconds: float, note: str) -> None:

@@ -109,10 +109,13 @@ def coverage(scale: float) -> None:
             }
         )
         write(
-            "coverage", "Coverage of 95% Wald intervals, one-shot ModulatedOLS, epsilon 4", pd.DataFrame(rows), started,
+            "coverage",
+            "Coverage of 95% Wald intervals, one-shot ModulatedOLS, epsilon 4",
+            pd.DataFrame(rows),
+            started,
             "d = 5, x uniform on the unit sphere, y = x'b + .3 N(0,1), radius 1, delta 1e-5. Asked: in [94%, 97.5%] "
             "at n = 200,000, in binomial limits at 1,000,000; unflagged misses <= 7%; flagged at 1,000,000 <= 5%.",
-        )  # fmt: skip
+        )
 
 
 def size(scale: float) -> None:
@@ -148,10 +151,13 @@ def size(scale: float) -> None:
                     }
                 )
                 write(
-                    "score_test", "Size and power of the 5% score test", pd.DataFrame(rows), started,
+                    "score_test",
+                    "Size and power of the 5% score test",
+                    pd.DataFrame(rows),
+                    started,
                     "Sphere design. Asked: size in [4%, 6%]; power at n = 5,000, epsilon 1 at least 80%; "
                     "unflagged Wald misses at most 7%.",
-                )  # fmt: skip
+                )
 
 
 def _iterative(seed: np.random.SeedSequence, *, n: int) -> dict:
@@ -193,9 +199,12 @@ def iterative(scale: float) -> None:
             }
         )
         write(
-            "iterative", "T = 10 rounds against one shot of the same total budget, epsilon 4", pd.DataFrame(rows),
-            started, "Asked: client-average error / one-shot error <= 1.05.",
-        )  # fmt: skip
+            "iterative",
+            "T = 10 rounds against one shot of the same total budget, epsilon 4",
+            pd.DataFrame(rows),
+            started,
+            "Asked: client-average error / one-shot error <= 1.05.",
+        )
 
 
 def _central(seed: np.random.SeedSequence, *, covariates: bool, cov_type: str) -> dict:
@@ -209,8 +218,12 @@ def _central(seed: np.random.SeedSequence, *, covariates: bool, cov_type: str) -
     interval = np.asarray(r.conf_int(0.05))[-3:]
     hit = (interval[:, 0] <= truth) & (truth <= interval[:, 1])
     score = r.score_test(truth).pvalue
-    return {"cover": hit.mean(), "width": np.median(interval[:, 1] - interval[:, 0]), "score": score,
-            **{f"hit{j}": bool(h) for j, h in enumerate(hit)}}  # fmt: skip
+    return {
+        "cover": hit.mean(),
+        "width": np.median(interval[:, 1] - interval[:, 0]),
+        "score": score,
+        **{f"hit{j}": bool(h) for j, h in enumerate(hit)},
+    }
 
 
 def moments(scale: float) -> None:
@@ -237,10 +250,13 @@ def moments(scale: float) -> None:
             }
         )
     write(
-        "moments_central", "MomentOLS, trusted curator, n = 5,000, (1, 1e-5)", pd.DataFrame(rows), started,
+        "moments_central",
+        "MomentOLS, trusted curator, n = 5,000, (1, 1e-5)",
+        pd.DataFrame(rows),
+        started,
         "X ~ U[-1,1]^3, beta (.5, -.3, .2), error sd .3, y clipped at 2. Asked: coverage in binomial limits, median "
         "width <= .080. Other tools on this design: `benchmarks/results/peers.md`.",
-    )  # fmt: skip
+    )
 
 
 def _local(seed: np.random.SeedSequence, *, n: int, epsilon: float) -> dict:
@@ -282,9 +298,12 @@ def local(scale: float) -> None:
             }
         )
     write(
-        "moments_local", "MomentOLS local against ModulatedOLS one-shot, n = 200,000", pd.DataFrame(rows), started,
+        "moments_local",
+        "MomentOLS local against ModulatedOLS one-shot, n = 200,000",
+        pd.DataFrame(rows),
+        started,
         "Sphere design; moments protect y too. Asked at epsilon 1: median error ratio <= .35.",
-    )  # fmt: skip
+    )
 
 
 def _truth_without_noise() -> np.ndarray:
@@ -311,9 +330,12 @@ def clean_errors(scale: float) -> None:
             }
         )
     write(
-        "clean_errors", "Standard error without noise, estimated from the release / truth", pd.DataFrame(rows), started,
+        "clean_errors",
+        "Standard error without noise, estimated from the release / truth",
+        pd.DataFrame(rows),
+        started,
         "One-shot ModulatedOLS, epsilon 4. Asked: within 5% in identified cells.",
-    )  # fmt: skip
+    )
 
 
 def _gradient(seed: np.random.SeedSequence, *, m: int, orthogonal: bool, data: tuple) -> dict:
@@ -359,14 +381,20 @@ def gradient(scale: float) -> None:
             )
             r = X @ beta - y
             claim = gradient_variance(
-                beta, second_moment=X.T @ X / n, residual_cross=X.T @ r / n, residual_variance=float(np.mean(r**2)),
+                beta,
+                second_moment=X.T @ X / n,
+                residual_cross=X.T @ r / n,
+                residual_variance=float(np.mean(r**2)),
                 noise_cov=modulation_noise_cov(V, scale=0.5, contraction=0.4, amplitude=1.2),
-                directions=V, cumulants=modulation_cumulants(V, contraction=0.4, amplitude=1.2), nobs=n,
-            )  # fmt: skip
+                directions=V,
+                cumulants=modulation_cumulants(V, contraction=0.4, amplitude=1.2),
+                nobs=n,
+            )
             paper = (
-                np.mean(r**2) * (1.2**2 / 2 + d * 0.25) + 2 * 0.25 * beta @ X.T @ r / n
+                np.mean(r**2) * (1.2**2 / 2 + d * 0.25)
+                + 2 * 0.25 * beta @ X.T @ r / n
                 + 0.25 * beta @ beta * np.trace(X.T @ X / n)
-            ) / (n * 0.36) + beta @ beta * (1.2**2 * 0.25 / 2 + (d + 1) * 0.0625) / (n * 0.36**2)  # fmt: skip
+            ) / (n * 0.36) + beta @ beta * (1.2**2 * 0.25 / 2 + (d + 1) * 0.0625) / (n * 0.36**2)
             rows.append(
                 {
                     "m": m,
@@ -377,9 +405,12 @@ def gradient(scale: float) -> None:
                 }
             )
     write(
-        "gradient_variance", "Variance of the gradient (Theorem 8.1) against simulation", pd.DataFrame(rows), started,
+        "gradient_variance",
+        "Variance of the gradient (Theorem 8.1) against simulation",
+        pd.DataFrame(rows),
+        started,
         "n = 400, d = 5, sigma .5, lambda 1.2, alpha .4. Asked: within 2%.",
-    )  # fmt: skip
+    )
 
 
 def simulated_gradient(X, y, beta, V, shape, scale, response_noise, rng, reps) -> tuple[float, float]:
@@ -418,9 +449,16 @@ def bound(scale: float) -> None:
                     along = min(1.0, float(((V @ beta) ** 2).sum()) / length**2)
                     tau2 = (2.0 * M / mu) ** 2 * protected
                     most = variance_bound(
-                        beta_norm=length, feature_norm=R, response_norm=M, scale=0.5 * 2.0 * R / mu, nobs=n,
-                        dimension=d, alignment=along, response_noise=tau2, **shape,
-                    )  # fmt: skip
+                        beta_norm=length,
+                        feature_norm=R,
+                        response_norm=M,
+                        scale=0.5 * 2.0 * R / mu,
+                        nobs=n,
+                        dimension=d,
+                        alignment=along,
+                        response_noise=tau2,
+                        **shape,
+                    )
                     X = rng.standard_normal((n, d))
                     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), R)
                     binding = np.tile(R * beta / length, (n, 1)), np.full(n, -M)
@@ -433,20 +471,26 @@ def bound(scale: float) -> None:
                 ratio, z = np.array(found).reshape(-1, 2, 2).transpose(2, 1, 0)
                 rows.append(
                     {
-                        "y": "protected" if protected else "clear", "V and beta": lie, "mu": mu,
-                        "cells": ratio.size, "least z of bound - simulated": float(z.min()),
+                        "y": "protected" if protected else "clear",
+                        "V and beta": lie,
+                        "mu": mu,
+                        "cells": ratio.size,
+                        "least z of bound - simulated": float(z.min()),
                         "random records, bound / simulated": f"{ratio[0].min():.2f} to {ratio[0].max():.2f}",
                         "binding records": f"{ratio[1].min():.2f} to {ratio[1].max():.2f}",
                         "their median": float(np.median(ratio[1])),
                     }
-                )  # fmt: skip
+                )
     write(
-        "variance_bound", "Bound on the gradient's variance (Corollary 9.1) over simulation", pd.DataFrame(rows), started,
+        "variance_bound",
+        "Bound on the gradient's variance (Corollary 9.1) over simulation",
+        pd.DataFrame(rows),
+        started,
         "n 2, 20, 100; d 2, 5, 20; |beta| .1, 1, 5; R = 1, M = 2, alpha .5, lambda .8, one direction, two records at "
         "distance 2 protected at mu, y at mu of its own. Random records in the balls, and x_i = R beta/|beta|, y_i = -M, at "
         "which the bound is reached where V is orthogonal to beta or along it. Asked: z of no cell below -4.5, binding "
         "records within 3.",
-    )  # fmt: skip
+    )
 
 
 TABLES = {

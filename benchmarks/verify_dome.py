@@ -64,8 +64,11 @@ class Job:
     def optimizer(self) -> pi.DPSGD:
         """The optimiser with these settings."""
         given: dict[str, Any] = {
-            "epochs": self.epochs, "batches": self.batches, "step": self.step, "clip": self.clip
-        }  # fmt: skip
+            "epochs": self.epochs,
+            "batches": self.batches,
+            "step": self.step,
+            "clip": self.clip,
+        }
         if self.epochs * self.batches < 10:
             given["average"] = 0.0
         if self.method == "DPSGD":
@@ -163,19 +166,17 @@ ROWS = [
     Row("DPAdam", Job("low", D, "DPAdam"), ADAM_STEPS),
     Row("DOME as written", Job("low", D, "DOME, paper", k=K), PAPER_STEPS, PAPER_CLIPS),
     Row("DPSGD, equal floats up", replace(LOW["DPSGD"], epochs=1, batches=2), FEW_STEPS),
-    *(
-        Row(f"{name}, replace-one", replace(job, reach=2), HALVED_STEPS)
-        for name, job in LOW.items()
-    ),
+    *(Row(f"{name}, replace-one", replace(job, reach=2), HALVED_STEPS) for name, job in LOW.items()),
     *(
         Row(f"{name}, uneven features", replace(job, features="uneven"), UNEVEN_STEPS)
         for name, job in LOW.items()
     ),
     Row(
         "DPSGD, equal floats up, uneven features",
-        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2), (1.0, 2.0, 4.0),
+        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2),
+        (1.0, 2.0, 4.0),
     ),
-]  # fmt: skip
+]
 # Slow: no factors.
 FEW: dict[str, Any] = {"tuning": TUNING_SEEDS[:1], "seeds": SEEDS[:5]}
 FULL_ROWS = [
@@ -236,9 +237,11 @@ def losses(scale: float) -> None:
     """Write the table of tuned losses, and of full dimension against the true span."""
     span(scale)
     tuned(
-        "losses", ROWS, scale,
+        "losses",
+        ROWS,
+        scale,
         "Step and clip: the best of 3 x 3 (3 tuning seeds), then fresh data, batches and noise for each seed.",
-    )  # fmt: skip
+    )
 
 
 def losses_full(scale: float) -> None:
@@ -264,9 +267,13 @@ def tuned(name: str, rows: Sequence[Row], scale: float, how: str) -> None:
         used += [fits_of(grid_of(row, scale)) for row in alike] + [fits_of(jobs) for jobs in final]
         table += [told(row.name, jobs[0], fits_of(jobs)) for row, jobs in zip(alike, final, strict=True)]
         write_table(
-            RESULTS / f"dome_{name}.md", f"Excess loss of private logistic fits, d = {D:,}",
-            f"benchmarks/verify_dome.py --only {name.replace('_', '-')}", table, seconds_of(used), NOTE + how,
-        )  # fmt: skip
+            RESULTS / f"dome_{name}.md",
+            f"Excess loss of private logistic fits, d = {D:,}",
+            f"benchmarks/verify_dome.py --only {name.replace('_', '-')}",
+            table,
+            seconds_of(used),
+            NOTE + how,
+        )
 
 
 def seconds_of(found: Iterable[pd.DataFrame]) -> float:
@@ -278,10 +285,16 @@ def told(name: str, best: Job, found: pd.DataFrame) -> dict[str, Any]:
     """Return a row of the table."""
     excess = found["excess"]
     return {
-        "method": name, "step": best.step, "clip": best.clip, "rounds": best.epochs * best.batches, "seeds": len(found),
-        "excess loss": float(excess.mean()), "sd of a fit": float(excess.std()) if len(found) > 1 else math.nan,
-        "floats up": int(found["up"].iloc[0]), "floats down": round(found["down"].mean()),
-    }  # fmt: skip
+        "method": name,
+        "step": best.step,
+        "clip": best.clip,
+        "rounds": best.epochs * best.batches,
+        "seeds": len(found),
+        "excess loss": float(excess.mean()),
+        "sd of a fit": float(excess.std()) if len(found) > 1 else math.nan,
+        "floats up": int(found["up"].iloc[0]),
+        "floats down": round(found["down"].mean()),
+    }
 
 
 def span(scale: float) -> None:
@@ -297,16 +310,23 @@ def span(scale: float) -> None:
     paired = (pair[0] - pair[1]).std(ddof=1) / math.sqrt(len(pair[0])) if len(pair[0]) > 1 else math.nan
     table = [
         {
-            "full dimension": float(pair[0].mean()), "true span": float(pair[1].mean()), "difference": gap,
-            "standard error": se, "paired standard error": float(paired), "seeds": len(pair[0]),
+            "full dimension": float(pair[0].mean()),
+            "true span": float(pair[1].mean()),
+            "difference": gap,
+            "standard error": se,
+            "paired standard error": float(paired),
+            "seeds": len(pair[0]),
             "within 3": bool(abs(gap) <= 3.0 * min(se, paired)),
         }
-    ]  # fmt: skip
+    ]
     write_table(
-        RESULTS / "dome_span.md", "DPSGD in 2,000 dimensions and in the 20 that matter: excess loss",
-        "benchmarks/verify_dome.py --only losses", table, seconds_of(found),
+        RESULTS / "dome_span.md",
+        "DPSGD in 2,000 dimensions and in the 20 that matter: excess loss",
+        "benchmarks/verify_dome.py --only losses",
+        table,
+        seconds_of(found),
         "The same data and batches, independent noise, the settings of the first row of dome_losses.md.",
-    )  # fmt: skip
+    )
 
 
 # ---- curves: for the vignette

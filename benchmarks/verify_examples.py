@@ -117,10 +117,13 @@ def heavy(scale: float) -> None:
         summary(frame, "exponential", "exponential, ridge 0.5 (penalised target)", 2),
     ]
     write(
-        "heavy", "Coverage of 95% intervals under heavy noise, n = 200,000, eps_x 4, eps_y 2", rows, started,
+        "heavy",
+        "Coverage of 95% intervals under heavy noise, n = 200,000, eps_x 4, eps_y 2",
+        rows,
+        started,
         "p = 2, x ~ U(-1,1)^2, logistic truth (1.5, -1), radius sqrt 2, delta 1e-5, sigma 3.06. Targets by "
         "quadrature.",
-    )  # fmt: skip
+    )
 
 
 def _conditional(seed: np.random.SeedSequence, *, n: int) -> dict:
@@ -156,18 +159,26 @@ def conditional(scale: float) -> None:
         means = frame.filter(regex=rf"^{name} mean\d$").mean()
         rows.append(summary(frame, name, label, 1, **{"mean estimate": " ".join(f"{v:.3f}" for v in means)}))
     write(
-        "conditional", "Logistic regression, truth (1.5, -1), n = 100,000, eps_x 16.07, eps_y 4", rows, started,
+        "conditional",
+        "Logistic regression, truth (1.5, -1), n = 100,000, eps_x 16.07, eps_y 4",
+        rows,
+        started,
         "Radius sqrt 2, delta 1e-5, sigma .973. Asked: conditional score inside, |bias| < .1 se; series beside "
         "(coverage 0).",
-    )  # fmt: skip
+    )
 
 
 SCHEMA = pi.Schema(
     {
-        "x1": (-1.0, 1.0), "x2": (-1.0, 1.0), "b": (0.0, 1.0), "g": ["u", "v", "w"],
-        "z": pi.Numeric(-1.5, 1.5, public=True), "y": ["no", "yes"], "stage": ["u", "v", "w"],
+        "x1": (-1.0, 1.0),
+        "x2": (-1.0, 1.0),
+        "b": (0.0, 1.0),
+        "g": ["u", "v", "w"],
+        "z": pi.Numeric(-1.5, 1.5, public=True),
+        "y": ["no", "yes"],
+        "stage": ["u", "v", "w"],
     }
-)  # fmt: skip
+)
 
 
 def _mixed(seed: np.random.SeedSequence, *, n: int, kind: str) -> dict:
@@ -203,10 +214,13 @@ def mixed(scale: float) -> None:
         frame = monte_carlo(partial(_mixed, n=50_000, kind=kind), reps, 10 + seed, label)
         rows.append(summary(frame, "fit", label, 3))
         write(
-            "mixed", "Coverage of 95% intervals, mixed designs, n = 50,000, eps_x 24, eps_y 4", rows, started,
+            "mixed",
+            "Coverage of 95% intervals, mixed designs, n = 50,000, eps_x 24, eps_y 4",
+            rows,
+            started,
             "Conditional scores, box [-1,1]^2 for x1 and x2; each feature under response spends a third "
             "(factor, binary) of eps_x. Every coefficient, the intercept included, must lie inside.",
-        )  # fmt: skip
+        )
 
 
 SIZES = {
@@ -297,22 +311,29 @@ def _sizes(name: str, title: str, cells: dict, seed: int, scale: float, note: st
 def size(scale: float) -> None:
     """Size of the 5% score test at the truth, where most fits are flagged or have no root."""
     _sizes(
-        "size", "Unconditional size of the 5% score test, n = 5,000, eps_y 2", SIZES, 20, scale,
+        "size",
+        "Unconditional size of the 5% score test, n = 5,000, eps_y 2",
+        SIZES,
+        20,
+        scale,
         "Design of the coverage tables. Asked: size in [4%, 6%] where at least half of the draws are flagged "
         "or have no root (measured on the first 500 draws).",
-    )  # fmt: skip
+    )
 
 
 def nuisances(scale: float) -> None:
     """The same with an intercept and a public covariate that are not tested."""
     _sizes(
-        "nuisances", "The same with nuisances: an intercept and a public covariate are solved for", NUISANCES, 25,
+        "nuisances",
+        "The same with nuisances: an intercept and a public covariate are solved for",
+        NUISANCES,
+        25,
         scale,
         "Slopes of x1 and x2 tested. Quadratic and squared: P(y = 1) linear in the columns, so that the target "
         "is known; conditional: logistic model. A test that is not available rejects nothing. The conditional "
         "score with nuisances needs less noise than alone: it is refused where fewer than 500 records keep a "
         "residual.",
-    )  # fmt: skip
+    )
 
 
 def penalised_risk(loss: str, X: np.ndarray, y: np.ndarray, theta: np.ndarray, ridge: float) -> float:
@@ -357,8 +378,14 @@ def _sgd(seed: np.random.SeedSequence, *, n: int, setting: str) -> dict:
         ridge=ridge, correction=exact, truncation=truncated["truncation"]
     )
     default = pi.IWPGLM.from_release(noisy, loss=loss).fit(ridge=ridge)
-    out = {"real": real.params, "naive": naive.params, "iwp": ours.params, "averaged": averaged.params,
-           "newton": newton.params, "default": default.params}  # fmt: skip
+    out = {
+        "real": real.params,
+        "naive": naive.params,
+        "iwp": ours.params,
+        "averaged": averaged.params,
+        "newton": newton.params,
+        "default": default.params,
+    }
     return {f"{k} gap": gap(v) for k, v in out.items()} | {
         f"{k} error": float(np.linalg.norm(np.asarray(v) - best)) for k, v in out.items()
     }
@@ -387,13 +414,16 @@ def sgd(scale: float) -> None:
             }
         )
         write(
-            "sgd", "Final gap of the penalised loss to the real-data optimum, n = 1,000,000", rows, started,
+            "sgd",
+            "Final gap of the penalised loss to the real-data optimum, n = 1,000,000",
+            rows,
+            started,
             "make_classification-like data in [-1,1]^p, penalty 5 ||theta||^2/2 in the loss and in the gap, batch "
             "128, step 1e-4, start 0, ball of radius 1; eps_x/eps_y = 1.5/.5 (p = 2) and 3.5/1.5 (p = 10), delta "
             "1e-5, radius sqrt p. Logistic: IWP-SGD and M-estimator with the series, K = 1; the default is the "
             "conditional score. Asked (p = 2): IWP-SGD / noisy at most .10; M-estimator's mean error at most "
             "IWP-SGD's in every setting.",
-        )  # fmt: skip
+        )
 
 
 def _average(seed: np.random.SeedSequence, *, n: int) -> dict:
@@ -420,10 +450,13 @@ def average(scale: float) -> None:
     frame = monte_carlo(partial(_average, n=200_000), reps, 40, "averaged SGD")
     rows = [summary(frame, loss, loss, 2) for loss in ("logistic", "quadratic")]
     write(
-        "average", "Averaged IWP-SGD: coverage of plug-in 95% intervals, n = 200,000", rows, started,
+        "average",
+        "Averaged IWP-SGD: coverage of plug-in 95% intervals, n = 200,000",
+        rows,
+        started,
         "Design and noise of the conditional table; defaults of the engine (batch 128, step by the paper's "
         "theory, decay .6, start at regression calibration, burn-in .2).",
-    )  # fmt: skip
+    )
 
 
 def _binary_errors(seed: np.random.SeedSequence, *, n: int, loss: str, private: bool) -> dict:
@@ -449,9 +482,14 @@ def _binary_errors(seed: np.random.SeedSequence, *, n: int, loss: str, private: 
             noise = noise + np.array([0.0, 0.0, 0.0, sd**2])
             X[:, 3] = clear + sd * rng.standard_normal(n)
         system = ExampleScores(
-            X, codes, noise, loss=loss, correction="conditional" if loss == "logistic" else "exact",
-            label=LabelNoise(2, label.keep, label.other), responses=responses,
-        )  # fmt: skip
+            X,
+            codes,
+            noise,
+            loss=loss,
+            correction="conditional" if loss == "logistic" else "exact",
+            label=LabelNoise(2, label.keep, label.other),
+            responses=responses,
+        )
         root = solve_root(system)
         cov = sandwich(system.jacobian(root.params), system.meat(root.params), n) if root.converged else None
         out |= {f"{kind} se": np.nan if cov is None else math.sqrt(cov[3, 3]), f"{kind} b": root.params[3]}
@@ -480,12 +518,14 @@ def response(scale: float) -> None:
             }
         )
     write(
-        "response", "Binary feature with eps 2 of its own: randomized response against Gaussian noise", rows,
+        "response",
+        "Binary feature with eps 2 of its own: randomized response against Gaussian noise",
+        rows,
         started,
         "n = 400,000, intercept, label eps 4. The split: the binary column spends eps 2 alone, either as pure "
         "randomized response or as a Gaussian release at (2, 1e-5) of that column (sd 1/mu); everything else is "
         "the same. Asked: ratio of standard errors at most .7.",
-    )  # fmt: skip
+    )
 
 
 def variances(scale: float) -> None:
@@ -513,8 +553,14 @@ def variances(scale: float) -> None:
     }
     for name, (values, claim) in cases.items():
         ratio = float(values.var() / claim)
-        rows.append({"variance": name, "claimed": float(claim), "simulated / claimed": ratio,
-                     "within 2%": abs(ratio - 1.0) <= 0.02})  # fmt: skip
+        rows.append(
+            {
+                "variance": name,
+                "claimed": float(claim),
+                "simulated / claimed": ratio,
+                "within 2%": abs(ratio - 1.0) <= 0.02,
+            }
+        )
     write("variances", "Exact variances against simulation", rows, started, f"{draws:,} draws.")
 
 
@@ -555,8 +601,13 @@ def speed(scale: float) -> None:
             ">= 1e6": n / min(pass_seconds) >= 1e6,
         }
     ]
-    write("speed", "Speed, p = 10, logistic with the conditional score, label under response", rows, started,
-          "Best of three, one thread; the fit includes standard errors and identification.")  # fmt: skip
+    write(
+        "speed",
+        "Speed, p = 10, logistic with the conditional score, label under response",
+        rows,
+        started,
+        "Best of three, one thread; the fit includes standard errors and identification.",
+    )
 
 
 def _passes(rng: np.random.Generator, n: int, passes: int, step: float, sigma: float, epsilon_y: float):
@@ -591,9 +642,13 @@ def rate(scale: float) -> None:
         variance = largest_gradient_variance(**of, **noise) + clean
         for rule, sizes in (("theory", (1_000, 3_000, 10_000, 30_000, 100_000)), ("0.01", (1_000, 10_000))):
             for n in sizes:
-                step = float(rule) if rule != "theory" else theory_step(
-                    curvature * np.eye(2), variance / 2.0 * np.eye(2), n=n, batch=1, theta_radius=distance
-                )  # fmt: skip
+                step = (
+                    float(rule)
+                    if rule != "theory"
+                    else theory_step(
+                        curvature * np.eye(2), variance / 2.0 * np.eye(2), n=n, batch=1, theta_radius=distance
+                    )
+                )
                 squares = _passes(np.random.default_rng([n, 80]), n, passes, step, sigma, epsilon_y)
                 how = {"step": step, "convexity": curvature, "smoothness": curvature, "distance": distance}
                 printed = {
@@ -623,21 +678,32 @@ def rate(scale: float) -> None:
     slopes = {labels: np.polyfit(*np.array(points[-3:]).T, 1)[0] for labels, points in logs.items()}
     said = ", ".join(f"{labels} {slope:.3f}" for labels, slope in slopes.items())
     write(
-        "rate", "Theorem 5.5: squared error of one pass of IWP-SGD over n records", rows, started,
+        "rate",
+        "Theorem 5.5: squared error of one pass of IWP-SGD over n records",
+        rows,
+        started,
         f"Quadratic loss, x uniform on [-1, 1]^2, logistic labels, sigma {sigma:.3g} (eps_x 16.07), batch 1, start 0, "
         "ball of radius 1. The bound with every term: what privacy adds to the gradient's variance at the worst record, "
         "and the variance between records, which the paper leaves out. As written: the factor kappa sigma^2, constant 1 "
         "where the paper has O(): with clear labels only the start is left, and a constant step shows that this is no "
         f"bound. Slope of log error on log n, last three sizes of the theory's step: {said} (the theorem: -1, and a "
         "logarithm).",
-    )  # fmt: skip
+    )
 
 
 TABLES = {
-    "variances": variances, "speed": speed, "response": response, "sgd": sgd, "average": average,
-    "mixed": mixed, "heavy": heavy, "conditional": conditional, "size": size, "nuisances": nuisances,
+    "variances": variances,
+    "speed": speed,
+    "response": response,
+    "sgd": sgd,
+    "average": average,
+    "mixed": mixed,
+    "heavy": heavy,
+    "conditional": conditional,
+    "size": size,
+    "nuisances": nuisances,
     "rate": rate,
-}  # fmt: skip
+}
 
 
 def main() -> None:

@@ -96,13 +96,17 @@ def grouped(share: float) -> Draw:
 
 
 AFFAIRS = resampled(
-    fair.load_pandas().data, "affairs",
-    {"rate_marriage": (1.0, 5.0), "religious": (1.0, 4.0), "yrs_married": (0.5, 23.0)}, (0.0, 58.0),
-)  # fmt: skip
+    fair.load_pandas().data,
+    "affairs",
+    {"rate_marriage": (1.0, 5.0), "religious": (1.0, 4.0), "yrs_married": (0.5, 23.0)},
+    (0.0, 58.0),
+)
 VISITS = resampled(
-    randhie.load_pandas().data, "mdvis",
-    {"lncoins": (0.0, float(np.log(101.0))), "idp": (0.0, 1.0), "physlm": (0.0, 1.0)}, (0.0, 77.0),
-)  # fmt: skip
+    randhie.load_pandas().data,
+    "mdvis",
+    {"lncoins": (0.0, float(np.log(101.0))), "idp": (0.0, 1.0), "physlm": (0.0, 1.0)},
+    (0.0, 77.0),
+)
 SIZES = ((50_000, 4.0), (50_000, 1.0), (6_000, 4.0), (6_000, 1.0))
 CELLS: list[tuple[str, Draw, int, float]] = [
     *((name, draw, *size) for name, draw in (("Fair", AFFAIRS), ("RAND", VISITS)) for size in SIZES),
@@ -179,9 +183,7 @@ def clips_table(replications: int) -> str:
 
 def sizes_table(replications: int) -> str:
     """Return the table of score tests under grouped variances."""
-    lines = [
-        "| share of the group | n | epsilon | nonrobust | HC0 |", "|" + "---|" * 5
-    ]  # fmt: skip
+    lines = ["| share of the group | n | epsilon | nonrobust | HC0 |", "|" + "---|" * 5]
     for share, epsilon in tqdm([(0.1, 4.0), (0.25, 4.0), (0.1, 16.0), (0.25, 16.0)]):
         rejected = {"nonrobust": 0, "HC0": 0}
         for number in range(replications):

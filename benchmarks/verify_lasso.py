@@ -153,22 +153,29 @@ def coverage_row(design: LassoDesign, label: str, frame: pd.DataFrame, asked: di
 def homogeneous(scale: float) -> None:
     """Coverage, width and selection in the paper's homogeneous setting, five targets, joint budget."""
     _coverage(
-        "homogeneous", "Homogeneous setting: 95% intervals of five targets under one joint budget",
-        HOMOGENEOUS, max(10, int(500 * scale)),
+        "homogeneous",
+        "Homogeneous setting: 95% intervals of five targets under one joint budget",
+        HOMOGENEOUS,
+        max(10, int(500 * scale)),
         {"overall": 0.93, "most": 0.97, "each": 0.91, "most each": 0.98, "ratio": WIDEST, "found": 0.99},
         f"Asked: coverage in [93%, 97%], each target in [91%, 98%], width of each at most {WIDEST} times the "
-        "non-private one, all signals selected in 99% of the fits.", scale,
-    )  # fmt: skip
+        "non-private one, all signals selected in 99% of the fits.",
+        scale,
+    )
 
 
 def robust(scale: float) -> None:
     """The same under other errors, features and signals."""
     _coverage(
-        "robust", "The same fit under other errors, features and signals", ROBUST,
-        max(10, int(200 * scale)), {"overall": 0.91, "each": 0.88, "ratio": WIDEST},
+        "robust",
+        "The same fit under other errors, features and signals",
+        ROBUST,
+        max(10, int(200 * scale)),
+        {"overall": 0.91, "each": 0.88, "ratio": WIDEST},
         f"Asked: coverage at least 91%, each target at least 88%, width of each target at most {WIDEST} times "
-        "the non-private one (heteroskedasticity-robust, `LassoDesign.sampling_variance`).", scale,
-    )  # fmt: skip
+        "the non-private one (heteroskedasticity-robust, `LassoDesign.sampling_variance`).",
+        scale,
+    )
 
 
 def _coverage(
@@ -187,12 +194,16 @@ def _coverage(
         for cell, label in cells.items()
     ]
     write(
-        name, title, rows, stored["seconds"].sum(),
+        name,
+        title,
+        rows,
+        stored["seconds"].sum(),
         "N = 60,000, p = 800, s = 15 coefficients of size 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), "
         "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
         f"The seconds are those of the processor in the fits. X is drawn anew after {PER_DRAW} fits, responses and noise for every fit. Non-private width: that of "
-        "the debiased lasso with the true precision matrix. Standard error over fits. " + note, scale,
-    )  # fmt: skip
+        "the debiased lasso with the true precision matrix. Standard error over fits. " + note,
+        scale,
+    )
 
 
 def speed(scale: float) -> None:
@@ -213,10 +224,13 @@ def speed(scale: float) -> None:
             }
         )
     write(
-        "speed", "Time and memory of one fit with five targets, N = 60,000, p = 800", rows, time.time() - started,
+        "speed",
+        "Time and memory of one fit with five targets, N = 60,000, p = 800",
+        rows,
+        time.time() - started,
         "Median of five fits after one; X is 366 MB of doubles. Seconds by the clock count what else ran on "
         "the machine (load: processes that wanted one of the two cores before the fit).",
-    )  # fmt: skip
+    )
 
 
 def wide(scale: float) -> None:
@@ -236,11 +250,14 @@ def wide(scale: float) -> None:
         "<= 1.2 x X": after <= 1.2 * size,
     }
     write(
-        "wide", "Time and memory of one fit with five targets, N = 100,000, p = 5,000", [row], time.time() - started,
+        "wide",
+        "Time and memory of one fit with five targets, N = 100,000, p = 5,000",
+        [row],
+        time.time() - started,
         "Epsilon 1, the number of columns chosen by the fit; one fit, the first of its process, one thread. "
         "Memory is that of the whole process, with the interpreter and what it loads. Seconds by the clock count "
         "what else ran on the machine (load: processes that wanted one of the two cores before the fit).",
-    )  # fmt: skip
+    )
 
 
 def _alone(fit: str, threads: int) -> list[float]:
@@ -296,9 +313,15 @@ def _timed(
 JOINT_ROWS = [1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13]
 JOINT_DRAW = 5
 JOINT_COLUMNS = (
-    "coverage", "± se", "99% limits of .95", "width", "non-private width", "width / non-private, each",
-    "all signals selected", "joint epsilon",
-)  # fmt: skip
+    "coverage",
+    "± se",
+    "99% limits of .95",
+    "width",
+    "non-private width",
+    "width / non-private, each",
+    "all signals selected",
+    "joint epsilon",
+)
 
 
 def pooled_design(row: int) -> LassoDesign:
@@ -338,11 +361,15 @@ def joint(scale: float) -> None:
             | {"paper's length, each alone": f"{paper['length']:.4f}"}
         )
     write(
-        "joint", "The paper's sizes under one joint budget, five targets", rows, stored["seconds"].sum(),
+        "joint",
+        "The paper's sizes under one joint budget, five targets",
+        rows,
+        stored["seconds"].sum(),
         "Everything released counted: n rows on each machine, all s coefficients shared, intervals of five "
         "columns from all rows together. The paper's length is that of one machine's interval with a budget of "
-        f"its own. X is drawn anew after {JOINT_DRAW} fits, responses and noise for every fit.", scale,
-    )  # fmt: skip
+        f"its own. X is drawn anew after {JOINT_DRAW} fits, responses and noise for every fit.",
+        scale,
+    )
 
 
 def every_fit(cell: str, number: int, count: int) -> pd.DataFrame:
@@ -353,18 +380,29 @@ def every_fit(cell: str, number: int, count: int) -> pd.DataFrame:
     clock, started = time.perf_counter(), time.process_time()
     model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5.0, 5.0))
     r = model.fit(
-        epsilon=EPSILON, delta=0.5 / design.nobs, sparsity=design.sparsity, targets="all",
+        epsilon=EPSILON,
+        delta=0.5 / design.nobs,
+        sparsity=design.sparsity,
+        targets="all",
         rng=np.random.default_rng(noise),
-    )  # fmt: skip
+    )
     seconds, clock = time.process_time() - started, time.perf_counter() - clock
     low, high = r.conf_int().to_numpy().T
     held, signal = (low <= sample.shared) & (sample.shared <= high), sample.shared != 0.0
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     row = {
-        "cell": cell, "draw": number, "replication": 0, "coverage": held.mean(),
-        "non-zero": held[signal].mean(), "zero": held[~signal].mean(), "width": (high - low).mean(),
-        "epsilon": r.privacy.epsilon(), "seconds": seconds, "clock": clock, "memory": memory,
-    }  # fmt: skip
+        "cell": cell,
+        "draw": number,
+        "replication": 0,
+        "coverage": held.mean(),
+        "non-zero": held[signal].mean(),
+        "zero": held[~signal].mean(),
+        "width": (high - low).mean(),
+        "epsilon": r.privacy.epsilon(),
+        "seconds": seconds,
+        "clock": clock,
+        "memory": memory,
+    }
     return pd.DataFrame([row])
 
 
@@ -392,11 +430,15 @@ def every(scale: float) -> None:
         "< 1.5 GB": bool(stored["memory"].max() < 1.5),
     }
     write(
-        "all", "Intervals of all 800 columns under one joint budget", [row], stored["seconds"].sum(),
+        "all",
+        "Intervals of all 800 columns under one joint budget",
+        [row],
+        stored["seconds"].sum(),
         "N = 60,000, s = 15, eps = .8, delta = 1/(2N), everything released counted. Standard errors over data "
         "sets. Memory is the peak of the process that drew the data (366 MB) and fitted, two at a time; seconds by the "
-        "clock count what else ran, those of the processor (one thread) are judged.", scale,
-    )  # fmt: skip
+        "clock count what else ran, those of the processor (one thread) are judged.",
+        scale,
+    )
 
 
 def write(name: str, title: str, rows: list[dict], seconds: float, note: str, scale: float = 1.0) -> None:
@@ -406,9 +448,17 @@ def write(name: str, title: str, rows: list[dict], seconds: float, note: str, sc
 
 
 TABLES = {
-    "homogeneous": homogeneous, "robust": robust, "speed": speed, "wide": wide, "table2": table2, "table5": table5,
-    "low": low, "machines_joint": joint_budget, "all": every, "joint": joint,
-}  # fmt: skip
+    "homogeneous": homogeneous,
+    "robust": robust,
+    "speed": speed,
+    "wide": wide,
+    "table2": table2,
+    "table5": table5,
+    "low": low,
+    "machines_joint": joint_budget,
+    "all": every,
+    "joint": joint,
+}
 # Files of single fits; several tables may be made from one.
 STORED = {name: f"lasso_{name}.csv" for name in ("homogeneous", "robust", "all", "joint")}
 STORED |= dict.fromkeys(("table2", "table5", "low", "machines_joint"), "lasso_machines.csv")

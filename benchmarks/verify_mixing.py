@@ -87,10 +87,16 @@ class Setting:
         share, noise = self.plan.share, self.noise
         drawn = mixed_rows_limit(sums, k=k or self.plan.k, noise=noise, share=share, rng=rng)
         return MixedLeastSquares(
-            drawn.rows[:, :-1], drawn.rows[:, -1], np.append(0.0, noise[:-1]), y_noise=float(noise[-1]),
-            n=sums.n, share=share, constant=0, ones_row=drawn.ones_row[:-1],
+            drawn.rows[:, :-1],
+            drawn.rows[:, -1],
+            np.append(0.0, noise[:-1]),
+            y_noise=float(noise[-1]),
+            n=sums.n,
+            share=share,
+            constant=0,
+            ones_row=drawn.ones_row[:-1],
             ones_response=float(drawn.ones_row[-1]),
-        )  # fmt: skip
+        )
 
     def plain(self, sums: PeopleSums, rng: np.random.Generator) -> np.ndarray:
         """Return the slopes of the paper's plain estimator: no intercept, no all-ones row."""
@@ -118,9 +124,15 @@ def setting(
         for party, names in columns.items()
     }
     plan = MixingPlan.new(
-        parties=parties, n=n, k=k, rsquared=rsquared, label="y", intercept=intercept,
-        diameter="largest" if paper_noise else "own", calibration="classic" if paper_noise else "exact",
-    )  # fmt: skip
+        parties=parties,
+        n=n,
+        k=k,
+        rsquared=rsquared,
+        label="y",
+        intercept=intercept,
+        diameter="largest" if paper_noise else "own",
+        calibration="classic" if paper_noise else "exact",
+    )
     scale = {
         party: plan.mechanism(party).noise_scale(plan.party(party).total_mu(plan.calibration))
         for party in parties
@@ -198,12 +210,15 @@ def coverage(scale: float) -> None:
                 }
             )
         write(
-            "coverage", "Coverage of 95% intervals from mixed rows, population target, epsilon 1", rows, started,
+            "coverage",
+            "Coverage of 95% intervals from mixed rows, population target, epsilon 1",
+            rows,
+            started,
             f"{DESIGN} Intervals use t quantiles with k - d degrees of freedom; replications without an interval "
             "(indefinite Gram matrix) are not counted. Asked: slopes and constant in [93.5%, 97.5%] where phi is at "
             "least 3, every coefficient in 99% binomial limits, jointly over four cells of 11; n = 10,000 is "
             "declared not identified beforehand.",
-        )  # fmt: skip
+        )
 
 
 def _scored(seed: np.random.SeedSequence, *, n: int) -> dict:
@@ -243,10 +258,13 @@ def size(scale: float) -> None:
                     }
                 )
         write(
-            "score", "Size and power of the 5% score test on mixed rows, epsilon 1", rows, started,
+            "score",
+            "Size and power of the 5% score test on mixed rows, epsilon 1",
+            rows,
+            started,
             f"{DESIGN} Form F is the default, form exact adds public noise. Asked: size in [4%, 6%]. Limits are "
             "binomial, 99% jointly over the 12 cells.",
-        )  # fmt: skip
+        )
 
 
 RATE_SIZES = (100_000, 200_000, 300_000, 500_000, 1_000_000, 3_000_000, 10_000_000)
@@ -288,12 +306,15 @@ def rate(scale: float) -> None:
             }
         )
         write(
-            "rate", "Mean error as n grows, epsilon 1", rows, started,
+            "rate",
+            "Mean error as n grows, epsilon 1",
+            rows,
+            started,
             f"{DESIGN} Error is the norm of the slopes' error. 'plain' is the paper's estimator with its k on our "
             "noise (exact calibration, own diameters); with the paper's noise every error of it is larger. Asked of "
             "the de-biased estimator: slope of log error on log n at most -0.48, error at n = 10,000,000 at most "
             f"0.7 of plain's. {_crossing(rows)} Slopes over all n: {_slopes_of(logs)}.",
-        )  # fmt: skip
+        )
 
 
 def _crossing(rows: list[dict]) -> str:
@@ -357,11 +378,14 @@ def auto_k(scale: float) -> None:
             }
         )
         write(
-            "auto_k", "Mean error with k='auto' over the best of five multiples of it, n = 1,000,000", rows, started,
+            "auto_k",
+            "Mean error with k='auto' over the best of five multiples of it, n = 1,000,000",
+            rows,
+            started,
             f"{DESIGN} k* is k='auto' with rsquared= the true R2 and everything else public (the label's variance is "
             "guessed from its bounds). Asked: at most 1.10 at k*, at most 1.25 with the default guess "
             f"(R2 = {DEFAULT_RSQUARED:g}).",
-        )  # fmt: skip
+        )
 
 
 KINDS = ("countsketch", "signs", "hadamard")
@@ -415,10 +439,13 @@ def kinds(scale: float) -> None:
             }
         )
     write(
-        "kinds", f"Mean error of the three mixing matrices at equal k = {k}, n = 20,000, real mixing", rows, started,
+        "kinds",
+        f"Mean error of the three mixing matrices at equal k = {k}, n = 20,000, real mixing",
+        rows,
+        started,
         f"{DESIGN} Through `RMGMOLS(...).fit(...)`, seeded noise, a new public seed a replication. Asked: ratio of "
         "mean errors within 3% of 1.",
-    )  # fmt: skip
+    )
 
 
 def _compared(seed: np.random.SeedSequence, *, n: int, k: int, epsilon: float, source: str) -> dict:
@@ -483,11 +510,14 @@ def limit(scale: float) -> None:
                 }
             )
             write(
-                "limit", "The Gaussian limit against real mixing, n = 10,000", rows, started,
+                "limit",
+                "The Gaussian limit against real mixing, n = 10,000",
+                rows,
+                started,
                 f"{DESIGN} Kolmogorov-Smirnov p-values of the error, t statistics of a slope and of the constant, "
                 f"identification statistic and score p-value; 'same law': none below {least:.2g} (1% jointly). At "
                 "epsilon 1 hardly any fit has standard errors, so that there are no t statistics to compare.",
-            )  # fmt: skip
+            )
 
 
 BOUND_BETA, WIDEST, SIGMA = 0.1, 2, 1.0 / classic_mu(1.0, DELTA)
@@ -530,8 +560,10 @@ def bounds(scale: float) -> None:
             BOUND_BETA, design, n=n, rows=theorem_rows(n), noise_variance=tau2
         ),
     }
-    first = {name: next(p for p in range(8, 400) if bound(int(10 ** (p / 4))) < 0.5) / 4
-             for name, bound in large.items()}  # fmt: skip
+    first = {
+        name: next(p for p in range(8, 400) if bound(int(10 ** (p / 4))) < 0.5) / 4
+        for name, bound in large.items()
+    }
     of = {"features": D, "largest_party": WIDEST, "sigma": SIGMA}
     for n in BOUND_SIZES:
         reps = max(20, int(400 * scale))
@@ -543,25 +575,34 @@ def bounds(scale: float) -> None:
             {
                 "n": n,
                 "replications": reps,
-                **{f"P(error > {BOUND_BETA:g}), {name}": float((frame[name] > BOUND_BETA).mean()) for name in found},
+                **{
+                    f"P(error > {BOUND_BETA:g}), {name}": float((frame[name] > BOUND_BETA).mean())
+                    for name in found
+                },
                 **{f"median error, {name}": errors[-1] for name, errors in found.items()},
                 "exponent of theorem 1": single_rows_exponent(BOUND_BETA, n=n, **of),
                 "k of theorem 2": k,
                 "exponent of theorem 2": mixed_rows_exponent(BOUND_BETA, n=n, rows=k, **of),
             }
-        )  # fmt: skip
+        )
         logs = np.log(BOUND_SIZES[: len(rows)][-4:])
-        slopes = ", ".join(f"{name} {np.polyfit(logs, np.log(errors[-4:]), 1)[0]:.3f}" for name, errors in found.items()
-                           if len(errors) > 1)  # fmt: skip
+        slopes = ", ".join(
+            f"{name} {np.polyfit(logs, np.log(errors[-4:]), 1)[0]:.3f}"
+            for name, errors in found.items()
+            if len(errors) > 1
+        )
         write(
-            "bounds", "Theorems 1 and 2 beside simulation, epsilon 1", rows, started,
+            "bounds",
+            "Theorems 1 and 2 beside simulation, epsilon 1",
+            rows,
+            started,
             "Paper 5's design, without residual error unless said (then .2 U(-1, 1)); sums over people are at their mean "
             "(their own error is far smaller), the paper's noise, theorem 2's k. Exponents are as printed, without constants: the theorems "
             "promise exp(-constant x exponent). With constants (`studies.theory.mixed_rows`) the bounds fall below 1/2 "
             f"from n = 10^{first['DGM']:g} (theorem 1) and 10^{first['RMGM']:g} (theorem 2) on: true, and of no use "
             "at any real size, because the proofs bound matrices entry by entry. Slope of the log of the median error on "
             f"log n over the last four sizes: {slopes or 'none yet'}; the theorems promise -1/2 and -1/4.",
-        )  # fmt: skip
+        )
 
 
 # Parties and printed test errors of DGM in Table 1.
@@ -638,19 +679,28 @@ def dgm(scale: float) -> None:
                     "**predictions in [-1, 1], mean**": float(clipped.mean()),
                     "90% of its draws": f"{clipped.quantile(0.05):.3f} to {clipped.quantile(0.95):.3f}",
                     "printed is among them": bool(clipped.quantile(0.05) <= value <= clipped.quantile(0.95)),
-                    **{f"{reading}, mean": float(part[reading].mean()) for reading in
-                       ("predictions in [0, 1]", "slopes of norm 1 at most", "positive eigenvalues only")},
+                    **{
+                        f"{reading}, mean": float(part[reading].mean())
+                        for reading in (
+                            "predictions in [0, 1]",
+                            "slopes of norm 1 at most",
+                            "positive eigenvalues only",
+                        )
+                    },
                 }
-            )  # fmt: skip
+            )
         write(
-            "dgm", "Table 1's DGM column: which reading has the paper's numbers", rows, started,
+            "dgm",
+            "Table 1's DGM column: which reading has the paper's numbers",
+            rows,
+            started,
             "One split 4 to 1 and one draw of the noise each, columns scaled to [0, 1] as in the paper, its noise "
             "and its ridge; the Gram matrix of the noisy rows from its exact law. As Algorithm 1 is written the test "
             "error has no mean: nearly singular matrices decide it. With predictions moved into [-1, 1], the range of "
             "assumption 2, about half of them end at a bound that has nothing to do with the label: that is where "
             "the printed numbers are. The paper does not say that it clips. Songs: second moments of the stand-in, "
             "at the paper's number.",
-        )  # fmt: skip
+        )
 
 
 DESIGN = (

@@ -138,13 +138,9 @@ CELLS = {
     "linear, 60,000, eps 2": Cell(
         60_000, FIVE, 2.0, family="gaussian", options={"y_bounds": (-4.0, 5.0), "residual_clip": 2.0}
     ),
-    "Poisson, 60,000, eps 2": Cell(
-        60_000, FIVE, 2.0, family="poisson", options={"y_bounds": (0.0, 12.0)}
-    ),
-    "Poisson, 20,000, eps 1": Cell(
-        20_000, FIVE, 1.0, family="poisson", options={"y_bounds": (0.0, 12.0)}
-    ),
-}  # fmt: skip
+    "Poisson, 60,000, eps 2": Cell(60_000, FIVE, 2.0, family="poisson", options={"y_bounds": (0.0, 12.0)}),
+    "Poisson, 20,000, eps 1": Cell(20_000, FIVE, 1.0, family="poisson", options={"y_bounds": (0.0, 12.0)}),
+}
 
 
 @contextmanager

@@ -91,9 +91,13 @@ def mixing() -> Callable[[], Any]:
 
 
 WALKS = {
-    "MomentOLS central": moments, "DebiasedLasso": lasso, "FederatedGLM": glm, "ModulatedOLS": modulated,
-    "IWPGLM": examples, "RMGMOLS": mixing,
-}  # fmt: skip
+    "MomentOLS central": moments,
+    "DebiasedLasso": lasso,
+    "FederatedGLM": glm,
+    "ModulatedOLS": modulated,
+    "IWPGLM": examples,
+    "RMGMOLS": mixing,
+}
 
 
 class Walk:

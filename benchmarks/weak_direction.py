@@ -96,9 +96,18 @@ def loose(d: int, factor: float, epsilon: float, reach: float = 0.8) -> Weak:
 
 
 CELLS = (
-    binary(5), binary(10), binary(20), pair(2), pair(5), loose(1, 10, 4.0), loose(3, 10, 4.0), loose(3, 3, 1.0),
-    binary(5, 0.1), pair(2, 0.2), loose(3, 3, 1.0, 0.1),
-)  # fmt: skip
+    binary(5),
+    binary(10),
+    binary(20),
+    pair(2),
+    pair(5),
+    loose(1, 10, 4.0),
+    loose(3, 10, 4.0),
+    loose(3, 3, 1.0),
+    binary(5, 0.1),
+    pair(2, 0.2),
+    loose(3, 3, 1.0, 0.1),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +222,11 @@ def simulate(cell: Weak, ratio: float, reps: int, rng: np.random.Generator) -> t
 def table(reps: int, rng: np.random.Generator) -> list[str]:
     """Return the lines of the section, a line a cell and the worst over its ratios in each column."""
     rules = {
-        f"ratio {BEFORE:.2f}": (BEFORE, np.inf), "ratio 8": (8.0, np.inf), "ratio 12": (12.0, np.inf),
+        f"ratio {BEFORE:.2f}": (BEFORE, np.inf),
+        "ratio 8": (8.0, np.inf),
+        "ratio 12": (12.0, np.inf),
         f"ratio {BEFORE:.2f}, stretch": (BEFORE, LARGEST_STRETCH),
-    }  # fmt: skip
+    }
     lines = ["| cell | " + " | ".join(rules) + " |", "|---" * (1 + len(rules)) + "|"]
     worst = {name: [0.0, 0.0, 0.0] for name in rules}
     for cell in CELLS:

@@ -187,9 +187,14 @@ def bands(
     if sampling is not None:
         inner = factor * _spread(exog, sampling)
         ax.fill_between(
-            axis, mean - inner, mean + inner, color=NOISE_FREE, alpha=0.45, linewidth=0,
+            axis,
+            mean - inner,
+            mean + inner,
+            color=NOISE_FREE,
+            alpha=0.45,
+            linewidth=0,
             label="same data without noise",
-        )  # fmt: skip
+        )
     ax.plot(axis, mean, color=TOTAL, linewidth=1.8)
     ax.set_xlabel(str(getattr(x, "name", None) or "x"))
     ax.set_ylabel(f"mean of {result.model.endog_names}")
@@ -238,9 +243,15 @@ def _draw_noise_free(
         return
     center = result.estimate.params[[result.names.index(name) for name in names]]
     ax.hlines(
-        rows, center - half, center + half, color=NOISE_FREE, linewidth=INNER,
-        label="same data without noise", capstyle="butt", zorder=3,
-    )  # fmt: skip
+        rows,
+        center - half,
+        center + half,
+        color=NOISE_FREE,
+        linewidth=INNER,
+        label="same data without noise",
+        capstyle="butt",
+        zorder=3,
+    )
 
 
 def _spread(exog: Floats, cov: Floats) -> Floats:

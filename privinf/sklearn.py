@@ -183,9 +183,16 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         rng: RngLike = None,
     ) -> None:
         super().__init__(
-            bounds=bounds, ledger=ledger, epsilon=epsilon, delta=delta, mu=mu, rho=rho,
-            fit_intercept=fit_intercept, intervals=intervals, rng=rng,
-        )  # fmt: skip
+            bounds=bounds,
+            ledger=ledger,
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            fit_intercept=fit_intercept,
+            intervals=intervals,
+            rng=rng,
+        )
         self.y_bounds, self.model = y_bounds, model
 
     score = _PrivateEstimator.score
@@ -251,9 +258,16 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         rng: RngLike = None,
     ) -> None:
         super().__init__(
-            bounds=bounds, ledger=ledger, epsilon=epsilon, delta=delta, mu=mu, rho=rho,
-            fit_intercept=fit_intercept, intervals=intervals, rng=rng,
-        )  # fmt: skip
+            bounds=bounds,
+            ledger=ledger,
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            fit_intercept=fit_intercept,
+            intervals=intervals,
+            rng=rng,
+        )
         self.classes = classes
 
     score = _PrivateEstimator.score

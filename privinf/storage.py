@@ -40,9 +40,18 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 STORED_KINDS = "biufU"
 # What zipfile raises on damaged bytes: bad offsets, flags, lengths.
 DAMAGE = (
-    zipfile.BadZipFile, EOFError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError,
-    RuntimeError, struct.error, ValueError, zlib.error,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    EOFError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    ValueError,
+    zlib.error,
+)
 # Arrays as numpy writes them in its format 1.0: always little-endian and in C order, never objects.
 ARRAY_MAGIC = b"\x93NUMPY\x01\x00"
 ARRAY_HEADER = re.compile(

@@ -83,9 +83,12 @@ def staged_examples(n: int, rng: RngLike = None) -> Sample:
     generator = as_generator(rng)
     x = generator.uniform(-1.0, 1.0, (check_count(n, "n"), 2))
     params = pd.Series(
-        {f"{name}[{level}]": value for level, values in STAGES.items()
-         for name, value in zip(("Intercept", "x1", "x2"), values, strict=True)}
-    )  # fmt: skip
+        {
+            f"{name}[{level}]": value
+            for level, values in STAGES.items()
+            for name, value in zip(("Intercept", "x1", "x2"), values, strict=True)
+        }
+    )
     linear = np.column_stack([np.ones(n), x]) @ np.array(list(STAGES.values())).T
     weights = np.column_stack([np.ones(n), np.exp(linear)])
     cumulative = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)

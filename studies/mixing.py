@@ -22,8 +22,13 @@ from studies.designs import Sample
 FEATURES = 10
 SLOPE_BOUND = 1.0 / FEATURES
 MIXING_PARTIES: dict[str, list[int | str]] = {
-    "a": [0, 1], "b": [2, 3], "c": [4, 5], "d": [6, 7], "e": [8, 9], "f": ["y"],
-}  # fmt: skip
+    "a": [0, 1],
+    "b": [2, 3],
+    "c": [4, 5],
+    "d": [6, 7],
+    "e": [8, 9],
+    "f": ["y"],
+}
 _BLOCK = 1 << 13  # people at a time: their numbers stay in the cache
 
 

@@ -147,16 +147,14 @@ def draws(task: Task, data: tuple[np.ndarray, ...], epsilon: float, seed: int) -
     found = {
         "iterative": analyst(rounds).fit(estimator="last", **server),
         "one-shot ridge": analyst(once).fit(ridge=task.ridge),
-        "DP-SGD": dp_fedsgd(
-            y, X, clip_norm=task.clip, step=task.sgd_step, rounds=ROUNDS, **budget
-        ),
+        "DP-SGD": dp_fedsgd(y, X, clip_norm=task.clip, step=task.sgd_step, rounds=ROUNDS, **budget),
         "one-shot Fuller, paper's noise": analyst(once).fit(**fit),
         "client average": analyst(rounds).fit(**fit),
         "one-shot ridge, exact": analyst(exact).fit(ridge=task.ridge),
         "one-shot Fuller, exact": analyst(exact).fit(**fit),
         "any two records": honest.fit(**fit, **budget),
         "moments, curator": moments(trust="central").fit(**budget),
-    }  # fmt: skip
+    }
     if epsilon in (1.0, 4.0):
         found["moments, local"] = moments(trust="local").fit(**budget)
     return {name: r_squared(np.asarray(r.params), X_test, y_test) for name, r in found.items()}
@@ -218,8 +216,15 @@ def panels(lines: list[tuple[str, str, str, str]], best_of: list[str] | None = N
         entries.append(("best of the paper's three (Figure 1)", "#D6D6D6", "-", 8.0))
     for k, (label, color, style, width) in enumerate(entries):
         height = 0.93 - 0.155 * k
-        key.plot([0.0, 0.13], [height] * 2, color=color, linestyle=style, linewidth=width,
-                 transform=key.transAxes, solid_capstyle="butt")  # fmt: skip
+        key.plot(
+            [0.0, 0.13],
+            [height] * 2,
+            color=color,
+            linestyle=style,
+            linewidth=width,
+            transform=key.transAxes,
+            solid_capstyle="butt",
+        )
         key.text(0.17, height, label, transform=key.transAxes, va="center", color=INK, linespacing=1.05)
     return fig
 
@@ -411,19 +416,29 @@ for task in TASKS:
     at_ten = SWEEP[(SWEEP["task"] == task.title) & (SWEEP["epsilon"] == 10.0)].set_index("method")["median"]
     rows.append(
         [
-            task.title, task.ridge, OLS[task.title],
-            r_squared(least_squares(X, y, task.ridge), X_test, y_test), at_ten["one-shot ridge"],
-            at_ten["iterative"], at_ten["one-shot Fuller, paper's noise"], at_ten["client average"],
+            task.title,
+            task.ridge,
+            OLS[task.title],
+            r_squared(least_squares(X, y, task.ridge), X_test, y_test),
+            at_ten["one-shot ridge"],
+            at_ten["iterative"],
+            at_ten["one-shot Fuller, paper's noise"],
+            at_ten["client average"],
         ]
-    )  # fmt: skip
+    )
 CEILING = pd.DataFrame(
     rows,
     columns=[
-        "task", "γ", "OLS", "ridge, no noise at all", "one-shot ridge", "iterative (last)",
+        "task",
+        "γ",
+        "OLS",
+        "ridge, no noise at all",
+        "one-shot ridge",
+        "iterative (last)",
         "one-shot, Fuller",
         "client average of the ten rounds",
     ],
-)  # fmt: skip
+)
 
 ahead = sum(row[6] > row[5] for row in rows)
 
@@ -463,10 +478,13 @@ figure2 = panels(
     best_of=PAPER,
 )
 VARIANTS = {
-    "one-shot ridge": "ridge, paper's noise", "one-shot ridge, exact": "ridge, exact",
-    "one-shot Fuller, exact": "Fuller, exact", "any two records": "Fuller, any two records",
-    "moments, local": "moments, local", "moments, curator": "moments, curator",
-}  # fmt: skip
+    "one-shot ridge": "ridge, paper's noise",
+    "one-shot ridge, exact": "ridge, exact",
+    "one-shot Fuller, exact": "Fuller, exact",
+    "any two records": "Fuller, any two records",
+    "moments, local": "moments, local",
+    "moments, curator": "moments, curator",
+}
 chosen = SWEEP[SWEEP["epsilon"].isin([1.0, 4.0]) & SWEEP["method"].isin(VARIANTS)]
 SHOWN = chosen.pivot(index=["task", "epsilon"], columns="method", values="median")
 SHOWN = SHOWN.loc[[task.title for task in TASKS], list(VARIANTS)].rename(columns=VARIANTS)
@@ -487,13 +505,23 @@ for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, 10.0):
     zcdp = np.sqrt(2.0 * paper_rho(epsilon, DELTA))
     best = calibrate_mu(epsilon=epsilon, delta=DELTA)
     inflation = best / zcdp * (1.0 - ALPHA + LAMBDA * OMEGA) / (1.0 - ALPHA)
-    rows.append([f"{epsilon:g}", gaussian_epsilon(classic_mu(epsilon, DELTA), DELTA),
-                 gaussian_epsilon(zcdp, DELTA), inflation])  # fmt: skip
+    rows.append(
+        [
+            f"{epsilon:g}",
+            gaussian_epsilon(classic_mu(epsilon, DELTA), DELTA),
+            gaussian_epsilon(zcdp, DELTA),
+            inflation,
+        ]
+    )
 SLACK = pd.DataFrame(
     rows,
-    columns=["ε claimed", "ε that the textbook σ gives", "ε that the zCDP conversion gives",
-             "σ: paper / exact (sensitivity and accounting)"],
-)  # fmt: skip
+    columns=[
+        "ε claimed",
+        "ε that the textbook σ gives",
+        "ε that the zCDP conversion gives",
+        "σ: paper / exact (sensitivity and accounting)",
+    ],
+)
 
 say("## 4. Our variants")
 figure(
@@ -551,14 +579,26 @@ for task in TASKS:
     mu = calibrate_mu(epsilon=1.0, delta=DELTA)
     typical, far = np.quantile(distance, [0.5, 0.95])
     rows.append(
-        [task.title, f"{(distance <= 1.0).mean():.1%}", float(typical), float(far),
-         gaussian_epsilon(mu * typical, DELTA), gaussian_epsilon(mu * far, DELTA)]
-    )  # fmt: skip
+        [
+            task.title,
+            f"{(distance <= 1.0).mean():.1%}",
+            float(typical),
+            float(far),
+            gaussian_epsilon(mu * typical, DELTA),
+            gaussian_epsilon(mu * far, DELTA),
+        ]
+    )
 DISTANCES = pd.DataFrame(
     rows,
-    columns=["task", "pairs of records at distance ≤ 1", "median distance", "95% quantile",
-             "ε for the median pair", "ε for the 95% pair"],
-)  # fmt: skip
+    columns=[
+        "task",
+        "pairs of records at distance ≤ 1",
+        "median distance",
+        "95% quantile",
+        "ε for the median pair",
+        "ε for the 95% pair",
+    ],
+)
 
 sgd = sum((winner == "DP-SGD").any() for winner in wins.values())
 
@@ -644,10 +684,20 @@ right.plot(*plain, color=BLUE, linestyle=(0, (4, 2.5)))
 right.plot(*trade_off(*wave_law(WIDE, SIGMA, KEEP)), color=GREEN)
 right.plot(*gaussian_trade_off(KEEP / np.sqrt(SIGMA**2 + WIDE**2 / 2)), color=RED)
 right.text(0.03, 0.30, "without", color=BLUE)
-right.annotate("with modulation", (0.43, 0.375), (0.50, 0.50), color="#00704F",
-               arrowprops={"arrowstyle": "-", "color": "#00704F", "linewidth": 0.7})  # fmt: skip
-right.annotate("Gaussian noise of the\nsame variance", (0.095, 0.775), (0.36, 0.70), color=RED,
-               arrowprops={"arrowstyle": "-", "color": RED, "linewidth": 0.7})  # fmt: skip
+right.annotate(
+    "with modulation",
+    (0.43, 0.375),
+    (0.50, 0.50),
+    color="#00704F",
+    arrowprops={"arrowstyle": "-", "color": "#00704F", "linewidth": 0.7},
+)
+right.annotate(
+    "Gaussian noise of the\nsame variance",
+    (0.095, 0.775),
+    (0.36, 0.70),
+    color=RED,
+    arrowprops={"arrowstyle": "-", "color": RED, "linewidth": 0.7},
+)
 right.set_title("x − x′ along V")
 
 rows, worst = [], gaussian_epsilon(KEEP / SIGMA, DELTA)
@@ -656,18 +706,27 @@ for amplitude in (0.1, 0.5, 1.0):
     spread = KEEP / np.sqrt(SIGMA**2 + amplitude**2 / (2 * D))
     rows.append(
         [
-            f"{amplitude:g}", worst, worst, along,
+            f"{amplitude:g}",
+            worst,
+            worst,
+            along,
             gaussian_epsilon(KEEP / np.sqrt(SIGMA**2 + amplitude**2 / 2), DELTA),
             gaussian_epsilon(spread, DELTA),
             gaussian_epsilon((KEEP + amplitude * OMEGA) / SIGMA, DELTA),
         ]
-    )  # fmt: skip
+    )
 BUYS = pd.DataFrame(
     rows,
-    columns=["λ", "worst pair, without", "worst pair, with", "along V, with",
-             "along V, Gaussian of the same variance",
-             "worst pair, that variance as Gaussian noise over all directions", "charged by Lipschitz"],
-)  # fmt: skip
+    columns=[
+        "λ",
+        "worst pair, without",
+        "worst pair, with",
+        "along V, with",
+        "along V, Gaussian of the same variance",
+        "worst pair, that variance as Gaussian noise over all directions",
+        "charged by Lipschitz",
+    ],
+)
 inflation = 1.0 + WIDE**2 / 2 / (D * SIGMA**2)
 
 say("## 6. What modulation buys")
@@ -778,10 +837,11 @@ def one_fit(seed: np.random.SeedSequence, n: int, epsilon: float) -> dict[str, o
     gap = system.A @ (naive - sample.slopes.to_numpy())
     wald = n * gap @ np.linalg.solve(system.meat(naive), gap)
     return {
-        "Wald region": wald < 11.0705, "flagged": weak,
+        "Wald region": wald < 11.0705,
+        "flagged": weak,
         "size": fit.score_test(sample.slopes.to_numpy()).pvalue < 0.05,
         "power": fit.score_test().pvalue < 0.05,
-    }  # fmt: skip
+    }
 
 
 SIZES, BUDGETS, REPLICATIONS = (1_000, 5_000, 20_000, 50_000, 100_000), (1.0, 2.0, 4.0), 200
@@ -828,11 +888,26 @@ def by_size(ax: plt.Axes, what: str, *, labels: bool = False) -> None:
         chosen = GRID[(GRID["what"] == what) & (GRID["epsilon"] == epsilon) & (GRID["trials"] >= 50)]
         x = chosen["n"] * 1.03 ** (k - 1)
         errors = [chosen["rate"] - chosen["low"], chosen["high"] - chosen["rate"]]
-        ax.errorbar(x, chosen["rate"], yerr=errors, color=SHADES[epsilon], marker="o", markersize=3.5,
-                    elinewidth=0.8, label=f"ε = {epsilon:g}" if labels else None)  # fmt: skip
+        ax.errorbar(
+            x,
+            chosen["rate"],
+            yerr=errors,
+            color=SHADES[epsilon],
+            marker="o",
+            markersize=3.5,
+            elinewidth=0.8,
+            label=f"ε = {epsilon:g}" if labels else None,
+        )
         more = LONG[(LONG["what"] == what) & (LONG["epsilon"] == epsilon)] if len(LONG) else LONG
-        ax.plot(more["n"], more["rate"], linestyle="none", marker="D", markersize=6, color=SHADES[epsilon],
-                markerfacecolor="white")  # fmt: skip
+        ax.plot(
+            more["n"],
+            more["rate"],
+            linestyle="none",
+            marker="D",
+            markersize=6,
+            color=SHADES[epsilon],
+            markerfacecolor="white",
+        )
     ax.set_xscale("log")
     ax.set_xlabel("number of records n")
 
@@ -917,8 +992,9 @@ say(
 fair = load("fair")
 clipped = fair.data.clip(
     lower=pd.Series({c: fair.schema.interval(c).low for c in fair.data}),
-    upper=pd.Series({c: fair.schema.interval(c).high for c in fair.data}), axis=1,
-)  # fmt: skip
+    upper=pd.Series({c: fair.schema.interval(c).high for c in fair.data}),
+    axis=1,
+)
 ols = sm.OLS(clipped[fair.response], sm.add_constant(clipped[fair.features])).fit()
 central = {
     epsilon: pi.MomentOLS.from_formula(fair.formula, fair.data, schema=fair.schema).fit(
@@ -933,12 +1009,15 @@ fit = central[4.0]
 joint = fit.simultaneous(0.05, rng=0).conf_int()
 FAIR = pd.DataFrame(
     {
-        "coefficient": fit.params.index, "OLS": ols.params.to_numpy(), "OLS s.e.": ols.bse.to_numpy(),
-        "private": fit.params.to_numpy(), "s.e.": fit.bse.to_numpy(),
+        "coefficient": fit.params.index,
+        "OLS": ols.params.to_numpy(),
+        "OLS s.e.": ols.bse.to_numpy(),
+        "private": fit.params.to_numpy(),
+        "s.e.": fit.bse.to_numpy(),
         "s.e. without noise": fit.bse_sampling.to_numpy(),
         "95% interval, all at once": [f"{a:.2f} to {b:.2f}" for a, b in joint.to_numpy()],
     }
-)  # fmt: skip
+)
 reference = ols.params.to_numpy()
 inside = int(((joint.to_numpy()[:, 0] <= reference) & (reference <= joint.to_numpy()[:, 1])).sum())
 
@@ -962,8 +1041,9 @@ say(
     """
 )
 table(FAIR)
-statistic = {name: float(r.identification.statistic) for name, r in
-             (("1", central[1.0]), ("4", fit), ("local", local))}  # fmt: skip
+statistic = {
+    name: float(r.identification.statistic) for name, r in (("1", central[1.0]), ("4", fit), ("local", local))
+}
 threshold = float(fit.identification.threshold)
 share = fit.noise_share[1:]
 verdict = "flagged" if central[1.0].identification.weak else "not flagged"

@@ -52,13 +52,23 @@ RESIDUAL, BIG = 0.2, 1_000_000  # from so many people on, sums over them are dra
 SEEDS = size("SEEDS", 1000, 4)
 
 COLORS = {
-    "OLS": "#333333", "DGM": "#D55E00", "BGM": "#E69F00", "RMGM": "#0072B2",
-    "de-biased": "#009E73", "shrunk": "#CC79A7", "zero": "#999999",
-}  # fmt: skip
+    "OLS": "#333333",
+    "DGM": "#D55E00",
+    "BGM": "#E69F00",
+    "RMGM": "#0072B2",
+    "de-biased": "#009E73",
+    "shrunk": "#CC79A7",
+    "zero": "#999999",
+}
 LABELS = {
-    "OLS": "OLS, no privacy", "DGM": "DGM (paper)", "BGM": "BGM (paper)", "RMGM": "RMGM, paper's k and noise",
-    "de-biased": "RMGMOLS, de-biased, k='auto'", "shrunk": "RMGMOLS, shrunk", "zero": "all slopes zero",
-}  # fmt: skip
+    "OLS": "OLS, no privacy",
+    "DGM": "DGM (paper)",
+    "BGM": "BGM (paper)",
+    "RMGM": "RMGM, paper's k and noise",
+    "de-biased": "RMGMOLS, de-biased, k='auto'",
+    "shrunk": "RMGMOLS, shrunk",
+    "zero": "all slopes zero",
+}
 
 say, table, figure = PAGE.say, PAGE.table, PAGE.figure
 
@@ -81,10 +91,14 @@ def setting(n: int, epsilon: float, *, paper: bool) -> tuple[MixingPlan, np.ndar
         for party, columns in names.items()
     }
     plan = MixingPlan.new(
-        parties=parties, n=n, label="y", intercept=not paper,
+        parties=parties,
+        n=n,
+        label="y",
+        intercept=not paper,
         k=max(int(math.sqrt(n) * classic_mu(epsilon, DELTA)), D + 2) if paper else "auto",
-        diameter="largest" if paper else "own", calibration="classic" if paper else "exact",
-    )  # fmt: skip
+        diameter="largest" if paper else "own",
+        calibration="classic" if paper else "exact",
+    )
     scale = [
         plan.mechanism(p).noise_scale(plan.party(p).total_mu(plan.calibration))
         for p in names
@@ -113,14 +127,26 @@ def our_methods(sums, epsilon: float, rng) -> dict[str, tuple[np.ndarray, np.nda
     drawn = mixed_rows_limit(sums, k=plan.k, noise=noise, share=plan.share, rng=rng)
     rows, top = drawn.rows, drawn.ones_row
     system = MixedLeastSquares(
-        rows[:, :-1], rows[:, -1], np.append(0.0, noise[:-1]), y_noise=noise[-1], n=sums.n, share=plan.share,
-        constant=0, ones_row=top[:-1], ones_response=top[-1],
-    )  # fmt: skip
+        rows[:, :-1],
+        rows[:, -1],
+        np.append(0.0, noise[:-1]),
+        y_noise=noise[-1],
+        n=sums.n,
+        share=plan.share,
+        constant=0,
+        ones_row=top[:-1],
+        ones_response=top[-1],
+    )
     centred = rows[:, 1:] - np.outer(rows[:, 0], top[1:] / top[0])
     shrunk = shrunk_slopes(
-        centred[:, :-1], centred[:, -1], noise[:-1], noise[-1], kept=(1.0 - plan.share) * sums.n,
-        signal_bounds=np.ones(D), label_variance_bound=1.0,
-    )  # fmt: skip
+        centred[:, :-1],
+        centred[:, -1],
+        noise[:-1],
+        noise[-1],
+        kept=(1.0 - plan.share) * sums.n,
+        signal_bounds=np.ones(D),
+        label_variance_bound=1.0,
+    )
     gram = np.delete(np.delete(system.A, 0, axis=0), 0, axis=1)
     return {"de-biased": (np.linalg.solve(system.A, system.g)[1:], gram), "shrunk": (shrunk.slopes, gram)}
 
@@ -178,9 +204,13 @@ def curves(ax: plt.Axes, found: dict[int, pd.DataFrame], epsilon: float, value, 
     """Draw one line a method."""
     for name in methods:
         ax.plot(
-            SIZES, [value(column(found[n], name, epsilon)) for n in SIZES], color=COLORS[name],
-            label=LABELS[name], ls=":" if name == "zero" else "-", marker="" if name == "zero" else ".",
-        )  # fmt: skip
+            SIZES,
+            [value(column(found[n], name, epsilon)) for n in SIZES],
+            color=COLORS[name],
+            label=LABELS[name],
+            ls=":" if name == "zero" else "-",
+            marker="" if name == "zero" else ".",
+        )
     ax.set_xscale("log")
 
 
@@ -217,7 +247,8 @@ say(
 )
 say("## 1. Figure 2: does the error fall?")
 figure(
-    fig, "figure2",
+    fig,
+    "figure2",
     f"""
     Figure 2. Chance of an error above 0.1, 0.5 and 1, and mean error, against the number of people; {SEEDS:,} tables
     a size (the paper: 1,000). The text that we have names the level 0.1 only; 0.5 and 1 are ours, of the order at
@@ -226,7 +257,7 @@ figure(
     methods (DGM, de-biased) have no finite mean error where the release does not identify the slopes: what
     is drawn there is the mean of these tables, which a few of them decide.
     """,
-)  # fmt: skip
+)
 
 
 def at(found: dict[int, pd.DataFrame], epsilon: float, value, methods=PRIVATE) -> pd.DataFrame:
@@ -242,10 +273,14 @@ def mean(found: dict[int, pd.DataFrame], method: str, n: int, epsilon: float = 1
 
 for epsilon in EPSILONS:
     say(f"Mean error, ε = {epsilon:g}; of the corrected methods also the median:")
-    both = pd.concat([at(CLEAN, epsilon, np.mean, (*PRIVATE, "zero")),
-                      at(CLEAN, epsilon, np.median, ("DGM", "de-biased")).replace(
-                          {"method": {LABELS[m]: f"{LABELS[m]}, median" for m in ("DGM", "de-biased")}}
-                      )])  # fmt: skip
+    both = pd.concat(
+        [
+            at(CLEAN, epsilon, np.mean, (*PRIVATE, "zero")),
+            at(CLEAN, epsilon, np.median, ("DGM", "de-biased")).replace(
+                {"method": {LABELS[m]: f"{LABELS[m]}, median" for m in ("DGM", "de-biased")}}
+            ),
+        ]
+    )
     table(both.iloc[[0, 6, 1, 2, 3, 7, 4, 5]])
 LAST = SIZES[-1]
 stuck = min(float((column(CLEAN[n], "BGM", e) > 0.1).mean()) for n in SIZES for e in EPSILONS)
@@ -346,9 +381,14 @@ fig, axes = plt.subplots(1, len(PANELS), figsize=(9.8, 3.6), sharey=True)
 for ax, (title, (found, methods)) in zip(axes, PANELS.items(), strict=True):
     for name in methods:
         ax.scatter(
-            found[f"{name} 1 eigenvalue"], found[f"{name} 1"], s=5, alpha=0.5, color=COLORS[name],
-            label=LABELS[name], lw=0,
-        )  # fmt: skip
+            found[f"{name} 1 eigenvalue"],
+            found[f"{name} 1"],
+            s=5,
+            alpha=0.5,
+            color=COLORS[name],
+            label=LABELS[name],
+            lw=0,
+        )
     ax.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue| of the Hessian", title=title)
 axes[0].set_ylabel("error")
 axes[0].legend(fontsize=6.5)
@@ -361,12 +401,13 @@ if people is not None:
     INSURED_SMALL = float((INSURED["DGM 1 eigenvalue"] < 0.1 * INSURED["RMGM 1 eigenvalue"].median()).mean())
 say("## 3. Figure 3: error against the smallest eigenvalue")
 figure(
-    fig, "figure3",
+    fig,
+    "figure3",
     f"""
     Figure 3. ε = 1, one point a seed. {f"(a) and (b) are the paper's: a new table and new noise each time, and new noise on one split of Insurance (error against least squares of its {len(TABLE):,} rows, k = {INSURANCE_ROWS})" if people is not None else "(a) is the paper's: a new table and new noise each time"}. On the right
     a tenth of the people of (a).
     """,
-)  # fmt: skip
+)
 say(
     f"""
     As the paper says: DGM's corrected Hessian has eigenvalues near zero ({small.mean():.0%} of tables below

@@ -106,9 +106,15 @@ class Task:
     def paper_model(self, kind: type, X: np.ndarray, y: np.ndarray, **options: Any) -> Any:
         """Return a model with the paper's noise: |columns| <= 1, the largest diameter, no intercept."""
         return kind(
-            y, X, parties=self.holders, bounds=[(-1, 1)] * X.shape[1], y_bounds=(-1, 1), intercept=False,
-            diameter="largest", **options,
-        )  # fmt: skip
+            y,
+            X,
+            parties=self.holders,
+            bounds=[(-1, 1)] * X.shape[1],
+            y_bounds=(-1, 1),
+            intercept=False,
+            diameter="largest",
+            **options,
+        )
 
 
 def _unit(values: np.ndarray) -> np.ndarray:
@@ -132,15 +138,35 @@ def here(
 
 
 TASKS = [
-    *here("Insurance", "insurance", 5, 0.008,
-         {1.0: (0.7015, 0.0791, 0.0805), 0.3: (0.7550, 0.0782, 0.0850), 0.1: (0.7263, 0.0793, 0.0832)}),
-    *here("Bike", "bike", 5, 0.017,
-         {1.0: (0.8105, 0.0581, 0.0691), 0.3: (0.9080, 0.0711, 0.0703), 0.1: (0.8792, 0.0700, 0.0707)}),
-    *here("Superconductor", "superconductor", 10, 0.009,
-         {1.0: (0.9794, 0.0659, 0.0670), 0.3: (1.0075, 0.0707, 0.0704), 0.1: (0.9220, 0.0699, 0.0704)}),
-    *here("GPU", "gpu", 5, 0.007,
-         {1.0: (0.6953, 0.0137, 0.0158), 0.3: (0.7843, 0.0160, 0.0160), 0.1: (0.7822, 0.0165, 0.0160)}),
-]  # fmt: skip
+    *here(
+        "Insurance",
+        "insurance",
+        5,
+        0.008,
+        {1.0: (0.7015, 0.0791, 0.0805), 0.3: (0.7550, 0.0782, 0.0850), 0.1: (0.7263, 0.0793, 0.0832)},
+    ),
+    *here(
+        "Bike",
+        "bike",
+        5,
+        0.017,
+        {1.0: (0.8105, 0.0581, 0.0691), 0.3: (0.9080, 0.0711, 0.0703), 0.1: (0.8792, 0.0700, 0.0707)},
+    ),
+    *here(
+        "Superconductor",
+        "superconductor",
+        10,
+        0.009,
+        {1.0: (0.9794, 0.0659, 0.0670), 0.3: (1.0075, 0.0707, 0.0704), 0.1: (0.9220, 0.0699, 0.0704)},
+    ),
+    *here(
+        "GPU",
+        "gpu",
+        5,
+        0.007,
+        {1.0: (0.6953, 0.0137, 0.0158), 0.3: (0.7843, 0.0160, 0.0160), 0.1: (0.7822, 0.0165, 0.0160)},
+    ),
+]
 MUSIC = {1.0: (1.0167, 0.0202, 0.7194), 0.3: (1.6462, 0.1039, 0.7479), 0.1: (1.5583, 0.5654, 0.7508)}
 STANDINS = [
     *here("Music **stand-in** (songs drawn again)", "song", 10, 0.011, MUSIC, standin=True),
@@ -317,9 +343,18 @@ def row_of(task: Task, epsilon: float) -> list[Any]:
 
 
 HEAD = [
-    "set", "ε", "OLS", "DGM, median", "RMGM, k by rule", "BGM", "ours, de-biased, median", "**ours, shrunk**",
-    "private mean", "mean", "zero",
-]  # fmt: skip
+    "set",
+    "ε",
+    "OLS",
+    "DGM, median",
+    "RMGM, k by rule",
+    "BGM",
+    "ours, de-biased, median",
+    "**ours, shrunk**",
+    "private mean",
+    "mean",
+    "zero",
+]
 
 verdicts = []
 for task in TASKS:
@@ -330,13 +365,16 @@ for task in TASKS:
         saved = runs["private mean"] - runs["shrunk"]
         verdicts.append(
             {
-                "set": task.title, "ε": f"{epsilon:g}", "ours, shrunk": found["shrunk"],
-                "better of printed RMGM, BGM": best, "ours / printed": found["shrunk"] / best,
+                "set": task.title,
+                "ε": f"{epsilon:g}",
+                "ours, shrunk": found["shrunk"],
+                "better of printed RMGM, BGM": best,
+                "ours / printed": found["shrunk"] / best,
                 "private mean": found["private mean"],
                 "ours / private mean": found["shrunk"] / found["private mean"],
                 "± standard error": saved.std(ddof=1) / np.sqrt(len(saved)) / found["private mean"],
             }
-        )  # fmt: skip
+        )
 VERDICTS = pd.DataFrame(verdicts)
 not_worse = int((VERDICTS["ours / printed"] <= 1.0).sum())
 near_mean = int((VERDICTS["ours / private mean"] <= 1.05).sum())
@@ -387,16 +425,34 @@ rows = []
 for task in [*TASKS, *STANDINS]:
     found = ERRORS.loc[(task.title, 1.0)]
     rows.append(
-        [task.title, task.n_train, len(task.data.features), task.parties, int(found["k"]),
-         f"{found['share']:.2f}", int(found["paper k"]), f"{found['OLS']:.4f}", f"{task.paper_ols:.3f}"]
-    )  # fmt: skip
+        [
+            task.title,
+            task.n_train,
+            len(task.data.features),
+            task.parties,
+            int(found["k"]),
+            f"{found['share']:.2f}",
+            int(found["paper k"]),
+            f"{found['OLS']:.4f}",
+            f"{task.paper_ols:.3f}",
+        ]
+    )
 table(
     pd.DataFrame(
         rows,
-        columns=["set", "n, training", "d", "parties", "our k at ε = 1", "our share a at ε = 1",
-                 "k of the paper's grid by rule, ε = 1", "OLS, test error", "OLS, paper"],
+        columns=[
+            "set",
+            "n, training",
+            "d",
+            "parties",
+            "our k at ε = 1",
+            "our share a at ε = 1",
+            "k of the paper's grid by rule, ε = 1",
+            "OLS, test error",
+            "OLS, paper",
+        ],
     )
-)  # fmt: skip
+)
 say(
     f"""
     As in the paper: random splits 4 to 1 ({SPLITS} of them; the paper has one or does not say), features and
@@ -480,9 +536,11 @@ say(
 fig, axes = plt.subplots(1, len(TASKS), figsize=(9.2, 3.0), sharey=True, squeeze=False)
 axes = axes[0]
 LINES = [
-    ("RMGM", ORANGE, "RMGM, paper's noise"), ("BGM", PURPLE, "BGM, paper's noise"),
-    ("private mean", SKY, "private mean"), ("shrunk", BLUE, "ours, shrunk"),
-]  # fmt: skip
+    ("RMGM", ORANGE, "RMGM, paper's noise"),
+    ("BGM", PURPLE, "BGM, paper's noise"),
+    ("private mean", SKY, "private mean"),
+    ("shrunk", BLUE, "ours, shrunk"),
+]
 for ax, task in zip(axes, TASKS, strict=True):
     base = ERRORS.loc[task.title, "mean"]
     for name, color, label in LINES:
@@ -513,9 +571,15 @@ for task in TASKS:
         runs = GROUPED.get_group((task.title, epsilon))
         means = {k: runs[f"RMGM {k}"].mean() for k in PAPER_GRID if task.n_train >= k}
         grid.append(
-            [task.title, f"{epsilon:g}", *(f"{means[k]:.4f}" if k in means else "k > n" for k in PAPER_GRID),
-             paper_rows(task, epsilon), f"{min(means.values()):.4f}", f"{task.printed[epsilon][1]:.4f}"]
-        )  # fmt: skip
+            [
+                task.title,
+                f"{epsilon:g}",
+                *(f"{means[k]:.4f}" if k in means else "k > n" for k in PAPER_GRID),
+                paper_rows(task, epsilon),
+                f"{min(means.values()):.4f}",
+                f"{task.printed[epsilon][1]:.4f}",
+            ]
+        )
 table(
     pd.DataFrame(
         grid,
@@ -537,22 +601,38 @@ kept = []
 for (name, epsilon), group in INTERVALS.groupby(["set", "epsilon"], sort=False):
     strong = group["inside"].notna()
     kept.append(
-        [name, f"{epsilon:g}", f"{group['statistic'].median():.2f}", f"{int(strong.sum())} of {len(group)}",
-         f"{group['inside'].mean():.3f}" if strong.any() else "not identified",
-         f"{group['width'].median():.2g}" if strong.any() else "", f"{group['score'].mean():.3f}"]
-    )  # fmt: skip
+        [
+            name,
+            f"{epsilon:g}",
+            f"{group['statistic'].median():.2f}",
+            f"{int(strong.sum())} of {len(group)}",
+            f"{group['inside'].mean():.3f}" if strong.any() else "not identified",
+            f"{group['width'].median():.2g}" if strong.any() else "",
+            f"{group['score'].mean():.3f}",
+        ]
+    )
 table(
     pd.DataFrame(
         kept,
-        columns=["set", "ε", "identification, median", "releases identified", "95% intervals cover",
-                 "median width", "95% score region covers"],
+        columns=[
+            "set",
+            "ε",
+            "identification, median",
+            "releases identified",
+            "95% intervals cover",
+            "median width",
+            "95% score region covers",
+        ],
     )
-)  # fmt: skip
+)
 tried, score = INTERVALS["inside"].notna(), INTERVALS["score"]
 low, high = np.array(stats.binom.interval(0.99, len(score), 0.95)) / len(score)
 usable = INTERVALS[INTERVALS["epsilon"].isin(EPSILONS)].groupby(["set", "epsilon"])["inside"].count()
-named = ", ".join(f"{name} at ε = {epsilon:g} ({count} of {SPLITS * COVERAGE_SEEDS} releases)"
-                  for (name, epsilon), count in usable.items() if count)  # fmt: skip
+named = ", ".join(
+    f"{name} at ε = {epsilon:g} ({count} of {SPLITS * COVERAGE_SEEDS} releases)"
+    for (name, epsilon), count in usable.items()
+    if count
+)
 say(
     f"""
     The paper has no intervals. Here the target is least squares of the training rows without privacy

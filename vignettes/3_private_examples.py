@@ -52,9 +52,11 @@ SYNTHETIC_TEST = 20_000
 REAL, NOISY, IWP, ROOT = "real", "noisy", "iwp", "root"
 COLORS = {REAL: "#333333", NOISY: "#D55E00", IWP: "#0072B2", ROOT: "#009E73"}
 LABELS = {
-    REAL: "SGD, real data", NOISY: "SGD, noisy data", IWP: "IWP-SGD (paper)",
+    REAL: "SGD, real data",
+    NOISY: "SGD, noisy data",
+    IWP: "IWP-SGD (paper)",
     ROOT: "M-estimator, all records",
-}  # fmt: skip
+}
 
 say, table, figure, printed = PAGE.say, PAGE.table, PAGE.figure, PAGE.printed
 
@@ -207,9 +209,10 @@ def synthetic(p: int) -> dict[str, Study]:
     for seed in range(FEW_DRAWS):
         rng = np.random.default_rng([p, seed])
         (model, _, _), (test, X, y) = classes(SYNTHETIC_N, p, rng)
-        clear, noisy = model.release(epsilon=math.inf), model.release(
-            epsilon_x=epsilon_x, epsilon_y=epsilon_y, delta=DELTA, rng=rng
-        )  # fmt: skip
+        clear, noisy = (
+            model.release(epsilon=math.inf),
+            model.release(epsilon_x=epsilon_x, epsilon_y=epsilon_y, delta=DELTA, rng=rng),
+        )
         held = test.release(epsilon=math.inf)
         for study in studies.values():
             study.reference(held, X, y)
@@ -401,23 +404,27 @@ for i, (loss, title) in enumerate(PAPER_LOSSES.items()):
         study = SYNTH[p][loss]
         best = np.array(study.best)[:, None]
         draw_curves(
-            axes[i, j], study,
-            {name: np.array(curves) - best if len(curves) == FEW_DRAWS else np.zeros((0, 1))
-             for name, curves in study.losses.items()},
-        )  # fmt: skip
+            axes[i, j],
+            study,
+            {
+                name: np.array(curves) - best if len(curves) == FEW_DRAWS else np.zeros((0, 1))
+                for name, curves in study.losses.items()
+            },
+        )
         axes[i, j].set_title(f"{title}, p = {p}, ε = {sum(SYNTHETIC[p]):g}")
     axes[i, 0].set_ylabel("test loss above the least")
 for ax in axes[1]:
     ax.set_xlabel("batches of 128")
 shared_legend(fig, axes[0, 0])
 figure(
-    fig, "figure1_5",
+    fig,
+    "figure1_5",
     f"""
     Figures 1 and 5 of the paper, with the M-estimator. n = {SYNTHETIC_N:,}, features in [-1, 1]^p, penalty 5,
     step 1e-4; mean of {FEW_DRAWS} draws of data and noise. Band and bar: 80% of the draws of IWP-SGD and of the
     M-estimator.
     """,
-)  # fmt: skip
+)
 rows = {f"{title}, p = {p}": SYNTH[p][loss] for loss, title in PAPER_LOSSES.items() for p in SYNTHETIC}
 table(gaps(rows).rename(columns={"": "last test loss above the least"}))
 worst = max(s.gap(IWP) / s.gap(NOISY) for s in rows.values())
@@ -525,12 +532,13 @@ for number, (loss, title) in zip((2, 6), PAPER_LOSSES.items(), strict=True):
         ax.set_xlabel("batches of 50")
     shared_legend(fig, axes[0, 0])
     figure(
-        fig, f"figure{number}",
+        fig,
+        f"figure{number}",
         f"""
         Figure {number} of the paper, {title}, with the M-estimator. Left the loss averaged over {DRAWS} draws of the
         noise, right the loss of the coefficients averaged over them, which leaves out the variance.
         """,
-    )  # fmt: skip
+    )
 rows = {f"{title}, {TASKS[n][2]}": ACS[n][0][loss] for loss, title in PAPER_LOSSES.items() for n in TASKS}
 table(gaps(rows).rename(columns={"": "last test loss above the least"}))
 say(f"Without sex, as in the paper's appendix ({FEW_DRAWS} draws):")
@@ -554,8 +562,10 @@ fig, axes = plt.subplots(2, 2, figsize=(8.6, 5.6))
 for i, (loss, title) in enumerate(PAPER_LOSSES.items()):
     for j, name in enumerate(TASKS):
         study, y = ACS[name][0][loss], ACS[name][2]
-        shown = {k: np.array(v)[:, 1:] if v and k != ROOT else np.array(v).reshape(-1, 1)
-                 for k, v in study.shares.items()}  # fmt: skip
+        shown = {
+            k: np.array(v)[:, 1:] if v and k != ROOT else np.array(v).reshape(-1, 1)
+            for k, v in study.shares.items()
+        }
         batches, study.batches = study.batches, study.batches[1:]
         draw_curves(axes[i, j], study, shown)
         study.batches = batches
@@ -568,9 +578,10 @@ for ax in axes[1]:
 handles, labels = axes[0, 0].get_legend_handles_labels()
 fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
 figure(
-    fig, "figure4_7",
+    fig,
+    "figure4_7",
     f"Figures 4 and 7 of the paper: accuracy on the test people, mean of {DRAWS} draws of the noise.",
-)  # fmt: skip
+)
 
 
 def larger_class(name: str) -> float:
@@ -649,11 +660,12 @@ for ax in axes:
     ax.set_ylim(-0.0003, axes[0].get_ylim()[1])
 shared_legend(fig, axes[0])
 figure(
-    fig, "figure8",
+    fig,
+    "figure8",
     f"""
     Figure 8 of the paper, with the M-estimator: squared loss, penalty 10, step 5e-6, {DRAWS} draws of the noise.
     """,
-)  # fmt: skip
+)
 both = {"squared loss, income": study, f"the same without sex, {FEW_DRAWS} draws": PLAIN_INCOME[0]["squared"]}
 table(gaps(both).rename(columns={"": "last test loss above the least"}), ".3g")
 steps = int(study.batches[-1])
@@ -683,17 +695,30 @@ SURVEYS = {
     "income": (
         "over_50k ~ age + schooling + hours + female",
         {"age": (20.0, 80.0), "schooling": (12.0, 24.0), "hours": (10.0, 60.0), "female": (0.0, 1.0)},
-        {"age": AGE, "schooling": ("a level of schooling", 1.0), "hours": ("ten hours a week", 10.0), "female": SEX},
+        {
+            "age": AGE,
+            "schooling": ("a level of schooling", 1.0),
+            "hours": ("ten hours a week", 10.0),
+            "female": SEX,
+        },
     ),
     "coverage": (
         "covered ~ age + schooling + income + female",
         {"age": (15.0, 64.0), "schooling": (8.0, 24.0), "income": (0.0, 30_000.0), "female": (0.0, 1.0)},
-        {"age": AGE, "schooling": ("a level of schooling", 1.0), "income": ("$10,000 of income", 10_000.0), "female": SEX},
+        {
+            "age": AGE,
+            "schooling": ("a level of schooling", 1.0),
+            "income": ("$10,000 of income", 10_000.0),
+            "female": SEX,
+        },
     ),
-}  # fmt: skip
+}
 HUES = {
-    "clear data": "#333333", "M-estimator": "#009E73", "averaged IWP-SGD": "#0072B2", "noise ignored": "#D55E00",
-}  # fmt: skip
+    "clear data": "#333333",
+    "M-estimator": "#009E73",
+    "averaged IWP-SGD": "#0072B2",
+    "noise ignored": "#D55E00",
+}
 
 
 def survey(name: str) -> pi.IWPGLM:
@@ -800,12 +825,13 @@ say(
     """
 )
 figure(
-    fig, "intervals",
+    fig,
+    "intervals",
     f"""
     Coefficients with 95% intervals where the method has them; the grey line is the fit of the clear data (statsmodels).
     ε = {FIRST:g} + {SECOND:g}, δ = {SURVEY_DELTA:g} a person.
     """,
-)  # fmt: skip
+)
 for (name, (factor, unit)), fits in ANSWERS.items():
     say(f"{TASKS[name][2].capitalize()}, {unit}:")
     lines = []

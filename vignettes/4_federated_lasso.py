@@ -96,20 +96,28 @@ SUPPORT = np.flatnonzero(SAMPLE.shared)
 FIVE = [0, 7, 14, 15, 400]
 HOME_EPSILON, HOME_DELTA = 0.8, 1.0 / (2 * HOME.nobs)
 PURPOSES = {
-    "selection": "picking columns", "step of the refit": "refit of the picked columns",
-    "Gram matrix of the selection": "refit of the picked columns", "scale": "sizes of residuals and columns",
-    "sizes": "sizes of residuals and columns", "neighbours": "neighbours of the targets",
+    "selection": "picking columns",
+    "step of the refit": "refit of the picked columns",
+    "Gram matrix of the selection": "refit of the picked columns",
+    "scale": "sizes of residuals and columns",
+    "sizes": "sizes of residuals and columns",
+    "neighbours": "neighbours of the targets",
     "Gram matrices of the targets": "regressions of the targets on their neighbours",
     "second Gram": "regressions of the targets on their neighbours",
     "effects of the neighbours": "regressions of the targets on their neighbours",
     "residuals of the targets": "regressions of the targets on their neighbours",
     "sizes of targets": "regressions of the targets on their neighbours",
     "Gram matrix of the suspect": "test of a missed column",
-    "score of the suspect": "test of a missed column", "the most suspicious": "test of a missed column",
-    "mean": "centres", "first scale": "sizes of residuals and columns", "values outside": "centres",
-    "slopes": "slopes and variances of the scores", "variances": "slopes and variances of the scores",
-    "counts of the scores": "debiasing scores", "debiasing": "debiasing scores",
-}  # fmt: skip
+    "score of the suspect": "test of a missed column",
+    "the most suspicious": "test of a missed column",
+    "mean": "centres",
+    "first scale": "sizes of residuals and columns",
+    "values outside": "centres",
+    "slopes": "slopes and variances of the scores",
+    "variances": "slopes and variances of the scores",
+    "counts of the scores": "debiasing scores",
+    "debiasing": "debiasing scores",
+}
 
 
 def home_model(y: np.ndarray, X: np.ndarray, machines: np.ndarray | None = None) -> pi.DebiasedLasso:
@@ -184,10 +192,13 @@ def spent_table() -> pd.DataFrame:
 
 
 CELLS = {
-    "normal": "paper's: AR(.5), normal errors", "heteroskedastic": "errors times a column",
-    "skewed": "skewed errors times a column", "chi2": "chi-square features",
-    "equicorrelated": "correlation .3 everywhere", "spread": "signals of both signs, spread",
-}  # fmt: skip
+    "normal": "paper's: AR(.5), normal errors",
+    "heteroskedastic": "errors times a column",
+    "skewed": "skewed errors times a column",
+    "chi2": "chi-square features",
+    "equicorrelated": "correlation .3 everywhere",
+    "spread": "signals of both signs, spread",
+}
 
 
 def stored_coverage() -> pd.DataFrame:
@@ -215,10 +226,14 @@ def coverage_figure(found: pd.DataFrame) -> plt.Figure:
         ax.fill_between([place - 0.4, place + 0.4], low, high, color=FAINT, alpha=0.4, lw=0)
         for k, color in enumerate(colors):
             value = rows.loc[rows["target"] == k, "coverage"]
-            ax.plot(place + 0.13 * (k - 2), value, "o", ms=5, color=color, label=names[k] if place == 0 else None)  # fmt: skip
+            ax.plot(
+                place + 0.13 * (k - 2), value, "o", ms=5, color=color, label=names[k] if place == 0 else None
+            )
     ax.axhline(0.95, color=INK, lw=0.8)
     counts = found.groupby("cell")["fits"].first()
-    ax.set_xticks(range(len(cells)), [f"{textwrap.fill(CELLS[c], 18)}\n{counts[c]} fits" for c in cells], fontsize=8)  # fmt: skip
+    ax.set_xticks(
+        range(len(cells)), [f"{textwrap.fill(CELLS[c], 18)}\n{counts[c]} fits" for c in cells], fontsize=8
+    )
     ax.set(ylabel="coverage of 95% intervals", ylim=(0.88, 1.0))
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8.5)
     return fig
@@ -292,14 +307,15 @@ def homogeneous_section() -> None:
     table(gauntlet_rows())
     stored = stored_coverage()
     figure(
-        coverage_figure(stored), "coverage",
+        coverage_figure(stored),
+        "coverage",
         f"""
         An older run with more fits: `target="robust"`, one Gram matrix for all targets and four neighbours each. Coverage
         of the five intervals under the joint budget; grey: where 99% of such estimates lie if coverage is .95.
         {outside(stored)} of {len(stored)} lie outside. `benchmarks/verify_lasso.py --only homogeneous --fresh` (and
         `robust`) makes it by the code as it is.
         """,
-    )  # fmt: skip
+    )
     binomial_part()
 
 
@@ -327,9 +343,12 @@ def gauntlet_rows() -> pd.DataFrame:
 LABELS = np.random.default_rng(4)
 LOGIT = 1.5 * SAMPLE.shared
 LOGISTIC = pi.DebiasedLasso(
-    (LABELS.random(HOME.nobs) < 1.0 / (1.0 + np.exp(-SAMPLE.X @ LOGIT))).astype(float), SAMPLE.X,
-    machines=SAMPLE.machines, x_bound=3.5, family="binomial",
-).fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, rng=1)  # fmt: skip
+    (LABELS.random(HOME.nobs) < 1.0 / (1.0 + np.exp(-SAMPLE.X @ LOGIT))).astype(float),
+    SAMPLE.X,
+    machines=SAMPLE.machines,
+    x_bound=3.5,
+    family="binomial",
+).fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, rng=1)
 
 
 def binomial_part() -> None:
@@ -368,10 +387,13 @@ def restricted() -> np.ndarray:
 MACHINE_FITS = BENCHMARKS / "lasso_machines.csv"
 # What varies in Tables 2 and 5, and in which rows.
 SWEEPS = {
-    "n": ("n, records a machine", (1, 2, 3)), "machines": ("m, machines", (4, 2, 5)),
-    "p": ("p, columns", (6, 2, 7)), "shared_sparsity": ("s0, shared signals", (8, 2, 9)),
-    "sparsity": ("s, signals", (10, 2, 11)), "epsilon": ("ε of one interval", (13, 12, 2)),
-}  # fmt: skip
+    "n": ("n, records a machine", (1, 2, 3)),
+    "machines": ("m, machines", (4, 2, 5)),
+    "p": ("p, columns", (6, 2, 7)),
+    "shared_sparsity": ("s0, shared signals", (8, 2, 9)),
+    "sparsity": ("s, signals", (10, 2, 11)),
+    "epsilon": ("ε of one interval", (13, 12, 2)),
+}
 
 
 def machine_rows() -> pd.DataFrame:
@@ -403,16 +425,21 @@ def table2(found: pd.DataFrame) -> pd.DataFrame:
     for row, v in found.iterrows():
         rows.append(
             {
-                "row": row, "n, m, p, s, s0, ε": ", ".join(f"{v[k]:g}" for k in ("n", "machines", "p", "sparsity", "shared_sparsity", "epsilon")),
-                "data sets": f"{v['fits']:g}", "squared error": pair(v["our error"], v["error"], 4),
+                "row": row,
+                "n, m, p, s, s0, ε": ", ".join(
+                    f"{v[k]:g}" for k in ("n", "machines", "p", "sparsity", "shared_sparsity", "epsilon")
+                ),
+                "data sets": f"{v['fits']:g}",
+                "squared error": pair(v["our error"], v["error"], 4),
                 "coverage": pair(v["our coverage all"], v["coverage"], 3),
                 "non-zero": pair(v["our coverage support"], v["coverage_nonzero"], 3),
                 "zero": pair(v["our coverage rest"], v["coverage_zero"], 3),
-                "length": pair(v["our length all"], v["length"], 4), "no privacy": f"{v['clear']:.4f}",
+                "length": pair(v["our length all"], v["length"], 4),
+                "no privacy": f"{v['clear']:.4f}",
                 "own signals found": f"{v['our own found']:.2f} of {v['own']:g}",
                 "joint ε": f"{v['our epsilon']:.1f}",
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 
@@ -420,8 +447,14 @@ def table5(found: pd.DataFrame) -> pd.DataFrame:
     """Return Table 5, ours / the paper's."""
     rows = []
     for row, v in found.iterrows():
-        cells = {f"coverage, {g}": pair(v[f"our joint {g}"], v[f"joint_{g}"], 3) for g in ("all", "support", "rest")}  # fmt: skip
-        cells |= {f"length, {g}": pair(v[f"our joint length {g}"], v[f"length_{g}"], 3) for g in ("all", "support", "rest")}  # fmt: skip
+        cells = {
+            f"coverage, {g}": pair(v[f"our joint {g}"], v[f"joint_{g}"], 3)
+            for g in ("all", "support", "rest")
+        }
+        cells |= {
+            f"length, {g}": pair(v[f"our joint length {g}"], v[f"length_{g}"], 3)
+            for g in ("all", "support", "rest")
+        }
         rows.append({"row": row} | cells)
     return pd.DataFrame(rows)
 
@@ -429,7 +462,9 @@ def table5(found: pd.DataFrame) -> pd.DataFrame:
 def sweep_figure(found: pd.DataFrame, panels: list[tuple[str, str, str, str, str]]) -> plt.Figure:
     """Draw quantities against what varies: (title, our column, colour, the paper's column, label) a line."""
     names = list(dict.fromkeys(title for title, *_ in panels))
-    fig, axes = plt.subplots(len(names), len(SWEEPS), figsize=(11.0, 2.3 * len(names) + 0.6), sharey="row", squeeze=False)  # fmt: skip
+    fig, axes = plt.subplots(
+        len(names), len(SWEEPS), figsize=(11.0, 2.3 * len(names) + 0.6), sharey="row", squeeze=False
+    )
     for j, (variable, (label, wanted)) in enumerate(SWEEPS.items()):
         rows = found.loc[[row for row in wanted if row in found.index]]
         for title, ours, color, papers, text in panels:
@@ -437,7 +472,14 @@ def sweep_figure(found: pd.DataFrame, panels: list[tuple[str, str, str, str, str
             if ours:
                 ax.plot(rows[variable], rows[ours], "o-", ms=4, color=color, label=text)
             if papers:
-                ax.plot(rows[variable], rows[papers], "x--" if ours else ":", ms=5, color=color, label=f"{text}, paper" if ours else text)  # fmt: skip
+                ax.plot(
+                    rows[variable],
+                    rows[papers],
+                    "x--" if ours else ":",
+                    ms=5,
+                    color=color,
+                    label=f"{text}, paper" if ours else text,
+                )
             ax.set_xticks(rows[variable])
         axes[-1, j].set_xlabel(label)
     for i, title in enumerate(names):
@@ -506,7 +548,7 @@ def tables_section() -> None:
         ),
         "table2",
         "Table 2 against what varies: coverage and length of single intervals; crosses are the paper's.",
-    )  # fmt: skip
+    )
     say("**Table 5, ours / the paper's**: 95% for all coefficients of a set at once.")
     table(table5(found))
     worst = found[["our joint all", "our joint support", "our joint rest"]].min().min()
@@ -523,7 +565,7 @@ def tables_section() -> None:
         ),
         "table5",
         "Table 5 against what varies: simultaneous intervals for all columns and for the support; crosses are the paper's.",
-    )  # fmt: skip
+    )
     say(
         f"""
         The paper's simultaneous intervals cover the support in {papers:.3f} of its data sets in the worst row; ours cover each
@@ -589,7 +631,15 @@ def figure4() -> plt.Figure:
             mean = group.groupby("x")[list(METHODS)].mean()
             for method, color in METHODS.items():
                 name = line.replace("eps", "ε =").replace("s0", "s0 =")
-                ax.plot(mean.index, mean[method], style, marker="o", ms=3, color=color, label=name if method == "ours" else None)  # fmt: skip
+                ax.plot(
+                    mean.index,
+                    mean[method],
+                    style,
+                    marker="o",
+                    ms=3,
+                    color=color,
+                    label=name if method == "ours" else None,
+                )
         ax.set(yscale="log", xlabel=label)
         ax.set_xticks(sorted(here["x"].unique()))
         if kind != "m":
@@ -631,22 +681,24 @@ def variant_part() -> None:
         """
     )
     figure(
-        figure3(), "figure3",
+        figure3(),
+        "figure3",
         f"""
         The paper's Figure 3: 60 random columns of one machine against the truth (dots), mean interval over
         {replications("lasso_figure3")} replications, below their coverage; ours beside the paper's own algorithms, as written and in the nearest
         reading, which is not private. The paper's setting is lost: Table 2's default row, n = 4,000, m = 15, p = 800,
         s = 15, s0 = 8, ε = 0.8 for each interval alone. The paper has 50 replications.
         """,
-    )  # fmt: skip
+    )
     PAGE.benchmark("lasso_figure3")
     figure(
-        figure4(), "figure4",
+        figure4(),
+        "figure4",
         f"""
         The paper's Figure 4: squared error against records, signals and machines; data sets a point: {replications("lasso_figure4")} (the paper: 50). What
         does not vary is lost, and taken from Table 2's default row. Orange is not private. Where ours has no point it refused.
         """,
-    )  # fmt: skip
+    )
     say("**Intervals** by the paper's own algorithms (Algorithms 3, 4, 6, 9), and what else they release:")
     PAGE.benchmark("lasso_paper_intervals")
     PAGE.benchmark("lasso_paper_extras")
@@ -712,9 +764,10 @@ def untrusted_section() -> None:
         """
     )
     figure(
-        untrusted_figure(), "untrusted",
+        untrusted_figure(),
+        "untrusted",
         f"Squared error of a sparse mean, {DRAWS} draws a point, machines that answer with one private bit each.",
-    )  # fmt: skip
+    )
     PAGE.benchmark("sparse_mean")
     slopes = [np.polyfit(np.log(g["p"]), np.log(g["nulls"]), 1)[0] for _, g in SIGNS.groupby("epsilon")]
     first = SIGNS[SIGNS["epsilon"] == LOCAL[0]].set_index("p")
@@ -784,7 +837,7 @@ def limits_section() -> None:
         "multiplier bootstrap: sensitivity without bound": "public multipliers, drawn first; a simulation from the released covariance is the default, and free",
         "correlation of the design not stated, two tables imply different ones": "ours is stated; lengths are compared with the non-private bound",
         "one precision column for all machines": 'right only if all have the same covariance; else `precision="machine"`',
-    }  # fmt: skip
+    }
     table(pd.DataFrame(failures.items(), columns=["in the paper", "here"]))
 
 

@@ -48,9 +48,21 @@ def ci(value: float, half: float, digits: int = 3) -> str:
 TITLE = "Wages: which gaps survive several hundred controls?"
 # Reference levels: occupation, industry, field of degree: all that are rare; else the code of the commonest.
 REFERENCE = {
-    "OCCP": 0, "INDP": 0, "FOD1P": 0, "SCHL": 16, "MAR": 1, "RAC1P": 1, "HISP": 1, "CIT": 1, "ENG": 0,
-    "COW": 1, "MIL": 4, "JWTRNS": 1, "STATE": 12, "DIS": 2,
-}  # fmt: skip
+    "OCCP": 0,
+    "INDP": 0,
+    "FOD1P": 0,
+    "SCHL": 16,
+    "MAR": 1,
+    "RAC1P": 1,
+    "HISP": 1,
+    "CIT": 1,
+    "ENG": 0,
+    "COW": 1,
+    "MIL": 4,
+    "JWTRNS": 1,
+    "STATE": 12,
+    "DIS": 2,
+}
 PREFIX = {
     "OCCP": "occ",
     "INDP": "ind",
@@ -60,14 +72,31 @@ PREFIX = {
     "HISP": "hispanic",
 }
 NAMES = {
-    "STATE_36": "new_york", "STATE_34": "new_jersey", "STATE_17": "illinois", "race_2": "black",
-    "MAR_5": "never_married", "JWTRNS_11": "works_at_home", "DIS_1": "disabled",
-}  # fmt: skip
-TARGETS = ["new_york", "new_jersey", "illinois", "black", "disabled", "female", "never_married", "works_at_home"]  # fmt: skip
+    "STATE_36": "new_york",
+    "STATE_34": "new_jersey",
+    "STATE_17": "illinois",
+    "race_2": "black",
+    "MAR_5": "never_married",
+    "JWTRNS_11": "works_at_home",
+    "DIS_1": "disabled",
+}
+TARGETS = [
+    "new_york",
+    "new_jersey",
+    "illinois",
+    "black",
+    "disabled",
+    "female",
+    "never_married",
+    "works_at_home",
+]
 RARE = {
-    "occ_3090": "physicians", "occ_10": "chief executives", "occ_440": "other managers",
-    "ind_7860": "schools", "ind_8191": "hospitals",
-}  # fmt: skip
+    "occ_3090": "physicians",
+    "occ_10": "chief executives",
+    "occ_440": "other managers",
+    "ind_7860": "schools",
+    "ind_8191": "hospitals",
+}
 LEAST_SHARE, EPSILON, DELTA, KEPT = 0.002, 1.0, 1e-6, 80
 WAGE = (math.log(1e3), math.log(1e6))
 
@@ -180,9 +209,11 @@ def array_model(*, tight: bool, sized: bool, constant: bool = True) -> pi.Debias
     """Return the model from arrays: bounds as tight as a codebook's or around 0, sizes declared or not."""
     X = pi.add_constant(WAGES.X) if constant else WAGES.X
     bounds = [
-        (WAGES.low[n], WAGES.low[n] + 1.0) if tight and math.isfinite(WAGES.share[n]) else (-WAGES.half[n], WAGES.half[n])
+        (WAGES.low[n], WAGES.low[n] + 1.0)
+        if tight and math.isfinite(WAGES.share[n])
+        else (-WAGES.half[n], WAGES.half[n])
         for n in COLUMNS
-    ]  # fmt: skip
+    ]
     scale = [*[1.0] * constant, *(WAGES.size[name] for name in COLUMNS)] if sized else None
     return pi.DebiasedLasso(LOG_WAGE, X, bounds=bounds, y_bounds=WAGE, x_scale=scale)
 
@@ -206,12 +237,19 @@ SELDOM = {e: fitted(ARRAYS, e, KEPT, list(RARE)) for e in (EPSILON, math.inf)}
 CODINGS = {
     "0/1, bounds (0, 1)": {"tight": True, "sized": False},
     "less published shares, bounds around 0": {"tight": False, "sized": False},
-    "less published shares, bounds around 0, no constant": {"tight": False, "sized": False, "constant": False},
+    "less published shares, bounds around 0, no constant": {
+        "tight": False,
+        "sized": False,
+        "constant": False,
+    },
     "0/1, bounds (0, 1), means released": {"tight": True, "sized": False, "center": "released"},
     "0/1, bounds (0, 1), means released, no constant": {
-        "tight": True, "sized": False, "constant": False, "center": "released",
+        "tight": True,
+        "sized": False,
+        "constant": False,
+        "center": "released",
     },
-}  # fmt: skip
+}
 
 
 def coding_fit(*, center: str = "declared", **coding: bool):
@@ -247,7 +285,9 @@ def wages_figure() -> plt.Figure:
     for ax, name in zip(axes[1:], ("new_york", "female"), strict=True):
         fits = [GRID[EPSILON, s] for s in GRID_SPARSITIES]
         half = [NORMAL * f.bse[name] for f in fits]
-        ax.errorbar(GRID_SPARSITIES, [f.params[name] for f in fits], yerr=half, fmt="o-", ms=3, color=BLUE, capsize=2)  # fmt: skip
+        ax.errorbar(
+            GRID_SPARSITIES, [f.params[name] for f in fits], yerr=half, fmt="o-", ms=3, color=BLUE, capsize=2
+        )
         ax.axhline(OLS.params[name], color=INK, ls="--")
         ax.set(title=f"{name.replace('_', ' ')}, ε = {EPSILON:g}", xlabel="columns kept")
         ax.set_xticks(GRID_SPARSITIES)
@@ -280,11 +320,28 @@ def grid_table() -> pd.DataFrame:
     for (epsilon, kept), fit in GRID.items():
         row = {"ε": f"{epsilon:g}", "columns kept": kept}
         if fit is None:
-            rows.append(row | {"typical residual": "refused: no estimate", "new york": "", "female": "", "disabled": "", "width / least squares": ""})  # fmt: skip
+            rows.append(
+                row
+                | {
+                    "typical residual": "refused: no estimate",
+                    "new york": "",
+                    "female": "",
+                    "disabled": "",
+                    "width / least squares": "",
+                }
+            )
             continue
-        found = {n.replace("_", " "): ci(fit.params[n], NORMAL * fit.bse[n], 2) for n in ("new_york", "female", "disabled")}  # fmt: skip
+        found = {
+            n.replace("_", " "): ci(fit.params[n], NORMAL * fit.bse[n], 2)
+            for n in ("new_york", "female", "disabled")
+        }
         width = float((fit.bse[TARGETS] / OLS.bse[TARGETS]).mean())
-        rows.append(row | {"typical residual": f"{fit.residual_scale:.3f}"} | found | {"width / least squares": f"{width:.2f}"})  # fmt: skip
+        rows.append(
+            row
+            | {"typical residual": f"{fit.residual_scale:.3f}"}
+            | found
+            | {"width / least squares": f"{width:.2f}"}
+        )
     return pd.DataFrame(rows)
 
 
@@ -297,8 +354,22 @@ def coding_table() -> pd.DataFrame:
             continue
         rare = sum(WAGES.share.get(n, 1.0) < 0.01 for n in fit.selected)
         away = misses(fit)
-        rows.append([name, f"{fit.residual_scale:.4f}", rare, int((abs(away) < NORMAL).sum()), f"{np.sqrt(np.mean(away**2)):.1f}"])  # fmt: skip
-    names = ["columns", "typical residual", f"rare (under 1%) among the {KEPT}", f"of {len(TARGETS)} targets within 1.96 se of least squares", "rms miss, se"]  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{fit.residual_scale:.4f}",
+                rare,
+                int((abs(away) < NORMAL).sum()),
+                f"{np.sqrt(np.mean(away**2)):.1f}",
+            ]
+        )
+    names = [
+        "columns",
+        "typical residual",
+        f"rare (under 1%) among the {KEPT}",
+        f"of {len(TARGETS)} targets within 1.96 se of least squares",
+        "rms miss, se",
+    ]
     return pd.DataFrame(rows, columns=names)
 
 
@@ -309,13 +380,14 @@ def rare_table() -> pd.DataFrame:
         private, clear = (SELDOM[e] for e in (EPSILON, math.inf))
         rows.append(
             {
-                "": label, "published share": f"{WAGES.share[name]:g}",
+                "": label,
+                "published share": f"{WAGES.share[name]:g}",
                 "picked": "yes" if name in private.selected else "no",
                 "least squares (HC0)": ci(OLS.params[name], NORMAL * OLS.bse[name], 2),
                 "no noise": ci(clear.params[name], NORMAL * clear.bse[name], 2),
                 f"ε = {EPSILON:g}": ci(private.params[name], NORMAL * private.bse[name], 2),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 
@@ -351,12 +423,13 @@ def wages_section() -> None:
     )
     printed(FIT.summary())
     figure(
-        wages_figure(), "wages",
+        wages_figure(),
+        "wages",
         f"""
         Left: the targets with 95% intervals. Middle and right: two of them against the number of columns
         kept (each point a fit with the whole budget); dashed, least squares on all {len(COLUMNS)} columns.
         """,
-    )  # fmt: skip
+    )
     table(wages_table())
     away, bias = pd.Series(misses(FIT), TARGETS), pd.Series(misses(CLEAR), TARGETS)
     inside = away.index[abs(away) < NORMAL]
@@ -422,7 +495,11 @@ def hidden() -> str:
     covered = [n for n in TARGETS if abs(fit.params[n]) < fit.simultaneous().critical_value * fit.bse[n]]
     wide = (fit.bse[TARGETS] / OLS.bse[TARGETS]).sort_values()
     names = ", ".join(n.replace("_", " ") for n in covered)
-    first = f"simultaneous intervals of {names} hold zero: the noise hides them" if covered else "no simultaneous interval holds zero"  # fmt: skip
+    first = (
+        f"simultaneous intervals of {names} hold zero: the noise hides them"
+        if covered
+        else "no simultaneous interval holds zero"
+    )
     return f"{first}; that of {wide.index[-1].replace('_', ' ')} is {wide.iloc[-1]:.1f} times as wide as without privacy"
 
 

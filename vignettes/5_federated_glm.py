@@ -105,14 +105,20 @@ ax = axes[1]
 for start, color in (("cold", RED), ("warm", BLUE)):
     for sequence, style in (("new", "-"), ("slow", "--")):
         part = LEARNED[
-            (LEARNED["gradients"] == sequence) & (LEARNED["start"] == start) & (LEARNED["probes"] == "orthonormal")
+            (LEARNED["gradients"] == sequence)
+            & (LEARNED["start"] == start)
+            & (LEARNED["probes"] == "orthonormal")
             & (LEARNED["learned at most"] == RANK)
-        ]  # fmt: skip
+        ]
         ax.plot(
-            part["noise / gradient"], part["error / gradient"], style, marker=".", color=color,
+            part["noise / gradient"],
+            part["error / gradient"],
+            style,
+            marker=".",
+            color=color,
             label=f"{'learned, cold start' if start == 'cold' else 'true space at the start'}, "
             f"{'slowly turning' if sequence == 'slow' else 'new'} gradients",
-        )  # fmt: skip
+        )
 part = LEARNED[
     (LEARNED["start"] == "cold") & (LEARNED["probes"] == "unbiased") & (LEARNED["learned at most"] == 5)
 ]
@@ -126,9 +132,13 @@ ax.plot(
 ratios = np.array(sorted(LEARNED["noise / gradient"].unique()))
 ax.plot(ratios, ratios, color=INK, lw=1.0, ls=":", label="all of d")
 ax.set(
-    xscale="log", yscale="log", xlabel="noise in all of d / gradient (energies)", ylabel="error / gradient",
-    title="the space is learned from noisy gradients", ylim=(1.5e-3, 3e4),
-)  # fmt: skip
+    xscale="log",
+    yscale="log",
+    xlabel="noise in all of d / gradient (energies)",
+    ylabel="error / gradient",
+    title="the space is learned from noisy gradients",
+    ylim=(1.5e-3, 3e4),
+)
 ax.legend(fontsize=6.5, loc="upper left")
 
 
@@ -159,7 +169,8 @@ say(
 )
 say("## 1. Lemma 3.1: noise costs k, not d, if the space is known")
 figure(
-    fig, "noise",
+    fig,
+    "noise",
     f"""
     Left: squared error that the noise adds to a gradient, against the count of numbers that carry it. Look at the points on the
     grey line: error is k for a known space, d without one, whatever the other is. Right: the space is learned from the
@@ -167,7 +178,7 @@ figure(
     Look at the red lines: whatever the noise, most of the gradient is missed from a cold start. Who starts with the true space (blue)
     keeps it, at k/d of the noise (the dotted line is all of it).
     """,
-)  # fmt: skip
+)
 PAGE.benchmark("dome_noise")
 say(
     f"""
@@ -271,7 +282,8 @@ fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", 
 
 say("## 3. Loss against ε and against d")
 figure(
-    fig, "losses",
+    fig,
+    "losses",
     f"""
     Excess loss at the best of three steps or more (mean of 3 seeds above, one below). The dotted line is no fit at all. Upper row:
     all of d (black) and both sketches are close together, and level in d: the dimension costs nothing where the features
@@ -279,7 +291,7 @@ figure(
     that clip is wrong. Lower row: with signal in all directions the loss grows with d
     until nothing is learned, and from d = 500 on the sketches are above all of d.
     """,
-)  # fmt: skip
+)
 
 
 def at(features: str, method: str, x: str, value: float) -> float:
@@ -333,13 +345,14 @@ floor = {
 }
 say("## 4. Loss against bytes: what the sketch is for")
 figure(
-    fig, "bytes",
+    fig,
+    "bytes",
     f"""
     d = {CURVE_D:,}, ε = {EPSILON:g}; 2 to 400 rounds (lines; k = {K} in the sketches) and 100 rounds of k = 10 or 160 (pale), steps tuned at each
     point. Left: read across at one loss; the sketches are there with about k/d of DPSGD's bytes, and more rounds buy
     nothing. Right, full rank: the first black point; two long steps in all of d beat every sketch at any number of bytes.
     """,
-)  # fmt: skip
+)
 saved = float(LOSSES.loc["DPSGD", "floats up"] / LOSSES.loc["DOME", "floats up"])
 down = {name: 8e-6 * float(LOSSES.loc[name, "floats down"]) for name in ("DPSGD", "DOME", "random sketch")}
 say(
@@ -452,12 +465,13 @@ say(
     """
 )
 figure(
-    fig, "intervals",
+    fig,
+    "intervals",
     """
     One data set, n = 20,000 at 10 sites, d = 10: 95% intervals. Look at the widths: at ε = 2 they are hardly wider
     than without privacy; at ε = 0.5 some 1.4 times as wide. Red: the truth.
     """,
-)  # fmt: skip
+)
 PRIVATE = {name: fit for name, (fit, _) in SHOWN.items() if name != "no privacy"}
 say("What makes the coefficients vary, term by term, means over the ten (`fit.variance_formula`):")
 terms = {name: fit.variance_formula.shares.mean() for name, fit in PRIVATE.items()}
@@ -469,9 +483,14 @@ with warnings.catch_warnings():
     import arviz as az
 
     (forest,) = az.plot_forest(
-        [fit.to_arviz(4000, rng=1) for fit in PRIVATE.values()], model_names=list(PRIVATE), hdi_prob=0.95,
-        combined=True, figsize=(6.4, 6.0), textsize=8, colors=[BLUE, GREEN, ORANGE],
-    )  # fmt: skip
+        [fit.to_arviz(4000, rng=1) for fit in PRIVATE.values()],
+        model_names=list(PRIVATE),
+        hdi_prob=0.95,
+        combined=True,
+        figsize=(6.4, 6.0),
+        textsize=8,
+        colors=[BLUE, GREEN, ORANGE],
+    )
 say(
     """
     Draws from the law that the intervals rest on go to ArviZ as they are:
@@ -482,12 +501,13 @@ say(
     """
 )
 figure(
-    forest.figure, "forest",
+    forest.figure,
+    "forest",
     """
     The same three fits by ArviZ's forest plot. The draws are of what the releases leave open, not of a posterior: there is no
     prior, and no likelihood that `az.compare` could weigh.
     """,
-)  # fmt: skip
+)
 width = {
     name: float(np.median(np.asarray(fit.bse) / np.asarray(SHOWN["no privacy"][0].bse)))
     for name, (fit, _) in SHOWN.items()

@@ -52,9 +52,7 @@ say, table, figure = PAGE.say, PAGE.table, PAGE.figure
 # ## The states and what they agreed on
 
 # %%
-STATES = {
-    12: "FL", 13: "GA", 17: "IL", 26: "MI", 34: "NJ", 36: "NY", 37: "NC", 39: "OH", 42: "PA", 51: "VA"
-}  # fmt: skip
+STATES = {12: "FL", 13: "GA", 17: "IL", 26: "MI", 34: "NJ", 36: "NY", 37: "NC", 39: "OH", 42: "PA", 51: "VA"}
 LEVELS = ("school", "none", "college", "bachelor", "advanced")
 SCHEMA = pi.Schema(
     {
@@ -130,9 +128,18 @@ def over_flower() -> None:
     with deployment(study) as (folder, processes):
         ready = time.time() - started
         out = start_run(
-            folder, analysis="glm", trust="secure-sum", sites=",".join(TABLES), schema=str(folder / "schema.json"),
-            formula=FORMULA, family="binomial", epsilon=EPSILON, delta=DELTA, max_colluding=0, seed=SEED,
-        )  # fmt: skip
+            folder,
+            analysis="glm",
+            trust="secure-sum",
+            sites=",".join(TABLES),
+            schema=str(folder / "schema.json"),
+            formula=FORMULA,
+            family="binomial",
+            epsilon=EPSILON,
+            delta=DELTA,
+            max_colluding=0,
+            seed=SEED,
+        )
         wait_for("the fit over Flower", out.exists, 1800.0)
         found = json.loads(out.read_text())
         processes.end_all()
@@ -172,11 +179,18 @@ GAP = float(
 REFERENCE = CLEAR.params[FIT.params.index]
 RATIO = FIT.bse / CLEAR.bse[FIT.bse.index]
 NAMES = {
-    "Intercept": "constant", "education[T.none]": "no diploma", "education[T.college]": "some college",
-    "education[T.bachelor]": "bachelor", "education[T.advanced]": "advanced degree", "age10": "age, decades",
-    "I(age10 ** 2)": "age squared", "hours": "hours a week", "female": "female", "married": "married",
+    "Intercept": "constant",
+    "education[T.none]": "no diploma",
+    "education[T.college]": "some college",
+    "education[T.bachelor]": "bachelor",
+    "education[T.advanced]": "advanced degree",
+    "age10": "age, decades",
+    "I(age10 ** 2)": "age squared",
+    "hours": "hours a week",
+    "female": "female",
+    "married": "married",
     "female:married": "female x married",
-}  # fmt: skip
+}
 
 
 def beginning() -> None:
@@ -296,11 +310,12 @@ def comparison() -> None:
     ax.grid(visible=False, axis="y")
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2)
     figure(
-        fig, "intervals",
+        fig,
+        "intervals",
         f"Intervals of the private fit against those of pooled rows. The widest ratio is that of '{NAMES[worst]}', "
         f"{RATIO.max():.2f}: the noise is drawn in units in which all directions of the scores weigh alike, so that every "
         "coefficient pays about the same.",
-    )  # fmt: skip
+    )
     say(
         f"""
         The private intervals are {RATIO.min():.2f} to {RATIO.max():.2f} times as wide as the pooled ones, and
@@ -352,10 +367,11 @@ def alone_section() -> None:
     ax.minorticks_off()
     ax.legend()
     figure(
-        fig, "alone",
+        fig,
+        "alone",
         f"Standard error of '{NAMES[SHOWN]}'. Dotted: the same rows without privacy. Below an ε at which the noise hides the "
         "curvature a fit would have no intervals, and say so; here none has come to that.",
-    )  # fmt: skip
+    )
     least = {
         name: next(e for e, v in zip(LADDER, values, strict=True) if v == v)
         for name, values in curves.items()
@@ -456,14 +472,16 @@ def least_squares_section() -> None:
         pd.DataFrame(
             {
                 "coefficient": [NAMES[name] for name in names],
-                "pooled": clear.params[names].to_numpy(), "its s.e.": clear.bse[names].to_numpy(),
-                "federated, private": fit.params[names].to_numpy(), "s.e.": fit.bse[names].to_numpy(),
+                "pooled": clear.params[names].to_numpy(),
+                "its s.e.": clear.bse[names].to_numpy(),
+                "federated, private": fit.params[names].to_numpy(),
+                "s.e.": fit.bse[names].to_numpy(),
                 "width / pooled": widths[0][names].to_numpy(),
                 "in rounds, clipped": widths[1][names].to_numpy(),
                 "in rounds": widths[2][names].to_numpy(),
             }
         ),
-    )  # fmt: skip
+    )
     say(
         f"""
         The price of so few messages: noise on the moments is multiplied by whole coefficients, where that of a score is

@@ -29,13 +29,25 @@ BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E0
 INK, FAINT = "#333333", "#BBBBBB"
 plt.rcParams.update(
     {
-        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
-        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
-        "lines.linewidth": 1.6, "legend.frameon": False,
+        "figure.constrained_layout.use": True,
+        "savefig.dpi": 160,
+        "font.size": 9,
+        "axes.titlesize": 9.5,
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": FAINT,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "axes.labelcolor": INK,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#EAEAEA",
+        "grid.linewidth": 0.7,
+        "lines.linewidth": 1.6,
+        "legend.frameon": False,
     }
-)  # fmt: skip
+)
 
 
 def size(name: str, full: int, quick: int) -> int:

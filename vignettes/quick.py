@@ -15,9 +15,16 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # The longest first.
 VIGNETTES = (
-    "1_modulated_learning", "2c_three_clinics", "3_private_examples", "2b_real_data_mixing", "4_federated_lasso",
-    "4b_wages", "5b_federated_acs", "5_federated_glm", "2a_synthetic_mixing",
-)  # fmt: skip
+    "1_modulated_learning",
+    "2c_three_clinics",
+    "3_private_examples",
+    "2b_real_data_mixing",
+    "4_federated_lasso",
+    "4b_wages",
+    "5b_federated_acs",
+    "5_federated_glm",
+    "2a_synthetic_mixing",
+)
 
 
 def run(name: str, folder: Path) -> tuple[str, str, str]:

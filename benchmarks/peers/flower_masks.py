@@ -72,9 +72,14 @@ def strangers_keys() -> str:
     state = client.SecAggPlusState()
     state.nid = 0
     setup = {
-        Key.SAMPLE_NUMBER: CLIENTS, Key.SHARE_NUMBER: CLIENTS, Key.THRESHOLD: THRESHOLD, Key.CLIPPING_RANGE: CLIP,
-        Key.TARGET_RANGE: LEVELS, Key.MOD_RANGE: MODULUS, Key.MAX_WEIGHT: 1.0,
-    }  # fmt: skip
+        Key.SAMPLE_NUMBER: CLIENTS,
+        Key.SHARE_NUMBER: CLIENTS,
+        Key.THRESHOLD: THRESHOLD,
+        Key.CLIPPING_RANGE: CLIP,
+        Key.TARGET_RANGE: LEVELS,
+        Key.MOD_RANGE: MODULUS,
+        Key.MAX_WEIGHT: 1.0,
+    }
     own = client._setup(state, setup)
     keys = {"0": [own[Key.PUBLIC_KEY_1], own[Key.PUBLIC_KEY_2]]}
     for node in range(1, CLIENTS):
@@ -101,19 +106,34 @@ def main() -> None:
     bits, seconds = seed_bits()
     rows = [
         {"question": f"bits of a pair's seed that vary, over {PAIRS:,} pairs", "answer": f"{bits} of 32"},
-        {"question": "seconds to make the first numbers of the masks of all such seeds, one core", "answer": seconds},
+        {
+            "question": "seconds to make the first numbers of the masks of all such seeds, one core",
+            "answer": seconds,
+        },
         {"question": "shares of one client, called active and dead at once", "answer": shares_handed_out()},
-        {"question": "public keys that the server made, shown to a client as other clients'", "answer": strangers_keys()},
-        {"question": f"a value of 100 with clipping_range {CLIP:g}: comes out as, without an error", "answer": beyond_the_clip()},
-        {"question": "its Gaussian noise, sd 1: how often no multiple of 2^-53, added to 0 and to 1", "answer": f"{low_bits(0.0):.4f}, {low_bits(1.0):.4f}"},
-    ]  # fmt: skip
+        {
+            "question": "public keys that the server made, shown to a client as other clients'",
+            "answer": strangers_keys(),
+        },
+        {
+            "question": f"a value of 100 with clipping_range {CLIP:g}: comes out as, without an error",
+            "answer": beyond_the_clip(),
+        },
+        {
+            "question": "its Gaussian noise, sd 1: how often no multiple of 2^-53, added to 0 and to 1",
+            "answer": f"{low_bits(0.0):.4f}, {low_bits(1.0):.4f}",
+        },
+    ]
     write_table(
-        RESULTS / "peers_flower.md", f"Flower {version('flwr')}: SecAgg+", "benchmarks/peers/flower_masks.py", rows,
+        RESULTS / "peers_flower.md",
+        f"Flower {version('flwr')}: SecAgg+",
+        "benchmarks/peers/flower_masks.py",
+        rows,
         time.time() - started,
         "A mask of Mersenne-twister numbers hides a vector from a server that does not know its seed; a seed of so few "
         "bits can be tried out wherever two of the hidden numbers are known or can be guessed. Asked for both shares, "
         "clients that check nothing let the server take off both masks.",
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -115,9 +115,16 @@ def ask(folder: Path, **job: object) -> dict[str, Floats]:
 def peer_fits(folder: Path, tool: str, design: Design) -> Fits:
     """Return a peer's fits of all tables of a design."""
     found = ask(
-        folder, task="fits", tool=tool, X=design.X, y=design.y, intercept=design.intercept,
-        epsilon=EPSILON, delta=DELTA, y_bounds=design.y_bounds,
-    )  # fmt: skip
+        folder,
+        task="fits",
+        tool=tool,
+        X=design.X,
+        y=design.y,
+        intercept=design.intercept,
+        epsilon=EPSILON,
+        delta=DELTA,
+        y_bounds=design.y_bounds,
+    )
     return Fits(found["params"], found["intervals"])
 
 
@@ -253,14 +260,16 @@ def comparison(folder: Path, tables: int) -> list[dict[str, object]]:
         (linear_design("3 features, n = 5,000", tables, BETA, rng, False), linear, own),
         (
             linear_design("1 feature and constant, n = 5,000", tables, BETA[:1], rng, True),
-            [*linear, "OpenDP LinearRegression"], own,
+            [*linear, "OpenDP LinearRegression"],
+            own,
         ),
         (fair_design(tables, rng), linear, own),
         (
             logistic_design(max(2, tables // 4), rng),
-            ["dp-statsmodels Logit", "diffprivlib LogisticRegression"], {"privinf Logit": logit},
+            ["dp-statsmodels Logit", "diffprivlib LogisticRegression"],
+            {"privinf Logit": logit},
         ),
-    ]  # fmt: skip
+    ]
     rows = []
     for design, tools, doors in plans:
         rows.append(measured(design, "statsmodels", "none", clear_fits(design)))
@@ -292,33 +301,63 @@ def pairs(scale: float) -> list[Pair]:
     approximate = {"epsilon": EPSILON, "delta": DELTA}
     found = [
         Pair(
-            "dp-statsmodels OLS", "(1, 1e-5)", "one response of 400 from -1 to 1",
-            (ones, low), (ones, changed(low, 1.0)), 20_000, approximate,
+            "dp-statsmodels OLS",
+            "(1, 1e-5)",
+            "one response of 400 from -1 to 1",
+            (ones, low),
+            (ones, changed(low, 1.0)),
+            20_000,
+            approximate,
         ),
         Pair(
-            "privinf MomentOLS", "(1, 1e-5)", "one response of 400 from -1 to 1",
-            (ones, low), (ones, changed(low, 1.0)), 4_000, approximate,
+            "privinf MomentOLS",
+            "(1, 1e-5)",
+            "one response of 400 from -1 to 1",
+            (ones, low),
+            (ones, changed(low, 1.0)),
+            4_000,
+            approximate,
         ),
         Pair(
-            "dp-statsmodels Logit", "(1, 1e-5)", "one label of 2,000 flipped",
-            (np.ones((2_000, 1)), halves), (np.ones((2_000, 1)), changed(halves, 1.0)), 4_000, approximate,
+            "dp-statsmodels Logit",
+            "(1, 1e-5)",
+            "one label of 2,000 flipped",
+            (np.ones((2_000, 1)), halves),
+            (np.ones((2_000, 1)), changed(halves, 1.0)),
+            4_000,
+            approximate,
         ),
         Pair(
-            "diffprivlib LinearRegression", "epsilon 1", "one feature of 200 from 5 to 100, bounds (0, 100)",
-            (near, np.full(200, 0.5)), (far, np.full(200, 0.5)), 4_000, {"epsilon": EPSILON},
+            "diffprivlib LinearRegression",
+            "epsilon 1",
+            "one feature of 200 from 5 to 100, bounds (0, 100)",
+            (near, np.full(200, 0.5)),
+            (far, np.full(200, 0.5)),
+            4_000,
+            {"epsilon": EPSILON},
         ),
         Pair(
-            "OpenDP LinearRegression", "epsilon 1", "one response of 40 from -1 to 1",
-            (crowd, low[:40]), (crowd, changed(low[:40], 1.0)), 3_000, {"epsilon": EPSILON},
+            "OpenDP LinearRegression",
+            "epsilon 1",
+            "one response of 40 from -1 to 1",
+            (crowd, low[:40]),
+            (crowd, changed(low[:40], 1.0)),
+            3_000,
+            {"epsilon": EPSILON},
         ),
-    ]  # fmt: skip
+    ]
     found += [
         Pair(
-            "BinAgg", "mu 1", f"one record more at a corner, {d} features, the noisy sums alone",
-            (np.ones((40, d)), np.ones(40)), (np.ones((41, d)), np.ones(41)), draws, {"mu": 1.0},
+            "BinAgg",
+            "mu 1",
+            f"one record more at a corner, {d} features, the noisy sums alone",
+            (np.ones((40, d)), np.ones(40)),
+            (np.ones((41, d)), np.ones(41)),
+            draws,
+            {"mu": 1.0},
         )
         for d, draws in ((3, 20_000), (10, 4_000))
-    ]  # fmt: skip
+    ]
     return [replace(one, draws=max(200, int(scale * one.draws))) for one in found]
 
 
@@ -330,9 +369,16 @@ def changed(y: Floats, value: float) -> Floats:
 def peer_scores(folder: Path, pair: Pair) -> list[Floats]:
     """Return the number that a peer releases, many times, in both worlds."""
     worlds = ask(
-        folder, task="releases", tool=pair.tool, draws=pair.draws, **pair.claim,
-        X0=pair.null[0], y0=pair.null[1], X1=pair.alternative[0], y1=pair.alternative[1],
-    )  # fmt: skip
+        folder,
+        task="releases",
+        tool=pair.tool,
+        draws=pair.draws,
+        **pair.claim,
+        X0=pair.null[0],
+        y0=pair.null[1],
+        X1=pair.alternative[0],
+        y1=pair.alternative[1],
+    )
     return [worlds["null"], worlds["alternative"]]
 
 
@@ -353,8 +399,12 @@ def audits(folder: Path, scale: float) -> list[dict[str, object]]:
         scores = own_scores(pair) if pair.tool.startswith("privinf") else peer_scores(folder, pair)
         found = audit_mechanism(
             lambda world, count, rng, scores=scores: scores[world],
-            lambda x: x, draws=pair.draws, rng=0, confidence=CONFIDENCE, **pair.claim,
-        )  # fmt: skip
+            lambda x: x,
+            draws=pair.draws,
+            rng=0,
+            confidence=CONFIDENCE,
+            **pair.claim,
+        )
         rows.append(
             {
                 "tool": pair.tool,
@@ -427,14 +477,22 @@ def main() -> None:
     if given.scale < 1.0:
         return
     lines = [
-        "# Other tools, side by side", "",
+        "# Other tools, side by side",
+        "",
         f"Made by `python benchmarks/peers/measure.py FOLDER` in {time.time() - started:.0f} s, FOLDER filled by "
-        f"`python benchmarks/peers/install.py FOLDER`. Versions: {', '.join(versions())}.", "",
-        "## Error, coverage, width", "", *markdown(compared),
-        "## Audits", "", *markdown(audited),
-        "## The last bits of the noise", "", *markdown(looked),
+        f"`python benchmarks/peers/install.py FOLDER`. Versions: {', '.join(versions())}.",
+        "",
+        "## Error, coverage, width",
+        "",
+        *markdown(compared),
+        "## Audits",
+        "",
+        *markdown(audited),
+        "## The last bits of the noise",
+        "",
+        *markdown(looked),
         NOTES.strip(),
-    ]  # fmt: skip
+    ]
     (RESULTS / "peers.md").write_text("\n".join(lines) + "\n")
 
 

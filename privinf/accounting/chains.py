@@ -52,9 +52,13 @@ class Chain:
     """
 
     def __init__(
-        self, path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any] | None = None,
+        self,
+        path: Path,
+        kind: str,
+        anchor: Anchor,
+        header: Mapping[str, Any] | None = None,
         patience: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path, self.kind, self.anchor = path, kind, anchor
         self.lines: list[dict[str, Any]] = []
         self._tags: list[str] = []
@@ -164,9 +168,12 @@ class Chain:
         """Write the first line; an anchor of no lines says that it is under way."""
         assert self._file is not None
         first = {
-            "format": self.kind, "version": CHAINED_VERSION, "id": str(uuid4()),
-            "secret": secrets.token_hex(32), **header,
-        }  # fmt: skip
+            "format": self.kind,
+            "version": CHAINED_VERSION,
+            "id": str(uuid4()),
+            "secret": secrets.token_hex(32),
+            **header,
+        }
         self._know(b"", [], [])
         try:
             self.anchor.record(first["id"], Head(0, ""))

@@ -23,10 +23,22 @@ from privinf.validation import check_choice, check_number, shown, told
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
 
-_FORBIDDEN = frozenset({
-    "seed", "rng", "state", "draw", "draws", "sample", "samples",
-    "value", "values", "statistic", "count", "counts",
-})  # fmt: skip
+_FORBIDDEN = frozenset(
+    {
+        "seed",
+        "rng",
+        "state",
+        "draw",
+        "draws",
+        "sample",
+        "samples",
+        "value",
+        "values",
+        "statistic",
+        "count",
+        "counts",
+    }
+)
 
 
 @doors

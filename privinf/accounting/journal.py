@@ -89,9 +89,13 @@ class Anchor:
         """Remember a head; on disk when this returns (OSError or StorageError if it cannot be)."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = {
-            "format": ANCHOR, "version": 1, "id": identity, "path": str(self.journal), "count": head.count,
+            "format": ANCHOR,
+            "version": 1,
+            "id": identity,
+            "path": str(self.journal),
+            "count": head.count,
             "tag": head.tag,
-        }  # fmt: skip
+        }
         with written_whole(self.path, private=True, lasting=True) as stream:
             stream.write(sealed_json(content).encode())
 

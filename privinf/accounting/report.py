@@ -347,9 +347,21 @@ class PrivacyReport:
 
 
 _COLUMNS = (
-    "label", "mechanism", "unit", "relation", "trust", "sensitivity", "norm", "noise_scale",
-    "mu", "rho", "epsilon", "source", "secure", "scope",
-)  # fmt: skip
+    "label",
+    "mechanism",
+    "unit",
+    "relation",
+    "trust",
+    "sensitivity",
+    "norm",
+    "noise_scale",
+    "mu",
+    "rho",
+    "epsilon",
+    "source",
+    "secure",
+    "scope",
+)
 
 
 def _joined(values: Iterable[str]) -> str:

@@ -165,9 +165,12 @@ def find_bounds(
     told = {name: row for name, (_, row) in found.items()}
     clips = pd.DataFrame.from_dict(told, "index", columns=CLIP_COLUMNS)
     return FoundSchema(
-        {name: declared for name, (declared, _) in found.items()}, clips=clips, unit=unit, max_rows=max_rows,
+        {name: declared for name, (declared, _) in found.items()},
+        clips=clips,
+        unit=unit,
+        max_rows=max_rows,
         privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
-    )  # fmt: skip
+    )
 
 
 class _Searches:

@@ -27,9 +27,7 @@ from privinf.wire import Formats
 
 BUNDLE, FEDERATION = Formats.SITE_BUNDLE, Formats.FEDERATION
 BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "socket", "schema")
-FEDERATION_FIELDS = (
-    "format", "version", "sites", "roster", "schema", "address", "authority", "analysts"
-)  # fmt: skip
+FEDERATION_FIELDS = ("format", "version", "sites", "roster", "schema", "address", "authority", "analysts")
 EPSILON_WORD = re.compile(r"[0-9]+(\.[0-9]+)?")
 KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -129,9 +127,19 @@ def certificates(hosts: list[str], days: int) -> tuple[str, str, str, str]:
 
     sha256 = import_module("cryptography.hazmat.primitives.hashes").SHA256()
     usage = dict.fromkeys(
-        ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-         "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"), False,
-    )  # fmt: skip
+        (
+            "digital_signature",
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "key_cert_sign",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
     names = [_alternative(x509, host) for host in hosts]
     own = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())

@@ -30,8 +30,17 @@ from privinf.wire import Requests
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 SITE_WORDS = (
-    "name", "data", "schema", "policy", "ledger", "key", "node_key", "socket", "federation", "group",
-)  # fmt: skip
+    "name",
+    "data",
+    "schema",
+    "policy",
+    "ledger",
+    "key",
+    "node_key",
+    "socket",
+    "federation",
+    "group",
+)
 WIDE, SOON, MUCH = 1e6, 30.0, 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
 SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
 # The secret files in the folder of a fit, beside its questions and releases.
@@ -98,8 +107,10 @@ def status_command(folder: Path, as_json: bool) -> None:
     rows = "its analysts alone" if told["rows"] is None else f"{told['rows']} rows"
     answers = f"answers, {rows}" if told["answers"] else "does not answer"
     click.echo(f"site {told['site']}: {answers}")
-    click.echo(f"epsilon {told['epsilon']:.4g} of {told['of']:.4g} at delta {told['delta']:g} spent in "
-               f"{told['releases']} release(s); {told['left']:.4g} left")  # fmt: skip
+    click.echo(
+        f"epsilon {told['epsilon']:.4g} of {told['of']:.4g} at delta {told['delta']:g} spent in "
+        f"{told['releases']} release(s); {told['left']:.4g} left"
+    )
     for line in analyst_lines(told):
         click.echo(line)
 
@@ -191,9 +202,10 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
             "error", f"the schema has blanks: {', '.join(schema.blank)}", "fill in public bounds and levels"
         )
     wide = [
-        name for name, one in schema.columns.items()
+        name
+        for name, one in schema.columns.items()
         if isinstance(one, Numeric) and max(map(abs, (one.low, one.high))) > WIDE
-    ]  # fmt: skip
+    ]
     if wide:
         yield Finding(
             "warning",
@@ -217,8 +229,11 @@ def _policy(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
     if policy.secure_sums and (folder / site["federation"]).exists():
         roster = Roster.from_json(read_federation(folder / site["federation"])["roster"])
         if len(roster) < policy.min_sites:
-            yield Finding("error", f"masked sums need {policy.min_sites} sites, the roster has {len(roster)}",
-                          'lower "min_sites", or have more sites')  # fmt: skip
+            yield Finding(
+                "error",
+                f"masked sums need {policy.min_sites} sites, the roster has {len(roster)}",
+                'lower "min_sites", or have more sites',
+            )
 
 
 def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
@@ -277,5 +292,8 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
                 "make the federation anew",
             )
         executable("flower-supernode")
-        yield Finding("warning", "the Flower node runs under the account that reads the rows",
-                      "code that is sent to nodes can read them: see docs/howto/hospitals.md")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the Flower node runs under the account that reads the rows",
+            "code that is sent to nodes can read them: see docs/howto/hospitals.md",
+        )

@@ -25,17 +25,49 @@ FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso")
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
 TRUSTS = ("secure-sum", "server")
-PLAN = ("model", STATISTIC, "formula", "schema", "trust", "family", "seed", "checkpoint", "out", "optimizer",
-        "options", "args", *SPENDING)  # fmt: skip
+PLAN = (
+    "model",
+    STATISTIC,
+    "formula",
+    "schema",
+    "trust",
+    "family",
+    "seed",
+    "checkpoint",
+    "out",
+    "optimizer",
+    "options",
+    "args",
+    *SPENDING,
+)
 # Words of every model's fit that a plan may give, in its table [options].
 FIT_WORDS = {
     "MomentOLS": ("cov_type", "robust_share", "stabilization", "ridge", "fuller", "target", "max_colluding"),
-    "FederatedGLM": ("public_seed", "max_colluding", "relation", "unit", "client_clip", "cov_type", "targets",
-                     "nuisance", "margins", "intervals"),
-    "DebiasedLasso": ("sparsity", "max_sparsity", "targets", "iterations", "clip", "refit", "center",
-                      "target", "max_colluding"),
+    "FederatedGLM": (
+        "public_seed",
+        "max_colluding",
+        "relation",
+        "unit",
+        "client_clip",
+        "cov_type",
+        "targets",
+        "nuisance",
+        "margins",
+        "intervals",
+    ),
+    "DebiasedLasso": (
+        "sparsity",
+        "max_sparsity",
+        "targets",
+        "iterations",
+        "clip",
+        "refit",
+        "center",
+        "target",
+        "max_colluding",
+    ),
     STATISTIC: ("max_colluding",),
-}  # fmt: skip
+}
 SIMULATED = "is for made-up data: say --simulation, and the policy of every site must allow it"
 
 
@@ -216,9 +248,11 @@ def _told(found: Any) -> dict[str, Any]:
             record |= {name: None, "reason": str(problem)}
     spent = found.privacy
     record["spent"] = {
-        "epsilon": _plain(spent.epsilon()), "delta": spent.default_delta,
-        "relation": spent.relation, "stamp": spent.stamp,
-    }  # fmt: skip
+        "epsilon": _plain(spent.epsilon()),
+        "delta": spent.default_delta,
+        "relation": spent.relation,
+        "stamp": spent.stamp,
+    }
     return record | {"summary": str(found.summary())}
 
 

@@ -79,19 +79,41 @@ def federation_group() -> None:
 @federation_group.command("init")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("bundles", type=FILE, nargs=-1, required=True)
-@click.option("--host", "hosts", multiple=True, default=("localhost", "127.0.0.1"), show_default=True,
-              help="Where sites reach the server; the first one is told to them.")  # fmt: skip
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    default=("localhost", "127.0.0.1"),
+    show_default=True,
+    help="Where sites reach the server; the first one is told to them.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Its port.")
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True,
-              help="How long the certificates hold.")  # fmt: skip
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="How long the certificates hold.",
+)
 @click.option("--sockets", is_flag=True, help="No Flower: all sites are daemons of this machine.")
-@click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY",
-              help="Who asks, by privinf analyst key; default: a new key, FOLDER/analyst.key.")  # fmt: skip
+@click.option(
+    "--analyst",
+    "analysts",
+    multiple=True,
+    metavar="NAME=KEY",
+    help="Who asks, by privinf analyst key; default: a new key, FOLDER/analyst.key.",
+)
 @json_option
 def init_command(
-    folder: Path, bundles: tuple[Path, ...], hosts: tuple[str, ...], port: int, days: int, sockets: bool,
-    analysts: tuple[str, ...], as_json: bool,
-) -> None:  # fmt: skip
+    folder: Path,
+    bundles: tuple[Path, ...],
+    hosts: tuple[str, ...],
+    port: int,
+    days: int,
+    sockets: bool,
+    analysts: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Make a federation of the sites whose public bundles are given, in a new folder.
 
     \b
@@ -170,9 +192,14 @@ def up_command(folder: Path, listen: str) -> None:
     words += ["--disable-runtime-dependency-installation"]
     with open(log, "ab") as stream:
         process = subprocess.Popen(
-            words, cwd=folder, env=environment(folder.absolute() / ".superlink"), stdout=stream,
-            stderr=stream, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            words,
+            cwd=folder,
+            env=environment(folder.absolute() / ".superlink"),
+            stdout=stream,
+            stderr=stream,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     try:
         while not reachable(f"{_own(listen)}:{port}"):
             if process.poll() is not None:
@@ -199,21 +226,36 @@ def up_command(folder: Path, listen: str) -> None:
 
 @federation_group.command("fit")
 @click.argument("plan_file", type=FILE)
-@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
-              help="Folder of the federation; default: that of the plan.")  # fmt: skip
-@click.option("--key", "key_file", type=FILE,
-              help="Your secret key (privinf analyst key); default: the folder's analyst.key.")  # fmt: skip
-@click.option("--simulation", is_flag=True,
-              help="Made-up rows: the plan may say epsilon = inf or a seed, if sites allow it.")  # fmt: skip
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the federation; default: that of the plan.",
+)
+@click.option(
+    "--key",
+    "key_file",
+    type=FILE,
+    help="Your secret key (privinf analyst key); default: the folder's analyst.key.",
+)
+@click.option(
+    "--simulation",
+    is_flag=True,
+    help="Made-up rows: the plan may say epsilon = inf or a seed, if sites allow it.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace results that are there.")
 @click.option(
     "--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait, over Flower."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def fit_command(
-    plan_file: Path, folder: Path | None, key_file: Path | None, simulation: bool, overwrite: bool,
-    timeout: float, as_json: bool,
-) -> None:  # fmt: skip
+    plan_file: Path,
+    folder: Path | None,
+    key_file: Path | None,
+    simulation: bool,
+    overwrite: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
     """Fit a model to the rows of all sites, as a TOML file says.
 
     \b

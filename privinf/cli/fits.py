@@ -42,9 +42,17 @@ ROW_MODELS = {"ols": "OLS", "logit": "Logit", "poisson": "Poisson", "moments": "
 ROLE_COLUMNS = ("weights", "offset", "exposure")
 # Words of a fit on rows, and of one on the releases of several parties.
 ON_ROWS = (
-    "model", "epsilon", "delta", "mu", "rho", "seed", "ledger_file", "cov_type",
-    "coefficients_only", *ROLE_COLUMNS,
-)  # fmt: skip
+    "model",
+    "epsilon",
+    "delta",
+    "mu",
+    "rho",
+    "seed",
+    "ledger_file",
+    "cov_type",
+    "coefficients_only",
+    *ROLE_COLUMNS,
+)
 ON_RELEASES = ("plain", "shrink")
 UNREACHED = "{}. Nothing was charged. {}--coefficients-only returns coefficients without intervals"
 MOMENTS_INSTEAD = "--model moments has score intervals at any budget, wide ones here; "
@@ -84,13 +92,24 @@ class FitOptions(TypedDict):
 @click.command("fit")
 @click.argument("formula")
 @click.argument("files", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
-@click.option("--schema", "schema_file", type=FILE,
-              help="Bounds and levels, schema.toml: FILES is then one table of rows.")  # fmt: skip
-@click.option("--model", type=click.Choice(list(ROW_MODELS)),
-              help="Rows: ols (default), logit, poisson, or moments (one release of sums).")  # fmt: skip
+@click.option(
+    "--schema",
+    "schema_file",
+    type=FILE,
+    help="Bounds and levels, schema.toml: FILES is then one table of rows.",
+)
+@click.option(
+    "--model",
+    type=click.Choice(list(ROW_MODELS)),
+    help="Rows: ols (default), logit, poisson, or moments (one release of sums).",
+)
 @spending_options
-@click.option("--ledger", "ledger_file", type=NEW_FILE,
-              help="Rows: the account that is charged (privinf ledger create).")  # fmt: skip
+@click.option(
+    "--ledger",
+    "ledger_file",
+    type=NEW_FILE,
+    help="Rows: the account that is charged (privinf ledger create).",
+)
 @click.option("--cov-type", type=click.Choice(get_args(CovWord)), help="Kind of standard errors.")
 @click.option(
     "--missing", type=click.Choice(get_args(Missing)), help="Missing values of rows; default: raise."
@@ -101,13 +120,17 @@ class FitOptions(TypedDict):
 @click.option("--coefficients-only", is_flag=True, help="Rows: fit where no intervals are possible.")
 @click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
 @click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
-@click.option("--target", type=click.Choice(get_args(JoinedTarget)),
-              help="Releases, moments: intervals for the population (default) or these people.")  # fmt: skip
+@click.option(
+    "--target",
+    type=click.Choice(get_args(JoinedTarget)),
+    help="Releases, moments: intervals for the population (default) or these people.",
+)
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
 @click.option("--out", type=NEW_FILE, help="Save the result, .npz, for privinf.load_results.")
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the result as JSON, for other programs.")
-@click.option("--summary", type=NEW_FILE,
-              help="Write the summary to a file that ends in .html, .txt, .csv or .tex.")  # fmt: skip
+@click.option(
+    "--summary", type=NEW_FILE, help="Write the summary to a file that ends in .html, .txt, .csv or .tex."
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
 def fit_command(**given: Unpack[FitOptions]) -> None:
@@ -247,8 +270,10 @@ def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
         )
         return f"{head}<body>\n{made.as_html()}\n</body></html>\n"
     renderers: dict[str, Callable[[], str]] = {
-        ".txt": made.as_text, ".csv": made.as_csv, ".tex": made.as_latex,
-    }  # fmt: skip
+        ".txt": made.as_text,
+        ".csv": made.as_csv,
+        ".tex": made.as_latex,
+    }
     return renderers[suffix]() + "\n"
 
 
@@ -283,10 +308,16 @@ class StudyOptions(TypedDict):
 @click.option("--schema", "schema_file", type=FILE, required=True, help="Bounds and levels, schema.toml.")
 @click.option("--n", type=int, required=True, help="How many people.")
 @spending_options
-@click.option("--guesses", "guesses_file", type=FILE,
-              help="TOML: rsquared = ..., [means], [sds], [shares.COLUMN]")  # fmt: skip
-@click.option("--family", type=click.Choice(get_args(Family)), default="gaussian", show_default=True,
-              help="Of the response.")  # fmt: skip
+@click.option(
+    "--guesses", "guesses_file", type=FILE, help="TOML: rsquared = ..., [means], [sds], [shares.COLUMN]"
+)
+@click.option(
+    "--family",
+    type=click.Choice(get_args(Family)),
+    default="gaussian",
+    show_default=True,
+    help="Of the response.",
+)
 @click.option(
     "--trust", type=click.Choice(get_args(StudyTrust)), help="Who sees rows; default: each in turn."
 )
@@ -333,9 +364,11 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
         frame, told = study.frame, study.summary()
         if goal:
             found = study.changes(
-                coefficient=given["coefficient"], width=given["width"],
-                effect=given["effect"], power=given["power"],
-            )  # fmt: skip
+                coefficient=given["coefficient"],
+                width=given["width"],
+                effect=given["effect"],
+                power=given["power"],
+            )
             told += f"\n\nWhat would do\n{found.to_string(index=False, na_rep='-')}"
         if given["plot_file"] is not None:
             picture: Any = study.plot().figure

@@ -48,27 +48,61 @@ from privinf.secret_files import check_secret
 
 @click.command("init")
 @click.argument("name")
-@click.option("--data", type=click.Path(path_type=Path), required=True, prompt="File of the rows",
-              help="Its rows, which are left where they are.")  # fmt: skip
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    prompt="File of the rows",
+    help="Its rows, which are left where they are.",
+)
 @click.option("--schema", "schema_file", type=FILE, help="The schema that sites share; default: a template.")
-@click.option("--epsilon", type=float, required=True, prompt="Limit of all releases together, epsilon",
-              help="Limit of the ledger: epsilon of all releases together.")  # fmt: skip
+@click.option(
+    "--epsilon",
+    type=float,
+    required=True,
+    prompt="Limit of all releases together, epsilon",
+    help="Limit of the ledger: epsilon of all releases together.",
+)
 @click.option("--delta", type=float, required=True, prompt="Its delta, such as 1e-6", help="Its delta.")
-@click.option("--trust", type=click.Choice(["secure-sum", "server"]), default="secure-sum", show_default=True,
-              help="What the policy allows: masked sums, or also plain ones to a server.")  # fmt: skip
-@click.option("--min-sites", type=click.IntRange(2), default=2, show_default=True,
-              help="Fewest sites over which a masked sum may go.")  # fmt: skip
-@click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY[:EPSILON]",
-              help="Who alone may ask (privinf analyst key); default: who reaches the site.")  # fmt: skip
+@click.option(
+    "--trust",
+    type=click.Choice(["secure-sum", "server"]),
+    default="secure-sum",
+    show_default=True,
+    help="What the policy allows: masked sums, or also plain ones to a server.",
+)
+@click.option(
+    "--min-sites",
+    type=click.IntRange(2),
+    default=2,
+    show_default=True,
+    help="Fewest sites over which a masked sum may go.",
+)
+@click.option(
+    "--analyst",
+    "analysts",
+    multiple=True,
+    metavar="NAME=KEY[:EPSILON]",
+    help="Who alone may ask (privinf analyst key); default: who reaches the site.",
+)
 @click.option("--simulation", is_flag=True, help="The rows are made up: releases without noise are allowed.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to make; default: the site's name.")
 @json_option
 @click.pass_context
 def init_command(
-    ctx: click.Context, name: str, data: Path, schema_file: Path | None, epsilon: float, delta: float,
-    trust: str, min_sites: int, analysts: tuple[str, ...], simulation: bool, folder: Path | None,
+    ctx: click.Context,
+    name: str,
+    data: Path,
+    schema_file: Path | None,
+    epsilon: float,
+    delta: float,
+    trust: str,
+    min_sites: int,
+    analysts: tuple[str, ...],
+    simulation: bool,
+    folder: Path | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Make a site's folder: keys that stay in it, policy, schema, ledger, and a public bundle.
 
     \b
@@ -155,11 +189,19 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
         if federation["address"]:
             stack.enter_context(_node(folder.absolute(), site, federation))
         ctx.invoke(
-            serve_command, name=site["name"], data=folder / site["data"], ledger_file=folder / site["ledger"],
-            path=Path(site["socket"]), group=site["group"] or None, quiet=quiet,
-            schema_file=folder / site["schema"], formula=None, policy_file=folder / site["policy"],
-            key_file=folder / site["key"], roster_file=folder / "roster.json",
-        )  # fmt: skip
+            serve_command,
+            name=site["name"],
+            data=folder / site["data"],
+            ledger_file=folder / site["ledger"],
+            path=Path(site["socket"]),
+            group=site["group"] or None,
+            quiet=quiet,
+            schema_file=folder / site["schema"],
+            formula=None,
+            policy_file=folder / site["policy"],
+            key_file=folder / site["key"],
+            roster_file=folder / "roster.json",
+        )
 
 
 @click.command("rebase")
@@ -171,9 +213,14 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
 @anchor_option
 @json_option
 def rebase_command(
-    folder: Path | None, data: Path | None, schema_file: Path | None, policy_file: Path | None,
-    ledger_file: Path | None, anchor: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    folder: Path | None,
+    data: Path | None,
+    schema_file: Path | None,
+    policy_file: Path | None,
+    ledger_file: Path | None,
+    anchor: Path | None,
+    as_json: bool,
+) -> None:
     """Record that a site's rows, schema or policy are meant to be others than those of its ledger.
 
     \b
@@ -223,19 +270,30 @@ def _node(folder: Path, site: dict[str, str], federation: dict[str, Any]) -> Ite
 
 def _keep(folder: Path, site: dict[str, str], address: str, stopping: threading.Event) -> None:
     words = [
-        executable("flower-supernode"), "--root-certificates", str(folder / "ca.crt"), "--superlink", address,
-        "--auth-supernode-private-key", str(folder / site["node_key"]), "--node-config",
+        executable("flower-supernode"),
+        "--root-certificates",
+        str(folder / "ca.crt"),
+        "--superlink",
+        address,
+        "--auth-supernode-private-key",
+        str(folder / site["node_key"]),
+        "--node-config",
         f"site={json.dumps(site['name'])} socket={json.dumps(site['socket'])} timeout=120.0",
-    ]  # fmt: skip
+    ]
     while not stopping.is_set():
         if not Path(site["socket"]).exists() or not reachable(address):
             stopping.wait(LOOK_EVERY)
             continue
         with open(folder / "node.log", "ab") as log:
             process = subprocess.Popen(
-                [*words, "--port", str(free_port())], cwd=folder, env=environment(folder / ".node"),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                [*words, "--port", str(free_port())],
+                cwd=folder,
+                env=environment(folder / ".node"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         while process.poll() is None and not stopping.wait(LOOK_EVERY):
             pass
         end(process)

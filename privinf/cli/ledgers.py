@@ -55,9 +55,16 @@ def ledger_group() -> None:
 @anchor_option
 @json_option
 def create_command(
-    path: Path, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None,
-    name: str | None, site: bool, anchor: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    path: Path,
+    epsilon: float | None,
+    delta: float | None,
+    mu: float | None,
+    rho: float | None,
+    name: str | None,
+    site: bool,
+    anchor: Path | None,
+    as_json: bool,
+) -> None:
     """Make a ledger with a limit, which commands are given as --ledger.
 
     \b
@@ -129,11 +136,16 @@ def _told(ledger: Ledger) -> dict[str, Any]:
         label: {"releases": len(own), "epsilon": _epsilon(own, stated)} for label, own in labels.items()
     }
     return {
-        "epsilon": _epsilon(list(ledger.entries), stated), "delta": stated or DEFAULT_DELTA,
-        "limit": None if budget is None else str(budget), "left": None if left is None else str(left),
-        "name": ledger.name, "releases": len(ledger), "by_label": by_label,
-        "stamp": stamp_of(ledger.entries), "units": list(dict.fromkeys(one.unit for one in ledger.entries)),
-    }  # fmt: skip
+        "epsilon": _epsilon(list(ledger.entries), stated),
+        "delta": stated or DEFAULT_DELTA,
+        "limit": None if budget is None else str(budget),
+        "left": None if left is None else str(left),
+        "name": ledger.name,
+        "releases": len(ledger),
+        "by_label": by_label,
+        "stamp": stamp_of(ledger.entries),
+        "units": list(dict.fromkeys(one.unit for one in ledger.entries)),
+    }
 
 
 def told_by_analyst(
@@ -144,19 +156,22 @@ def told_by_analyst(
     names = sorted({*charges, *budgets} - {""})
     by_analyst = [
         {
-            "analyst": name, "epsilon": _epsilon([*charges.get(name, ())], delta),
+            "analyst": name,
+            "epsilon": _epsilon([*charges.get(name, ())], delta),
             "of": None if (budget := budgets.get(name)) is None else budget.epsilon(delta),
         }
         for name in names
-    ]  # fmt: skip
+    ]
     reserved = [
         {
-            "name": one.name, "analyst": one.analyst, "epsilon": compose(one.losses).epsilon(delta),
+            "name": one.name,
+            "analyst": one.analyst,
+            "epsilon": compose(one.losses).epsilon(delta),
             "spent": _epsilon([*journal.charged_on(one)], delta),
             "until": datetime.fromtimestamp(one.until, UTC).isoformat(timespec="minutes"),
         }
         for one in journal.reservations
-    ]  # fmt: skip
+    ]
     return {"by_analyst": by_analyst, "reserved": reserved}
 
 
@@ -282,8 +297,9 @@ def upgraded(path: Path, anchor: Anchor) -> Path | None:
         raise StorageError(f"the ledger {path} is open elsewhere: stop what charges it first") from None
 
 
-def written_anew(path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any],
-                 lines: list[dict[str, Any]]) -> Path:  # fmt: skip
+def written_anew(
+    path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any], lines: list[dict[str, Any]]
+) -> Path:
     """Put a journal of these lines in the place of a file, which is kept under a name of its own.
 
     Returns that name. Raises StorageError if it cannot be done; the file is in its place then.

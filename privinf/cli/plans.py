@@ -59,12 +59,19 @@ def plan_group() -> None:
 
 
 @plan_group.command("new")
-@click.option("--columns", type=FILE,
-              help="CSV file with the fields party,column,low,high,levels (levels separated by |), or a JSON "
-              'file {"party": {"column": [low, high] or ["level", ...]}}.')  # fmt: skip
-@click.option("--column", "specs", multiple=True, metavar="PARTY:COLUMN:LOW:HIGH",
-              help="One column, instead of a file or beside it; PARTY:COLUMN:LEVEL|LEVEL for categories. "
-              "Repeat it.")  # fmt: skip
+@click.option(
+    "--columns",
+    type=FILE,
+    help="CSV file with the fields party,column,low,high,levels (levels separated by |), or a JSON "
+    'file {"party": {"column": [low, high] or ["level", ...]}}.',
+)
+@click.option(
+    "--column",
+    "specs",
+    multiple=True,
+    metavar="PARTY:COLUMN:LOW:HIGH",
+    help="One column, instead of a file or beside it; PARTY:COLUMN:LEVEL|LEVEL for categories. Repeat it.",
+)
 @click.option("--n", type=int, help="Number of people; not needed with --roster.")
 @click.option("--epsilon", type=float, required=True, help="What each party's release may reveal.")
 @click.option(
@@ -73,27 +80,59 @@ def plan_group() -> None:
     required=True,
     help=DELTA_HELP,
 )
-@click.option("--party-epsilon", multiple=True, metavar="PARTY=EPSILON",
-              help="Another epsilon for one party. Repeat it.")  # fmt: skip
+@click.option(
+    "--party-epsilon",
+    multiple=True,
+    metavar="PARTY=EPSILON",
+    help="Another epsilon for one party. Repeat it.",
+)
 @click.option("--id", "id_", metavar="COLUMN", help="Id column by which the rows of all parties are aligned.")
-@click.option("--roster", type=FILE,
-              help="CSV or Parquet file whose id column lists the people of the study.")  # fmt: skip
+@click.option(
+    "--roster", type=FILE, help="CSV or Parquet file whose id column lists the people of the study."
+)
 @click.option("--k", default="auto", show_default=True, help="Number of mixed rows, or auto.")
 @click.option("--label", help="Column that will be the response, if one is meant: improves the automatic k.")
-@click.option("--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
-              help="Guess of R-squared for the automatic k and the forecast.")  # fmt: skip
-@click.option("--kind", type=click.Choice(get_args(MixingKind)), default="countsketch", show_default=True,
-              help="Mixing matrix; all are equally accurate.")  # fmt: skip
+@click.option(
+    "--rsquared",
+    type=float,
+    default=DEFAULT_RSQUARED,
+    show_default=True,
+    help="Guess of R-squared for the automatic k and the forecast.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(get_args(MixingKind)),
+    default="countsketch",
+    show_default=True,
+    help="Mixing matrix; all are equally accurate.",
+)
 @click.option("--seed", type=int, help="Public seed of the mixing matrix; default: a fresh one.")
-@click.option("--method", type=click.Choice(get_args(MixingMethod)), default="random-mixing",
-              show_default=True,
-              help="Sums over people, or every person's row with (much) noise.")  # fmt: skip
-@click.option("--intercept/--no-intercept", default=None, help="Whether regressions will have a constant; "
-              "default: with random mixing.")  # fmt: skip
-@click.option("--diameter", type=click.Choice(get_args(DiameterChoice)), default="own", show_default=True,
-              help="Noise by each party's own range, or by the largest.")  # fmt: skip
-@click.option("--calibration", type=click.Choice(get_args(Calibration)), default="exact", show_default=True,
-              help="Exact Gaussian noise, or the classic (larger) formula.")  # fmt: skip
+@click.option(
+    "--method",
+    type=click.Choice(get_args(MixingMethod)),
+    default="random-mixing",
+    show_default=True,
+    help="Sums over people, or every person's row with (much) noise.",
+)
+@click.option(
+    "--intercept/--no-intercept",
+    default=None,
+    help="Whether regressions will have a constant; default: with random mixing.",
+)
+@click.option(
+    "--diameter",
+    type=click.Choice(get_args(DiameterChoice)),
+    default="own",
+    show_default=True,
+    help="Noise by each party's own range, or by the largest.",
+)
+@click.option(
+    "--calibration",
+    type=click.Choice(get_args(Calibration)),
+    default="exact",
+    show_default=True,
+    help="Exact Gaussian noise, or the classic (larger) formula.",
+)
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as plan.json.")
 @overwrite_option
 def new_command(**given: Unpack[NewOptions]) -> None:
@@ -141,8 +180,13 @@ def _plan_of(given: NewOptions) -> MixingPlan:
 
 @plan_group.command("check")
 @click.argument("plan", type=FILE)
-@click.option("--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
-              help="Guess of R-squared for the forecast.")  # fmt: skip
+@click.option(
+    "--rsquared",
+    type=float,
+    default=DEFAULT_RSQUARED,
+    show_default=True,
+    help="Guess of R-squared for the forecast.",
+)
 def check_command(plan: Path, rsquared: float) -> None:
     """Print what a plan costs and whether it can identify a regression, before any row is read."""
     click.echo(_described(MixingPlan.load(plan), rsquared))

@@ -52,20 +52,35 @@ class ReleaseOptions(TypedDict):
 @click.command("release")
 @click.option("--plan", "plan_file", type=FILE, help="The public plan of several parties, plan.json.")
 @click.option("--party", help="Which party of the plan you are.")
-@click.option("--schema", "schema_file", type=FILE,
-              help="Without a plan: the schema of one table, schema.toml (privinf schema).")  # fmt: skip
+@click.option(
+    "--schema",
+    "schema_file",
+    type=FILE,
+    help="Without a plan: the schema of one table, schema.toml (privinf schema).",
+)
 @click.option("--formula", help="With --schema: make the release for this regression.")
-@click.option("--term", "terms", multiple=True,
-              help="With --schema: a column, C(column), a:b or I(a**2). Repeat it.")  # fmt: skip
-@click.option("--data", type=click.Path(path_type=Path), required=True,
-              help="Your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of them.")  # fmt: skip
+@click.option(
+    "--term", "terms", multiple=True, help="With --schema: a column, C(column), a:b or I(a**2). Repeat it."
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of them.",
+)
 @click.option("--out", type=NEW_FILE, required=True, help="The file that may leave the house, .npz.")
-@click.option("--ledger", "ledger_file", type=NEW_FILE,
-              help="Account of all that was ever released about these people.")  # fmt: skip
+@click.option(
+    "--ledger", "ledger_file", type=NEW_FILE, help="Account of all that was ever released about these people."
+)
 @spending_options
 @click.option("--roster", type=FILE, help="File whose id column lists the people: says how many are missing.")
-@click.option("--missing", type=click.Choice(get_args(Missing)), default="raise", show_default=True,
-              help="Missing values: refuse, or put in the middle of the public bounds.")  # fmt: skip
+@click.option(
+    "--missing",
+    type=click.Choice(get_args(Missing)),
+    default="raise",
+    show_default=True,
+    help="Missing values: refuse, or put in the middle of the public bounds.",
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
 def release_command(**given: Unpack[ReleaseOptions]) -> None:

@@ -64,8 +64,9 @@ def schema_group() -> None:
 @click.option("--column", "columns", multiple=True, help="A column that is wanted. Repeat it; default: all.")
 @click.option("--unit", help="Column that tells whose row it is, where one person has several.")
 @click.option("--max-rows", type=int, default=1, show_default=True, help="Most rows of one person.")
-@click.option("--clip", type=float,
-              help=f"With a budget: share of rows that bounds may leave out; default: {CLIP}.")  # fmt: skip
+@click.option(
+    "--clip", type=float, help=f"With a budget: share of rows that bounds may leave out; default: {CLIP}."
+)
 @spending_options
 @click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: the account that is charged.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
@@ -156,9 +157,14 @@ def _bought(given: SuggestOptions) -> Schema:
     ledger = None if path is None else open_ledger(path)
     clip = CLIP if given["clip"] is None else given["clip"]
     schema = find_bounds(
-        open_rows(given["data"]), given["columns"] or numbers, clip=clip, unit=given["unit"],
-        max_rows=given["max_rows"], ledger=ledger, **spending_of(given),
-    )  # fmt: skip
+        open_rows(given["data"]),
+        given["columns"] or numbers,
+        clip=clip,
+        unit=given["unit"],
+        max_rows=given["max_rows"],
+        ledger=ledger,
+        **spending_of(given),
+    )
     click.echo(repr(schema))
     click.echo(f"privacy of one {schema.privacy.unit}: {report_line(schema.privacy)}", err=True)
     click.echo(NO_LEDGER if ledger is None or path is None else ledger_line(ledger, path), err=True)

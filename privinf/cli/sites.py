@@ -155,15 +155,34 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
 
 @site_group.command("serve")
 @click.option("--name", required=True, help="Name of the site.")
-@click.option("--data", type=click.Path(path_type=Path), required=True,
-              help="Its rows: CSV (.csv, .tsv, .gz) or Parquet.")  # fmt: skip
-@click.option("--schema", "schema_file", type=FILE, required=True,
-              help='JSON: {"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}')  # fmt: skip
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Its rows: CSV (.csv, .tsv, .gz) or Parquet.",
+)
+@click.option(
+    "--schema",
+    "schema_file",
+    type=FILE,
+    required=True,
+    help='JSON: {"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}',
+)
 @click.option("--formula", help="Model to be ready for from the start; others may follow.")
-@click.option("--policy", "policy_file", type=FILE, required=True,
-              help='JSON of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.')  # fmt: skip
-@click.option("--ledger", "ledger_file", type=NEW_FILE, required=True,
-              help="Account of all that was ever released about these rows.")  # fmt: skip
+@click.option(
+    "--policy",
+    "policy_file",
+    type=FILE,
+    required=True,
+    help='JSON of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.',
+)
+@click.option(
+    "--ledger",
+    "ledger_file",
+    type=NEW_FILE,
+    required=True,
+    help="Account of all that was ever released about these rows.",
+)
 @click.option(
     "--anchor", type=NEW_FILE, help="File that remembers the ledger's last line, if not at the default."
 )
@@ -173,8 +192,13 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
 @click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
 @click.option("--socket", "path", type=NEW_FILE, required=True, help="Where the daemon can be asked.")
 @click.option("--group", help="Group of the system whose members may ask; default: this account alone.")
-@click.option("--allow-uid", "allowed", type=int, multiple=True,
-              help="Number of an account that may ask; default: all that can open the socket.")  # fmt: skip
+@click.option(
+    "--allow-uid",
+    "allowed",
+    type=int,
+    multiple=True,
+    help="Number of an account that may ask; default: all that can open the socket.",
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def serve_command(
     name: str,

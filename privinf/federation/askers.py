@@ -218,9 +218,14 @@ class AskerEnd:
             return Envelope()
         analyst = "" if self._key is None else self._key.verifying
         plain = Envelope(
-            site=site, digest=query.digest, session=query.session, sequence=query.sequence,
-            nonce=secrets.token_hex(16), analyst=analyst, heads=self._heads_for(site),
-        )  # fmt: skip
+            site=site,
+            digest=query.digest,
+            session=query.session,
+            sequence=query.sequence,
+            nonce=secrets.token_hex(16),
+            analyst=analyst,
+            heads=self._heads_for(site),
+        )
         return plain if self._key is None else replace(plain, signature=self._key.sign(plain.signed))
 
     def _heads_for(self, site: str) -> dict[str, SignedHead]:

@@ -327,19 +327,26 @@ def _released(
 
 def _write_release(folder: FitFolder, name: str, question: tuple[str, str], released: NoisySum) -> None:
     header = {
-        "question": question[0], "rows": released.rows, "sites": list(released.sites),
-        "scale": released.scale, "mu": str(released.mu),
+        "question": question[0],
+        "rows": released.rows,
+        "sites": list(released.sites),
+        "scale": released.scale,
+        "mu": str(released.mu),
         "entries": [entry.to_dict() for entry in released.entries],
-    }  # fmt: skip
+    }
     folder.write(name, header, {"values": released.values})
 
 
 def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned: PlannedSum) -> None:
     text, arrays = planned.query.pack()
     header = {
-        "question": question[0], "query": text, "asked": list(planned.asked), "scale": planned.scale,
-        "mu": str(planned.mu), "entries": [planned.entry.to_dict()],
-    }  # fmt: skip
+        "question": question[0],
+        "query": text,
+        "asked": list(planned.asked),
+        "scale": planned.scale,
+        "mu": str(planned.mu),
+        "entries": [planned.entry.to_dict()],
+    }
     folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 

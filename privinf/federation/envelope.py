@@ -33,9 +33,14 @@ HEAD_FIELD = "head "
 MOST_HEADS = 200
 HEAD_TEXT = re.compile("([1-9][0-9]{0,15}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 QUESTION_FIELDS = {
-    "site": "(?s:.*)", "digest": "[0-9a-f]{64}", "session": "(?s:.*)", "sequence": "[0-9]{1,18}",
-    "nonce": "[0-9a-f]{32}", "analyst": "(?:[0-9a-f]{64})?", "signature": "(?:[0-9a-f]{128})?",
-}  # fmt: skip
+    "site": "(?s:.*)",
+    "digest": "[0-9a-f]{64}",
+    "session": "(?s:.*)",
+    "sequence": "[0-9]{1,18}",
+    "nonce": "[0-9a-f]{32}",
+    "analyst": "(?:[0-9a-f]{64})?",
+    "signature": "(?:[0-9a-f]{128})?",
+}
 WENT_BACK = (
     "its ledger lacks lines that it has shown before (it was put back, or replaced): put the latest copy back"
 )
@@ -202,9 +207,12 @@ class Envelope:
 def answered_text(asked: Envelope, site: str, reply: Reply, heads: Fields) -> bytes:
     """Return what a site signs of its reply to a question."""
     content = {
-        "site": site, "question": asked.digest, "nonce": asked.nonce, "reply": message_digest(*reply.pack()),
+        "site": site,
+        "question": asked.digest,
+        "nonce": asked.nonce,
+        "reply": message_digest(*reply.pack()),
         "heads": dict(heads),
-    }  # fmt: skip
+    }
     return signed_text("reply", content)
 
 

@@ -322,10 +322,13 @@ def packed(message: Message, envelope: Fields | None = None) -> Any:
     app = engine("app")
     text, arrays = message
     records = {name: app.Array(array) for name, array in arrays.items()}
-    return app.RecordDict({
-        "message": app.ConfigRecord({"text": text}), "arrays": app.ArrayRecord(records),
-        "envelope": app.ConfigRecord(dict(envelope or {})),
-    })  # fmt: skip
+    return app.RecordDict(
+        {
+            "message": app.ConfigRecord({"text": text}),
+            "arrays": app.ArrayRecord(records),
+            "envelope": app.ConfigRecord(dict(envelope or {})),
+        }
+    )
 
 
 def unpacked(content: Mapping[str, Any]) -> Message:

@@ -81,9 +81,7 @@ def frame(message: Message, **fields: str) -> list[bytes]:
     if len(head) > MOST_HEADER or len(arrays) > MOST_ARRAYS:
         raise ArgumentError(f"a message has at most {MOST_ARRAYS} arrays, and short names")
     size = len(content) + sum(array.nbytes for array in little.values())
-    return [
-        HEAD.pack(MAGIC, len(head), size), head, *(array.tobytes() for array in little.values()), content
-    ]  # fmt: skip
+    return [HEAD.pack(MAGIC, len(head), size), head, *(array.tobytes() for array in little.values()), content]
 
 
 def read_header(content: bytes, size: int) -> Header:

@@ -459,9 +459,13 @@ class TrustedServer(Rounds):
         source = self._noise
         if noisy:
             question = question_of(
-                query, peeled_offset=ranking.offset, peeled_factor=ranking.factor,
-                peeled_from=ranking.candidates, peeled_k=k, peeled_sizes=drawn.absolute,
-            )  # fmt: skip
+                query,
+                peeled_offset=ranking.offset,
+                peeled_factor=ranking.factor,
+                peeled_from=ranking.candidates,
+                peeled_k=k,
+                peeled_sizes=drawn.absolute,
+            )
             source = self._source(query, question, answered, total)
         return replace(drawn.draw(ranking.scored(total), source, ranking.candidates), entries=lines)
 
@@ -477,9 +481,15 @@ class TrustedServer(Rounds):
         exact = noisy and (self._noise.secure or op.sums is not None)
         bits = exact_bits(self._count(asked)) if exact else 0
         return Query(
-            op.name, {**args, "bits": bits}, op.version, self._digest, self._session, self._next(),
-            tuple(entry.to_dict() for entry in entries), reservation=self._reservation,
-        )  # fmt: skip
+            op.name,
+            {**args, "bits": bits},
+            op.version,
+            self._digest,
+            self._session,
+            self._next(),
+            tuple(entry.to_dict() for entry in entries),
+            reservation=self._reservation,
+        )
 
     def _marked(self, entry: LedgerEntry) -> LedgerEntry:
         """Return a line with the fingerprint of the key of its noise."""

@@ -139,9 +139,13 @@ def heavy_tail(ratio: float) -> str:
 
 
 def notes_of(
-    rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification, most: Floats,
+    rows: GlmRows,
+    look: SecondLook,
+    estimate: Estimate,
+    strength: Identification,
+    most: Floats,
     hidden: Sequence[str],
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """Return the footnotes of least squares by a second look.
 
     `most` is the shift of each coefficient if all that counts see beyond the clip were along it, `hidden`

@@ -100,9 +100,14 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     inverse = (vectors / values) @ vectors.T
     theta = step.place.theta
     return Drawn(
-        theta + back @ params, theta + moves @ back.T, weak, length2, shift,
-        not far, back @ inverse @ step.meat @ inverse @ back.T / n,
-    )  # fmt: skip
+        theta + back @ params,
+        theta + moves @ back.T,
+        weak,
+        length2,
+        shift,
+        not far,
+        back @ inverse @ step.meat @ inverse @ back.T / n,
+    )
 
 
 def _squared_length(move: Floats, covariance: Floats) -> float:
@@ -205,13 +210,20 @@ def _posterior(
 def recorded(step: FinalStep) -> dict[str, Any]:
     """Return a final release as JSON takes it."""
     return {
-        "theta": step.place.theta.tolist(), "transform": step.place.transform.tolist(),
-        "level": step.place.curvature, "score": step.score.mean.tolist(), "score_sd": step.score.sd,
-        "hessian": step.hessian.mean.tolist(), "hessian_sd": step.hessian.sd, "meat": step.meat.tolist(),
-        "allowance": step.allowance, "walking": step.walk.walking,
-        "second": step.walk.second.tolist(), "margin": step.walk.margin,
+        "theta": step.place.theta.tolist(),
+        "transform": step.place.transform.tolist(),
+        "level": step.place.curvature,
+        "score": step.score.mean.tolist(),
+        "score_sd": step.score.sd,
+        "hessian": step.hessian.mean.tolist(),
+        "hessian_sd": step.hessian.sd,
+        "meat": step.meat.tolist(),
+        "allowance": step.allowance,
+        "walking": step.walk.walking,
+        "second": step.walk.second.tolist(),
+        "margin": step.walk.margin,
         "few": step.walk.few,
-    }  # fmt: skip
+    }
 
 
 def restored(kept: Mapping[str, Any]) -> FinalStep:
@@ -223,10 +235,13 @@ def restored(kept: Mapping[str, Any]) -> FinalStep:
     second = np.array(kept["second"], dtype=np.float64)
     walk = Walk([], bool(kept["walking"]), second, float(kept["margin"]), bool(kept.get("few", False)))
     return FinalStep(
-        place, Noisy(arrays["score"], float(kept["score_sd"])),
-        Noisy(arrays["hessian"], float(kept["hessian_sd"])), np.array(kept["meat"], dtype=np.float64),
-        float(kept["allowance"]), walk,
-    )  # fmt: skip
+        place,
+        Noisy(arrays["score"], float(kept["score_sd"])),
+        Noisy(arrays["hessian"], float(kept["hessian_sd"])),
+        np.array(kept["meat"], dtype=np.float64),
+        float(kept["allowance"]),
+        walk,
+    )
 
 
 # ---- score tests
@@ -319,9 +334,13 @@ def equation_of(step: OneStep) -> FinalStep:
     """Return the last Newton step of `GlmSums` as a final release in units that are not whitened."""
     eye = np.eye(len(step.params))
     return FinalStep(
-        Place(step.start, eye, 1.0), Noisy(step.bread @ step.step, step.score_sd),
-        Noisy(step.bread, step.bread_sd), step.meat, 0.0, Walk([], False, eye),
-    )  # fmt: skip
+        Place(step.start, eye, 1.0),
+        Noisy(step.bread @ step.step, step.score_sd),
+        Noisy(step.bread, step.bread_sd),
+        step.meat,
+        0.0,
+        Walk([], False, eye),
+    )
 
 
 def curved_system(kept: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedScores:

@@ -297,9 +297,14 @@ class _OptimizerRounds:
         options = self.options
         sketch, arguments = self._sketch(number)
         released, sd = sums.batch(
-            theta, price, clip=options.clip, batches=options.batches, batch=number % options.batches,
-            seed=self.seed, **arguments,
-        )  # fmt: skip
+            theta,
+            price,
+            clip=options.clip,
+            batches=options.batches,
+            batch=number % options.batches,
+            seed=self.seed,
+            **arguments,
+        )
         raw = released if sketch is None else sketch.matrix @ released
         spread = np.ones_like(raw) if sketch is None else sketch.noise_diagonal
         gradient, variance = raw * self.unit, sd**2 * spread * self.unit**2

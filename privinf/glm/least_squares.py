@@ -182,9 +182,20 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
     return SecondLook(
-        pilot, clip, (vectors * values) @ vectors.T, strength, lower.values / n, upper.values / n,
-        shrunk(meat, meat_sd), meat, score_sd, float(upper.scale) / n, hessian_sd, measures, n,
-    )  # fmt: skip
+        pilot,
+        clip,
+        (vectors * values) @ vectors.T,
+        strength,
+        lower.values / n,
+        upper.values / n,
+        shrunk(meat, meat_sd),
+        meat,
+        score_sd,
+        float(upper.scale) / n,
+        hessian_sd,
+        measures,
+        n,
+    )
 
 
 def last_moments(

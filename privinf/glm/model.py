@@ -337,9 +337,19 @@ class GLM(Rowless):
         step leaves is negligible (`privinf.glm.settling`; benchmarks/results/settled.md).
         """
         request = FitRequest(
-            optimizer, public_seed, max_colluding, relation, unit, client_clip, cov_type, targets, nuisance,
-            checkpoint, margins=margins, intervals=intervals,
-        )  # fmt: skip
+            optimizer,
+            public_seed,
+            max_colluding,
+            relation,
+            unit,
+            client_clip,
+            cov_type,
+            targets,
+            nuisance,
+            checkpoint,
+            margins=margins,
+            intervals=intervals,
+        )
         return self._fit(request, spending)
 
     def _fit(self, request: FitRequest, spending: SpendingWords) -> FederatedGLMResults:

@@ -224,9 +224,13 @@ class OLS(OneFamily):
             `without_intervals` returns the reason. "optional": it returns coefficients alone.
         """
         request = FitRequest(
-            max_colluding=max_colluding, checkpoint=checkpoint, cov_type=cov_type, target=target,
-            adapt_bounds=adapt_bounds, intervals=intervals,
-        )  # fmt: skip
+            max_colluding=max_colluding,
+            checkpoint=checkpoint,
+            cov_type=cov_type,
+            target=target,
+            adapt_bounds=adapt_bounds,
+            intervals=intervals,
+        )
         return self._fit(request, spending)
 
 

@@ -197,10 +197,11 @@ class Questions:
         constant = self.units.get("constant")
         public = 0 if constant is None else 1
         args = {
-            **self.units, "norm": math.sqrt(self.reachable.radius**2 - public),
+            **self.units,
+            "norm": math.sqrt(self.reachable.radius**2 - public),
             "response_factor": weight * self.units["response_factor"],
             "response_bound": weight * max(map(abs, self.response)),
-        }  # fmt: skip
+        }
         found = self.sums.asked(Statistics.MOMENTS_TOTAL, args, Labels.MOMENTS, self.price(MOMENTS))
         layout = MomentLayout(public, self.p - public)
         full = layout.matrix(found.values, np.full((public, public), float(self.n))) / self.n
@@ -305,9 +306,7 @@ class Counting:
 def counted_columns(rows: GlmRows) -> list[int]:
     """Return the columns whose bounds may be narrowed: bounded ones that are no indicators."""
     design = rows.design
-    return [
-        j for j, column in enumerate(design.columns) if j != design.constant and not column.indicator
-    ]  # fmt: skip
+    return [j for j, column in enumerate(design.columns) if j != design.constant and not column.indicator]
 
 
 def edges() -> Floats:

@@ -259,9 +259,11 @@ class FitDescription:
         """Return the surroundings of the estimate; `notes` for the summary."""
         trace = [(rows.to_user @ theta).tolist() for theta in self.trajectory.path]
         settings: GlmSettings = {
-            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.traffic.rounds],
+            "family": rows.family,
+            "trace": trace,
+            "rounds": [list(one) for one in self.traffic.rounds],
             "names": list(rows.design.names),
-        }  # fmt: skip
+        }
         if rows.missing != "raise":
             settings["missing"] = rows.missing
         if self.clipped:
@@ -270,9 +272,14 @@ class FitDescription:
             settings["at_an_end"] = list(self.at_an_end)
         clipped = target_notes(self.report)
         return {
-            "report": self.report, "design": rows.design, "model": self.model, "method": self.method,
-            "options": self.options, "settings": settings, "notes": (*clipped, *notes, self._tuning()),
-        }  # fmt: skip
+            "report": self.report,
+            "design": rows.design,
+            "model": self.model,
+            "method": self.method,
+            "options": self.options,
+            "settings": settings,
+            "notes": (*clipped, *notes, self._tuning()),
+        }
 
     def _tuning(self) -> str:
         """Say whether what came before this fit, such as a search for its settings, was charged."""
@@ -304,9 +311,16 @@ def glm_results(
         weak = Estimate(step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason)
         return FederatedGLMResults(weak.transformed(back, names=names), **context)
     found = Estimate(
-        step.params, total, step_names, rows.total, None, step.bread, noise, cov_type=cov_type,
+        step.params,
+        total,
+        step_names,
+        rows.total,
+        None,
+        step.bread,
+        noise,
+        cov_type=cov_type,
         terms=VarianceTerms.dividing(total, STEP_EQUATION, terms),
-    )  # fmt: skip
+    )
     estimate = found.transformed(back, names=names)
     told = {"equation": recorded(equation_of(step)), "to_user": back.tolist()}
     if block is None:
@@ -330,10 +344,16 @@ def second_look_results(
         bare = Estimate(params, None, rows.design.names, rows.total, cov_type="none", weak_reason=reason)
         return FederatedGLMResults(bare, **description.context(rows))
     estimate = Estimate(
-        params, cov, rows.design.names, rows.total, noise_cov=noise, cov_type=cov_type,
-        df_resid=max(rows.total - rows.p, 1), bias=bias if bias.any() else None,
+        params,
+        cov,
+        rows.design.names,
+        rows.total,
+        noise_cov=noise,
+        cov_type=cov_type,
+        df_resid=max(rows.total - rows.p, 1),
+        bias=bias if bias.any() else None,
         terms=VarianceTerms.dividing(cov, STEP_EQUATION, look.noise_terms(transform)),
-    )  # fmt: skip
+    )
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
     strength, measures = identified(rows, look, estimate.bse), look.measures
@@ -344,9 +364,14 @@ def second_look_results(
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return FederatedGLMResults(
-        estimate, sampling_cov=cov - noise, system=system, identification=strength, rsquared=rsquared,
-        scale=measures.residual * unit**2 * (rows.total / max(rows.total - rows.p, 1)), **context,
-    )  # fmt: skip
+        estimate,
+        sampling_cov=cov - noise,
+        system=system,
+        identification=strength,
+        rsquared=rsquared,
+        scale=measures.residual * unit**2 * (rows.total / max(rows.total - rows.p, 1)),
+        **context,
+    )
 
 
 def singular(cov: Floats) -> str:

@@ -146,9 +146,12 @@ class GlmRows:
             return self
         free = self.free
         return replace(
-            self, design=without(self.design, free), center=self.center[free], scale=self.scale[free],
+            self,
+            design=without(self.design, free),
+            center=self.center[free],
+            scale=self.scale[free],
             roles=NO_ROLES,
-        )  # fmt: skip
+        )
 
     def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
         """Return the columns of the final release: targets, nuisance, the constant; None for all."""
@@ -293,12 +296,15 @@ def without(design: Design, kept: Integers) -> Design:
     """Return a design with some of its columns."""
     places = {int(j): at for at, j in enumerate(kept)}
     return replace(
-        design, columns=tuple(design.columns[j] for j in kept), private=design.private[kept],
+        design,
+        columns=tuple(design.columns[j] for j in kept),
+        private=design.private[kept],
         constant=None if design.constant is None else places[design.constant],
-        low=design.low[kept], high=design.high[kept],
+        low=design.low[kept],
+        high=design.high[kept],
         raw=None if design.raw is None else tuple(design.raw[j] for j in kept),
         blocks=tuple(tuple(places[j] for j in block) for block in design.blocks),
-    )  # fmt: skip
+    )
 
 
 def _constant_name(design: Design) -> str | None:

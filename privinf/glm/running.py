@@ -216,9 +216,21 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     response = float(design.y_low or 0.0), float(design.y_high or 0.0)
     assert rows.family != "gaussian"
     return CurvedSums(
-        sums.server, rows.family, units, sums.n, free, fixed, start, shift + linear, radius, constant,
-        response, mu, sums.traffic, names=tuple(names[j] for j in free),
-    )  # fmt: skip
+        sums.server,
+        rows.family,
+        units,
+        sums.n,
+        free,
+        fixed,
+        start,
+        shift + linear,
+        radius,
+        constant,
+        response,
+        mu,
+        sums.traffic,
+        names=tuple(names[j] for j in free),
+    )
 
 
 def curved_ends(rows: GlmRows, found: FinalStep | Walk, sd: float) -> tuple[str, ...]:
@@ -365,15 +377,22 @@ def _exact_results(
     cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
     nothing = np.zeros_like(cov)
     estimate = Estimate(
-        found.place.theta + step, cov, rows.design.names, rows.total, noise_cov=nothing, cov_type=cov_type,
+        found.place.theta + step,
+        cov,
+        rows.design.names,
+        rows.total,
+        noise_cov=nothing,
+        cov_type=cov_type,
         terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(found, nothing)),
-    )  # fmt: skip
+    )
     back, context = rows.to_user, description.context(rows)
     context["settings"] |= told
     sampling = back @ cov @ back.T
     # The settings, which files keep, do not hold the equation: its sums have no noise.
     told = {"curved": recorded(found), "to_user": back.tolist()}
     return FederatedGLMResults(
-        estimate.transformed(back, names=rows.design.names), sampling_cov=sampling,
-        system=curved_system(told, rows.design, rows.total, cov_type), **context,
-    )  # fmt: skip
+        estimate.transformed(back, names=rows.design.names),
+        sampling_cov=sampling,
+        system=curved_system(told, rows.design, rows.total, cov_type),
+        **context,
+    )

@@ -242,10 +242,18 @@ class LookedScores(LargeSample):
         flat = look.score_sd**2 + hidden * look.upper_sd**2
         known = flat * np.eye(len(look.lower)) + hidden * np.outer(look.upper, look.upper)
         return cls(
-            to_scaled @ (look.pilot.unit * look.pilot.whitening.T), to_scaled @ look.pilot.theta,
-            look.lower + look.clip.weight * look.upper, look.hessian, look.meat, look.n * known,
-            look.hessian_sd, look.measures.residual, noise_free, look.n, cov_type,
-        )  # fmt: skip
+            to_scaled @ (look.pilot.unit * look.pilot.whitening.T),
+            to_scaled @ look.pilot.theta,
+            look.lower + look.clip.weight * look.upper,
+            look.hessian,
+            look.meat,
+            look.n * known,
+            look.hessian_sd,
+            look.measures.residual,
+            noise_free,
+            look.n,
+            cov_type,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON holds it."""

@@ -180,12 +180,18 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         keep = units % parts != part
         V, response, cumulants = self._fourth
         return CorrectedLeastSquares(
-            self._X[keep], self._y[keep], self.noise_cov, y_noise_var=self.y_noise_var,
-            y_noise_cross=self._cross, fourth_directions=V, fourth_cumulants=cumulants,
-            fourth_response=response, groups=None if self._units.order is None else units[keep],
+            self._X[keep],
+            self._y[keep],
+            self.noise_cov,
+            y_noise_var=self.y_noise_var,
+            y_noise_cross=self._cross,
+            fourth_directions=V,
+            fourth_cumulants=cumulants,
+            fourth_response=response,
+            groups=None if self._units.order is None else units[keep],
             weights=None if self._weights is None else self._weights[keep],
             shared_response_noise=self._shared_response_noise,
-        )  # fmt: skip
+        )
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return ``meat - noise_meat`` where it is well determined, else residual variance times A."""

@@ -264,17 +264,28 @@ class Estimate:
         bias = None if self.bias is None else np.abs(matrix) @ self.bias
         terms = None if self.terms is None else self.terms.mapped(matrix)
         return replace(
-            self, params=params, cov=cov, names=tuple(names), scores=scores, bread=bread,
-            noise_cov=noise_cov, bias=bias, terms=terms,
-        )  # fmt: skip
+            self,
+            params=params,
+            cov=cov,
+            names=tuple(names),
+            scores=scores,
+            bread=bread,
+            noise_cov=noise_cov,
+            bias=bias,
+            terms=terms,
+        )
 
     def with_cov(self, cov: ArrayLike, *, cov_type: str, noise_cov: ArrayLike | None = None) -> Estimate:
         """Return the same estimate with another covariance (and the noise part that belongs to it)."""
         noise = None if noise_cov is None else np.asarray(noise_cov, dtype=np.float64)
         return replace(
-            self, cov=np.asarray(cov, dtype=np.float64), noise_cov=noise, cov_type=cov_type, weak_reason="",
+            self,
+            cov=np.asarray(cov, dtype=np.float64),
+            noise_cov=noise,
+            cov_type=cov_type,
+            weak_reason="",
             terms=None,
-        )  # fmt: skip
+        )
 
     def _transformed_scores(self, T: Floats) -> tuple[Floats | None, Floats | None]:
         if self.bread is None or (T.shape[0] < T.shape[1] and self.scores is None):

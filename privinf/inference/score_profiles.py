@@ -121,9 +121,17 @@ class Profiles:
         points = starts[:, 0].copy()
         beyond = least > lines.critical * surface.largest
         return cls(
-            lines, line, flat, normals, starts, surface.values(points), points, beyond,
-            np.zeros(len(flat), dtype=np.bool_), ring,
-        )  # fmt: skip
+            lines,
+            line,
+            flat,
+            normals,
+            starts,
+            surface.values(points),
+            points,
+            beyond,
+            np.zeros(len(flat), dtype=np.bool_),
+            ring,
+        )
 
     @property
     def inside(self) -> Flags:

@@ -84,10 +84,19 @@ class Solution:
     def estimate(self, names: Names) -> Estimate:
         """Return the Estimate in the system's units."""
         return Estimate(
-            self.params, self.cov, tuple(names), self.nobs, self.scores,
-            self.bread, self.noise_cov, self.cov_type, self.weak_reason, self.df,
-            self.df_resid, terms=self.terms,
-        )  # fmt: skip
+            self.params,
+            self.cov,
+            tuple(names),
+            self.nobs,
+            self.scores,
+            self.bread,
+            self.noise_cov,
+            self.cov_type,
+            self.weak_reason,
+            self.df,
+            self.df_resid,
+            terms=self.terms,
+        )
 
 
 def solve(
@@ -154,11 +163,23 @@ def solve(
     terms = None if cov is None else _terms(system, bread, params, cov, target)
     sampling_cov, sampling_kind = _sampling_covariance(system, bread, params)
     return Solution(
-        params, cov, bread, noise_cov, scores, point, sampling_cov, sampling_kind,
+        params,
+        cov,
+        bread,
+        noise_cov,
+        scores,
+        point,
+        sampling_cov,
+        sampling_kind,
         "noise only" if target == "sample" else system.cov_type,
-        stabilization, target, weak_reason, system.n, system.df,
-        np.inf if target == "sample" else system.df_resid, terms,
-    )  # fmt: skip
+        stabilization,
+        target,
+        weak_reason,
+        system.n,
+        system.df,
+        np.inf if target == "sample" else system.df_resid,
+        terms,
+    )
 
 
 def _check_options(stabilization: str, ridge: float, fuller_a: float | None, target: str) -> None:

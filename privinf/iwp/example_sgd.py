@@ -151,9 +151,13 @@ def fit_sgd(
         burn_in = BURN_IN if average else 0.0
     if step is None:
         step = theory_step(
-            system.jacobian(point), system.meat(point), n=system.n, batch=batch,
-            theta_radius=theta_radius, decay=default_decay(average) if decay is None else decay,
-        )  # fmt: skip
+            system.jacobian(point),
+            system.meat(point),
+            n=system.n,
+            batch=batch,
+            theta_radius=theta_radius,
+            decay=default_decay(average) if decay is None else decay,
+        )
     schedule = Schedule.checked(step=step, batch=batch, decay=decay, average=average, burn_in=burn_in)
     path = sgd(example_gradient(system), system.n, point, schedule, theta_radius=theta_radius, keep=keep)
     cov = _average_cov(system, path, schedule)
@@ -284,10 +288,17 @@ def _shuffled(system: ExampleScores, order: Integers) -> ExampleScores:
     """Return the system with its records in another order."""
     data = system.data
     return ExampleScores(
-        data.X[order], data.labels[order], data.noise, loss=system.loss, correction=system.correction,
-        label=data.label, responses=data.responses, truncation=system.truncation, ridge=system.ridge,
+        data.X[order],
+        data.labels[order],
+        data.noise,
+        loss=system.loss,
+        correction=system.correction,
+        label=data.label,
+        responses=data.responses,
+        truncation=system.truncation,
+        ridge=system.ridge,
         penalized=system.penalized,
-    )  # fmt: skip
+    )
 
 
 def _average_cov(system: ExampleScores, path: SGDPath, schedule: Schedule) -> Floats | str:

@@ -163,9 +163,13 @@ class SeriesForm:
         d = self.derivatives(y * eta, 2 * self.truncation + 2)
         third = y * self._sum(d, 3, s)
         return Slopes(
-            -y * self._sum(d, 1, s), self._sum(d, 2, s),
-            -self._sum(d, 2, s, terms=self.truncation + 1), third / 2, third, -self._sum(d, 4, s) / 2,
-        )  # fmt: skip
+            -y * self._sum(d, 1, s),
+            self._sum(d, 2, s),
+            -self._sum(d, 2, s, terms=self.truncation + 1),
+            third / 2,
+            third,
+            -self._sum(d, 4, s) / 2,
+        )
 
     def squares(
         self, eta: Floats, y: Floats | float, y_square: Floats | float, s: float

@@ -58,9 +58,15 @@ def regression_calibration(system: ExampleScores) -> Floats:
     X = _calibrated(data, data.X[::step])
     correction: Correction = "conditional" if system.loss in {"logistic", "multinomial"} else "exact"
     clean = ExampleScores(
-        X, data.labels[::step], np.zeros(X.shape[1]), loss=system.loss, correction=correction,
-        label=data.label, ridge=system.ridge, penalized=system.penalized,
-    )  # fmt: skip
+        X,
+        data.labels[::step],
+        np.zeros(X.shape[1]),
+        loss=system.loss,
+        correction=correction,
+        label=data.label,
+        ridge=system.ridge,
+        penalized=system.penalized,
+    )
     path = newton(clean, np.zeros(system.p), max_steps=_STEPS, tolerance=1e-4)
     return path.point
 

@@ -29,9 +29,13 @@ from privinf.validation import ReadRows, as_generator, check_array, check_choice
 
 SolvingMethod = Literal["newton", "sgd"]
 DEFAULT_CORRECTION: dict[str, Correction] = {
-    "squared": "exact", "quadratic": "exact", "exponential": "exact", "poisson": "exact",
-    "logistic": "conditional", "multinomial": "conditional",
-}  # fmt: skip
+    "squared": "exact",
+    "quadratic": "exact",
+    "exponential": "exact",
+    "poisson": "exact",
+    "logistic": "conditional",
+    "multinomial": "conditional",
+}
 NUMERIC: tuple[LossName, ...] = ("squared", "poisson")
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
@@ -212,9 +216,17 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     if design.constant is not None:
         penalized[design.constant] = False
     return ExampleScores(
-        X, labels, noise, loss=settings["loss"], correction=settings["correction"], label=label,
-        responses=responses, truncation=settings["truncation"], ridge=settings["ridge"], penalized=penalized,
-    )  # fmt: skip
+        X,
+        labels,
+        noise,
+        loss=settings["loss"],
+        correction=settings["correction"],
+        label=label,
+        responses=responses,
+        truncation=settings["truncation"],
+        ridge=settings["ridge"],
+        penalized=penalized,
+    )
 
 
 def _whole(design: Design, shift: Floats | float, features: Floats, public: Floats) -> Any:

@@ -160,15 +160,22 @@ class _Forms:
 
     def arguments(self, transform: Floats) -> dict[str, Any]:
         return self.sums.args(
-            self.fit.picked, self.fit.picked_beta, columns=np.asarray(self.union), transform=transform,
-            clip=min(self.clip, UNCLIPPED), residual_clip=min(self.residual, UNCLIPPED),
-        )  # fmt: skip
+            self.fit.picked,
+            self.fit.picked_beta,
+            columns=np.asarray(self.union),
+            transform=transform,
+            clip=min(self.clip, UNCLIPPED),
+            residual_clip=min(self.residual, UNCLIPPED),
+        )
 
     def variances(self, transform: Floats, rho: float) -> Floats:
         noisy = self.sums.server.vector_sum(
-            Statistics.PAPER_VARIANCES, self.arguments(transform), label=Labels.BOOTSTRAP_VARIANCES,
-            rho=rho, sites=self.sums.sites,
-        )  # fmt: skip
+            Statistics.PAPER_VARIANCES,
+            self.arguments(transform),
+            label=Labels.BOOTSTRAP_VARIANCES,
+            rho=rho,
+            sites=self.sums.sites,
+        )
         if not np.mean(noisy.mean) > 0.0:
             raise NotAvailableError(
                 "the noise hides the variances of the bootstrapped scores: spend more on the bootstrap"

@@ -51,9 +51,12 @@ class Outside:
     def of(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
         """Release these shares."""
         noisy = sums.server.vector_sum(
-            Statistics.COLUMNS_OUTSIDE, sums.args((), np.empty(0), columns=np.asarray(targets)),
-            label=Labels.VALUES_OUTSIDE, rho=rho, sites=sums.sites,
-        )  # fmt: skip
+            Statistics.COLUMNS_OUTSIDE,
+            sums.args((), np.empty(0), columns=np.asarray(targets)),
+            label=Labels.VALUES_OUTSIDE,
+            rho=rho,
+            sites=sums.sites,
+        )
         return cls(noisy.mean, noisy.mean_sd)
 
     def only(self, clear: Flags) -> Outside:
@@ -161,9 +164,15 @@ def debias(
     product = centre_sd * np.sqrt(centers**2 @ found.standard**2)
     if target == "mean":
         scores = mean_scores(
-            sums, fit, targets, found.union, found.standard, found.correlation, score=budget.score,
+            sums,
+            fit,
+            targets,
+            found.union,
+            found.standard,
+            found.correlation,
+            score=budget.score,
             slopes=budget.slopes,
-        )  # fmt: skip
+        )
         release, correlation, radii = scores.release, scores.correlation, (math.inf, math.inf)
         bias, clip = scores.bias if scores.clip.ratio > 0.0 else None, scores.clip
     else:

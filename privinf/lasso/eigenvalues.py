@@ -179,9 +179,12 @@ def restricted_eigenvalues(
     size = min(sparsity, len(among))
     clip = FORM_CLIP if math.isfinite(rho) else math.inf
     args = sums.args(
-        (), np.empty(0), columns=among, clip=min(clip, UNCLIPPED),
+        (),
+        np.empty(0),
+        columns=among,
+        clip=min(clip, UNCLIPPED),
         transform=sparse_directions(len(among), size, vectors, public_seed),
-    )  # fmt: skip
+    )
     ends, server = [], cast(Any, sums.server)
     for sign, name in ((-1.0, "smallest"), (1.0, "largest")):
         top = server.top_k(
@@ -222,8 +225,10 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     noisy = sums.server.vector_sum(
         Statistics.SQUARED_RESIDUALS,
         sums.args(fit.picked, fit.picked_beta, residual_clip=min(clip, UNCLIPPED)),
-        label=Labels.NOISE_VARIANCE, rho=rho, sites=sums.sites,
-    )  # fmt: skip
+        label=Labels.NOISE_VARIANCE,
+        rho=rho,
+        sites=sums.sites,
+    )
     picks = len(fit.picked)
     square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)
     left = 1.0 - picks / sums.n

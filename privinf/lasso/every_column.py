@@ -83,9 +83,12 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
         centre_sd = 0.0
         if budget.center > 0.0:
             centre_sd = sums.center_residual(
-                fit.picked, fit.picked_beta, RESIDUAL_ROOM * fit.scale, RESIDUAL_SHARE * budget.center,
+                fit.picked,
+                fit.picked_beta,
+                RESIDUAL_ROOM * fit.scale,
+                RESIDUAL_SHARE * budget.center,
                 Labels.MEAN_OF_RESIDUALS,
-            )  # fmt: skip
+            )
         released = _release(sums, score, np.sqrt(left), (picked, rest), budget, bar.update)
     # What is left of the means of columns and of residuals adds their product, shrunk as a score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
@@ -146,9 +149,12 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
         return
     bound = float(units.reach[new].max())
     noisy = sums.server.vector_sum(
-        Statistics.COLUMN_SQUARES, sums.args((), np.empty(0), columns=new, bound=bound),
-        label=Labels.SIZES_OF_COLUMNS, rho=rho, sites=sums.sites,
-    )  # fmt: skip
+        Statistics.COLUMN_SQUARES,
+        sums.args((), np.empty(0), columns=new, bound=bound),
+        label=Labels.SIZES_OF_COLUMNS,
+        rho=rho,
+        sites=sums.sites,
+    )
     squares = steadied(noisy.mean, noisy.mean_sd)
     sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
     units.scale, units.reach = units.scale.copy(), units.reach.copy()
@@ -164,9 +170,12 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
     private = math.isfinite(rho)
     bound = PRODUCT_CLIP if private else float(sums.units.reach.max())
     noisy = sums.server.vector_sum(
-        Statistics.COLUMN_PRODUCTS, sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
-        label=Labels.PRODUCTS_WITH_SELECTED, rho=rho, sites=sums.sites,
-    )  # fmt: skip
+        Statistics.COLUMN_PRODUCTS,
+        sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
+        label=Labels.PRODUCTS_WITH_SELECTED,
+        rho=rho,
+        sites=sums.sites,
+    )
     # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
     shrunk = residual_moments(bound)[0] ** 2 if private else 1.0
     products, sd = noisy.mean[:, rest] / shrunk, noisy.mean_sd / shrunk

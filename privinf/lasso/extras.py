@@ -123,12 +123,16 @@ def check_extras(
     }
     shares = _shares(extra_shares, asked)
     return ExtrasPlan(
-        bootstrap_draws=bootstrap_draws, bootstrap_multipliers=bootstrap_multipliers,
-        eigenvalues=asked["eigenvalues"], noise_variance=asked["noise_variance"],
-        bias_bound=bool(bias_bound), bootstrap_share=shares["bootstrap"],
-        eigenvalues_share=shares["eigenvalues"], noise_variance_share=shares["noise_variance"],
+        bootstrap_draws=bootstrap_draws,
+        bootstrap_multipliers=bootstrap_multipliers,
+        eigenvalues=asked["eigenvalues"],
+        noise_variance=asked["noise_variance"],
+        bias_bound=bool(bias_bound),
+        bootstrap_share=shares["bootstrap"],
+        eigenvalues_share=shares["eigenvalues"],
+        noise_variance_share=shares["noise_variance"],
         public_seed=check_count(public_seed, "public_seed", least=0),
-    )  # fmt: skip
+    )
 
 
 def _shares(given: Mapping[str, float] | None, asked: Mapping[str, bool]) -> dict[str, float]:
@@ -209,9 +213,16 @@ def run_extras(
 
     if plan.eigenvalues:
         sparsity, price = max(1, len(fit.support)), plan.price(plan.eigenvalues_share, rho)
-        release("eigenvalues", lambda: restricted_eigenvalues(
-            sums, sparsity, price, columns=debiased.union, public_seed=seed,
-        ))  # fmt: skip
+        release(
+            "eigenvalues",
+            lambda: restricted_eigenvalues(
+                sums,
+                sparsity,
+                price,
+                columns=debiased.union,
+                public_seed=seed,
+            ),
+        )
     if plan.bias_bound and "eigenvalues" in released:
         release("bias_bound", lambda: _bias_bound(fit, debiased, released["eigenvalues"].ratio, sums.n))
     elif plan.bias_bound:
@@ -222,9 +233,19 @@ def run_extras(
     if plan.bootstrap_draws is not None:
         draws, rest = plan.bootstrap_draws, plan.price(plan.bootstrap_share, rho)
         law = plan.bootstrap_multipliers
-        release("bootstrap", lambda: bootstrap_draws(
-            sums, fit, debiased, debiased.columns, draws, rest, multipliers=law, public_seed=seed,
-        ))  # fmt: skip
+        release(
+            "bootstrap",
+            lambda: bootstrap_draws(
+                sums,
+                fit,
+                debiased,
+                debiased.columns,
+                draws,
+                rest,
+                multipliers=law,
+                public_seed=seed,
+            ),
+        )
     return Extras(**released, reasons=reasons)
 
 

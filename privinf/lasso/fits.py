@@ -72,17 +72,32 @@ Variant = Literal["default", "paper"]
 FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
 OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {
-        "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
-        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
+        "max_sparsity",
+        "iterations",
+        "clip",
+        "center",
+        "bootstrap_draws",
+        "bootstrap_multipliers",
+        "restricted_eigenvalues",
+        "noise_variance",
+        "bias_bound",
+        "extra_shares",
+        "target",
     },
     "heterogeneous": {"shared_sparsity", "accounting", "precision", "center", "target"},
     "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
     "secure": {
-        "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
+        "max_sparsity",
+        "iterations",
+        "clip",
+        "center",
+        "noise_variance",
+        "extra_shares",
+        "max_colluding",
         "target",
     },
     "binomial": {"max_sparsity", "iterations", "clip"},
-}  # fmt: skip
+}
 WORDS: Mapping[FitKind, str] = {
     "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
     "heterogeneous": "variant='default' and heterogeneous=True",
@@ -91,8 +106,14 @@ WORDS: Mapping[FitKind, str] = {
     "binomial": "family='binomial'",
 }
 PAPER_OPTIONS = {
-    "step", "norm_bound", "precision_clip", "form", "variance", "multiplier_draws", "public_seed",
-}  # fmt: skip
+    "step",
+    "norm_bound",
+    "precision_clip",
+    "form",
+    "variance",
+    "multiplier_draws",
+    "public_seed",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -137,10 +158,13 @@ def clear_targets(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
 def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients under one joint budget."""
     requested = check_extras(
-        bootstrap_draws=options.bootstrap_draws, bootstrap_multipliers=options.bootstrap_multipliers,
-        restricted_eigenvalues=options.restricted_eigenvalues, noise_variance=options.noise_variance,
-        bias_bound=options.bias_bound, extra_shares=options.extra_shares,
-    )  # fmt: skip
+        bootstrap_draws=options.bootstrap_draws,
+        bootstrap_multipliers=options.bootstrap_multipliers,
+        restricted_eigenvalues=options.restricted_eigenvalues,
+        noise_variance=options.noise_variance,
+        bias_bound=options.bias_bound,
+        extra_shares=options.extra_shares,
+    )
     whole = plan_of(rows, options)
     plan = replace(whole, rho=requested.basic(whole.rho))
     ledger.check(ConcentratedLoss(whole.rho))
@@ -195,9 +219,19 @@ def _joint_results(
     if vectors is not None:
         detection = detection_of(vectors, fit, plan, joint.shown, joint.debiased, rows.constant)
     return lasso_results(
-        rows, sparsity, sums, fit, joint.shown, joint.debiased, report, extras=extras,
-        after_selection=plan.targets is None, missed=joint.missed, detection=detection, hidden=joint.hidden,
-    )  # fmt: skip
+        rows,
+        sparsity,
+        sums,
+        fit,
+        joint.shown,
+        joint.debiased,
+        report,
+        extras=extras,
+        after_selection=plan.targets is None,
+        missed=joint.missed,
+        detection=detection,
+        hidden=joint.hidden,
+    )
 
 
 def _results_without_intervals(
@@ -248,10 +282,15 @@ def _fitted(
         center_response(sums, price)
     sums.centred = not plan.every and not always
     fit = sparse_fit(
-        sums, plan.sparsity, plan.shares.thresholding(plan.rho, every=plan.every), blocks=plan.blocks,
-        clip=plan.clip, always=always, targets=() if plan.every else plan.targets or (),
+        sums,
+        plan.sparsity,
+        plan.shares.thresholding(plan.rho, every=plan.every),
+        blocks=plan.blocks,
+        clip=plan.clip,
+        always=always,
+        targets=() if plan.every else plan.targets or (),
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
-    )  # fmt: skip
+    )
     fit, suspects = find_suspects(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     prices, count = plan.shares.debiasing(plan.rho, every=plan.every), plan.neighbours
@@ -283,10 +322,18 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     plan = plan_of(rows, replace(options, targets=targets, shares=None, center=options.center or "released"))
     chosen = () if plan.targets is None else plan.targets
     own = check_site_plan(
-        plan.rho, means=plan.means_price, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
-        neighbours=plan.site_neighbours, shares=options.shares, targets=len(chosen), p=len(rows.names),
-        rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
-    )  # fmt: skip
+        plan.rho,
+        means=plan.means_price,
+        sparsity=plan.sparsity,
+        shared_sparsity=options.shared_sparsity,
+        neighbours=plan.site_neighbours,
+        shares=options.shares,
+        targets=len(chosen),
+        p=len(rows.names),
+        rows=list(rows.rows.values()),
+        accounting=options.accounting,
+        precision=options.precision,
+    )
     ledger.check(joint_loss(own))
     before, server, units = len(ledger.entries), server_of(rows, ledger, rng), rows.units()
     with server.reserving([joint_loss(own)]):
@@ -311,13 +358,23 @@ def fit_by_paper(
     paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.every else options.targets
     fit: LassoResults | MachineResults = paper.fit_paper(
-        rows, server_of(rows, ledger, rng), ledger, epsilon=options.epsilon, delta=options.delta,
-        sparsity=options.sparsity, targets=target_positions(targets, rows.names, rows.constant) or "selected",
-        precision_sparsity=options.precision_sparsity, heterogeneous=heterogeneous,
-        shared_sparsity=options.shared_sparsity, accounting=options.accounting,
-        iterations=options.iterations, clip=options.clip, refit=bool(options.refit), shares=options.shares,
+        rows,
+        server_of(rows, ledger, rng),
+        ledger,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        sparsity=options.sparsity,
+        targets=target_positions(targets, rows.names, rows.constant) or "selected",
+        precision_sparsity=options.precision_sparsity,
+        heterogeneous=heterogeneous,
+        shared_sparsity=options.shared_sparsity,
+        accounting=options.accounting,
+        iterations=options.iterations,
+        clip=options.clip,
+        refit=bool(options.refit),
+        shares=options.shares,
         **more,
-    )  # fmt: skip
+    )
     return fit
 
 
@@ -340,10 +397,19 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
         most = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
         most = min(most, MOST_LOGISTIC) if rows.family == "binomial" else most
     return check_plan(
-        rho=rho, delta=delta, sparsity=options.sparsity, max_sparsity=most, targets=options.targets,
-        precision_sparsity=options.precision_sparsity, iterations=options.iterations, clip=options.clip,
-        center=center, shares=options.shares, names=rows.names, constant=rows.constant,
-    )  # fmt: skip
+        rho=rho,
+        delta=delta,
+        sparsity=options.sparsity,
+        max_sparsity=most,
+        targets=options.targets,
+        precision_sparsity=options.precision_sparsity,
+        iterations=options.iterations,
+        clip=options.clip,
+        center=center,
+        shares=options.shares,
+        names=rows.names,
+        constant=rows.constant,
+    )
 
 
 REFUSED = {"calibration": "has no choice here: all prices are exact", "source": SITES_NOISE}

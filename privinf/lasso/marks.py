@@ -126,9 +126,11 @@ class NeighbourMarks:
     def settings(self, names: Sequence[str]) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
         plain = {
-            "neighbours": list(self.picked), "explained": self.explained.tolist(),
-            "explained_sd": self.explained_sd.tolist(), "last": self.last.tolist(),
-        }  # fmt: skip
+            "neighbours": list(self.picked),
+            "explained": self.explained.tolist(),
+            "explained_sd": self.explained_sd.tolist(),
+            "last": self.last.tolist(),
+        }
         return plain | ({} if (warning := self.warning(names)) is None else {"warning": warning})
 
 
@@ -280,9 +282,18 @@ def test_without_targets(
         return None
     nothing = np.empty(0)
     return test_of(
-        suspects, suspects.found, suspects.exhausted, rows, kept, known, (suspects.seen_from, 1.0),
-        sampling=nothing, errors=nothing, unit=nothing, automatic=automatic,
-    )  # fmt: skip
+        suspects,
+        suspects.found,
+        suspects.exhausted,
+        rows,
+        kept,
+        known,
+        (suspects.seen_from, 1.0),
+        sampling=nothing,
+        errors=nothing,
+        unit=nothing,
+        automatic=automatic,
+    )
 
 
 def test_of(

@@ -111,9 +111,13 @@ class _Forms:
     def ask(self, op: str, rho: float, label: str, **more: PlainValue) -> Any:
         """Release a sum."""
         args = self.sums.args(
-            self.fit.picked, self.fit.picked_beta, columns=np.asarray(self.union), transform=self.transform,
-            unit=self.fit.scale, **more,
-        )  # fmt: skip
+            self.fit.picked,
+            self.fit.picked_beta,
+            columns=np.asarray(self.union),
+            transform=self.transform,
+            unit=self.fit.scale,
+            **more,
+        )
         return self.sums.server.vector_sum(op, args, label=label, rho=rho, sites=self.sums.sites)
 
 
@@ -157,9 +161,13 @@ def mean_scores(
     )
     both = {"low": clip.low, "high": clip.high, "weight": clip.weight}
     slope = forms.ask(
-        Statistics.LAYERS_SLOPES, SLOPES_SHARE * slopes, Labels.SLOPES_OF_SCORES, **both,
-        targets=np.asarray(targets), norm=_slope_norm(forms, SLOPES_SHARE * slopes),
-    )  # fmt: skip
+        Statistics.LAYERS_SLOPES,
+        SLOPES_SHARE * slopes,
+        Labels.SLOPES_OF_SCORES,
+        **both,
+        targets=np.asarray(targets),
+        norm=_slope_norm(forms, SLOPES_SHARE * slopes),
+    )
     released = NoisyGram.of(
         forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **both)
     )
@@ -169,13 +177,17 @@ def mean_scores(
     size = unit / np.maximum(slope.mean, 4.0 * slope.mean_sd + 1e-300)
     return MeanScores(
         ScoreRelease(
-            unit * (lower.mean + clip.weight * upper.mean), slope.mean, unit**2 * spread**2, score_sd,
-            slope.mean_sd, n,
+            unit * (lower.mean + clip.weight * upper.mean),
+            slope.mean,
+            unit**2 * spread**2,
+            score_sd,
+            slope.mean_sd,
+            n,
         ),
         meat / np.outer(spread, spread),
         clip.bias(size * upper.mean, size * upper.mean_sd, size / n),
         clip,
-    )  # fmt: skip
+    )
 
 
 def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:

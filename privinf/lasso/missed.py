@@ -88,8 +88,11 @@ SMALLEST_VARIANCE = 0.5
 ALL_BUT_INFINITE = 1e4
 # Slopes are not needed: their place in the release is all but empty.
 NO_SLOPES: dict[str, PlainValue] = {
-    "slope_clip": 1.0, "slope_weight": 1e-3, "average_clip": 1.0, "average_weight": 1e-3,
-}  # fmt: skip
+    "slope_clip": 1.0,
+    "slope_weight": 1e-3,
+    "average_clip": 1.0,
+    "average_weight": 1e-3,
+}
 
 
 def find_suspects(
@@ -199,11 +202,16 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     efficiency = step_efficiency(len(beta), clip, rho)
     variance = efficiency * fit.scale**2 / sums.n + noise**2
     return replace(
-        fit, picked_beta=beta, step_sd=noise,
+        fit,
+        picked_beta=beta,
+        step_sd=noise,
         beta=fit.beta + (beta - fit.picked_beta)[positions(fit.support, fit.picked)],
-        efficiency=efficiency, picked_errors=np.sqrt(variance * (root**2).sum(axis=1)), root=root,
-        astray=fit.astray or (math.isfinite(rho) and unsettled), clear=clearance(noisy, sd),
-    )  # fmt: skip
+        efficiency=efficiency,
+        picked_errors=np.sqrt(variance * (root**2).sum(axis=1)),
+        root=root,
+        astray=fit.astray or (math.isfinite(rho) and unsettled),
+        clear=clearance(noisy, sd),
+    )
 
 
 def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:
@@ -261,9 +269,12 @@ def _joined(
     root = np.zeros((size, size))
     root[:-1, :-1], root[:, -1] = fit.root, direction
     wider = replace(
-        fit, picked=[*fit.picked, column], picked_beta=np.append(fit.picked_beta, 0.0) + change,
-        picked_errors=np.append(fit.picked_errors, direction[-1] * error), root=root,
-    )  # fmt: skip
+        fit,
+        picked=[*fit.picked, column],
+        picked_beta=np.append(fit.picked_beta, 0.0) + change,
+        picked_errors=np.append(fit.picked_errors, direction[-1] * error),
+        root=root,
+    )
     if not keep:
         return wider
     kept = fit.beta + change[positions(fit.support, fit.picked)]
@@ -315,10 +326,18 @@ def missed_column_test(
     if not suspects.statistics:
         return None
     return test_of(
-        suspects, found, exhausted, rows, fit.support, known,
-        _sight(suspects.seen_from, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
-        sums.units.scale[list(targets)], plan.automatic,
-    )  # fmt: skip
+        suspects,
+        found,
+        exhausted,
+        rows,
+        fit.support,
+        known,
+        _sight(suspects.seen_from, sums, fit, debiased, plan, releases),
+        np.sqrt(parts.sampling),
+        errors,
+        sums.units.scale[list(targets)],
+        plan.automatic,
+    )
 
 
 def _sight(

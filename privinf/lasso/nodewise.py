@@ -198,9 +198,12 @@ def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look
     if clear >= CLEAR:
         return _Look(noisy, sd, root, start, clear, left)
     again, spread = sums.gram(
-        others, _norm(len(others), rho), SECOND_LOOK * rho, Labels.SECOND_GRAMS_OF_NEIGHBOURS,
+        others,
+        _norm(len(others), rho),
+        SECOND_LOOK * rho,
+        Labels.SECOND_GRAMS_OF_NEIGHBOURS,
         transform=root,
-    )  # fmt: skip
+    )
     more, clear = _inverse_root(*kept_entries(again, spread))
     return _Look(noisy, sd, root @ more, start, clear, left - SECOND_LOOK * rho)
 

@@ -42,9 +42,14 @@ EDGE_ROOM, MOST_PICKS = 0.25, 50
 MOST_LOGISTIC = 10
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.
 ALL_SHARES = {
-    "selection": 0.12, "refit": 0.16, "scales": 0.04, "neighbours": 0.14, "gram": 0.03, "slopes": 0.09,
+    "selection": 0.12,
+    "refit": 0.16,
+    "scales": 0.04,
+    "neighbours": 0.14,
+    "gram": 0.03,
+    "slopes": 0.09,
     "score": 0.42,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,9 +117,12 @@ class SparseSums:
         top = 2.0 * (units.y_reach if self.response is None else float(units.reach[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
         counts = self.server.vector_sum(
-            Statistics.RESIDUAL_HISTOGRAM, self.args(support, beta, edges=edges), label=label, rho=rho,
+            Statistics.RESIDUAL_HISTOGRAM,
+            self.args(support, beta, edges=edges),
+            label=label,
+            rho=rho,
             sites=self.sites,
-        )  # fmt: skip
+        )
         found = ResidualSizes.of(counts, edges)
         if self.response is not None:
             return found.middle
@@ -132,9 +135,12 @@ class SparseSums:
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
         bound = float(units.reach[moved].max())
         noisy = self.server.vector_sum(
-            Statistics.COLUMN_SUMS, self.args((), np.empty(0), columns=moved, bound=bound),
-            label=Labels.MEANS_OF_COLUMNS, rho=rho, sites=self.sites,
-        )  # fmt: skip
+            Statistics.COLUMN_SUMS,
+            self.args((), np.empty(0), columns=moved, bound=bound),
+            label=Labels.MEANS_OF_COLUMNS,
+            rho=rho,
+            sites=self.sites,
+        )
         units.move(moved, np.clip(noisy.mean, -units.reach[moved], units.reach[moved]))
         self.mean_sd = noisy.mean_sd * units.scale
 
@@ -151,9 +157,12 @@ class SparseSums:
         """Release the mean of residuals clipped at `bound`, centre there, and return the sd of its noise."""
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
         noisy = self.server.vector_sum(
-            Statistics.RESIDUAL_SUM, self.args(support, beta, residual_clip=bound), label=label, rho=rho,
+            Statistics.RESIDUAL_SUM,
+            self.args(support, beta, residual_clip=bound),
+            label=label,
+            rho=rho,
             sites=self.sites,
-        )  # fmt: skip
+        )
         shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
         self.units.intercept += shift
         self.units.y_limit += abs(shift)
@@ -175,9 +184,12 @@ class SparseSums:
         clipped = math.isfinite(rho) and clip < bound
         top = clip if clipped else bound
         noisy = self.server.vector_sum(
-            Statistics.COLUMN_SQUARES, self.args((), np.empty(0), columns=np.array(new), bound=top),
-            label=Labels.SIZES_OF_COLUMNS, rho=rho, sites=self.sites,
-        )  # fmt: skip
+            Statistics.COLUMN_SQUARES,
+            self.args((), np.empty(0), columns=np.array(new), bound=top),
+            label=Labels.SIZES_OF_COLUMNS,
+            rho=rho,
+            sites=self.sites,
+        )
         least = max(SMALLEST_SIZE**2, 2.0 * noisy.mean_sd)
         mean = np.clip(noisy.mean, least, top**2)
         sizes = np.sqrt(mean)
@@ -202,9 +214,12 @@ class SparseSums:
         reach = float(np.linalg.norm(self.units.reach[columns]))
         norm = reach if math.isinf(rho) else min(reach, MEAN_ROOM * math.sqrt(len(columns)))
         return self.server.vector_sum(
-            Statistics.SHRUNK_SUMS, self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
-            label=label, rho=rho, sites=self.sites,
-        )  # fmt: skip
+            Statistics.SHRUNK_SUMS,
+            self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
+            label=label,
+            rho=rho,
+            sites=self.sites,
+        )
 
     def pick(
         self,
@@ -218,9 +233,15 @@ class SparseSums:
     ) -> list[int]:
         """Return the k columns whose clipped products with the residuals have the largest sums."""
         picks = self.server.top_k(
-            Statistics.CLIPPED_PRODUCTS, self.args(support, beta, bound=bound), k, rho=rho, values=False,
-            candidates=allowed, label=label, sites=self.sites,
-        )  # fmt: skip
+            Statistics.CLIPPED_PRODUCTS,
+            self.args(support, beta, bound=bound),
+            k,
+            rho=rho,
+            values=False,
+            candidates=allowed,
+            label=label,
+            sites=self.sites,
+        )
         return [int(j) for j in picks.support]
 
     def neighbours(
@@ -271,9 +292,11 @@ class SparseSums:
         if transform is not None:
             clip["transform"] = transform
         noisy = self.server.gram(
-            self.args((), np.empty(0), columns=np.asarray(columns), **clip), label=label, rho=rho,
+            self.args((), np.empty(0), columns=np.asarray(columns), **clip),
+            label=label,
+            rho=rho,
             sites=self.sites,
-        )  # fmt: skip
+        )
         return noisy.mean, float(noisy.scale / noisy.rows)
 
     def score(self, score: Score, rho: float, label: str) -> tuple[Floats, float]:
@@ -287,9 +310,12 @@ class SparseSums:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
         clips = {"column_clip": float(self.units.reach[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
         noisy = self.server.vector_sum(
-            Statistics.SLOPES, self._of(score) | {"targets": np.asarray(targets)} | clips,
-            label=Labels.SLOPES_OF_SCORES, rho=rho, sites=self.sites,
-        )  # fmt: skip
+            Statistics.SLOPES,
+            self._of(score) | {"targets": np.asarray(targets)} | clips,
+            label=Labels.SLOPES_OF_SCORES,
+            rho=rho,
+            sites=self.sites,
+        )
         return noisy.mean, noisy.mean_sd
 
     def variances(self, score: Score, rho: float) -> Floats:
@@ -330,9 +356,14 @@ class SparseSums:
         `score.residual` clips the products; see `privinf.mechanisms.statistics.scores`.
         """
         args = self.args(
-            score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
-            bound=min(score.residual, UNCLIPPED), targets=np.asarray(targets), **clips,
-        )  # fmt: skip
+            score.support,
+            score.beta,
+            columns=np.asarray(score.columns),
+            transform=score.transform,
+            bound=min(score.residual, UNCLIPPED),
+            targets=np.asarray(targets),
+            **clips,
+        )
         noisy = self.server.vector_sum(Statistics.TARGET_SCORES, args, label=label, rho=rho, sites=self.sites)
         return noisy.mean, noisy.mean_sd
 
@@ -348,6 +379,10 @@ class SparseSums:
 
     def _of(self, score: Score) -> dict[str, Any]:
         return self.args(
-            score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
-            clip=min(score.norm, UNCLIPPED), residual_clip=min(score.residual, UNCLIPPED),
-        )  # fmt: skip
+            score.support,
+            score.beta,
+            columns=np.asarray(score.columns),
+            transform=score.transform,
+            clip=min(score.norm, UNCLIPPED),
+            residual_clip=min(score.residual, UNCLIPPED),
+        )

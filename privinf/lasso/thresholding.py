@@ -292,9 +292,17 @@ def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) 
         gram = np.linalg.inv(whole.root @ whole.root.T)[:fixed]
         found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
-        [support[i] for i in kept], found, list(support), beta, whole.scale, whole.step_sd,
-        whole.efficiency, errors, root=whole.root, clear=whole.clear,
-    )  # fmt: skip
+        [support[i] for i in kept],
+        found,
+        list(support),
+        beta,
+        whole.scale,
+        whole.step_sd,
+        whole.efficiency,
+        errors,
+        root=whole.root,
+        clear=whole.clear,
+    )
 
 
 def _doubtful(size: Floats, threshold: float, support: list[int], fixed: set[int]) -> list[int]:

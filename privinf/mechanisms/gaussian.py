@@ -276,14 +276,24 @@ def noisy_scalar(
     3.0
     """
     words: SpendingWords = {
-        "epsilon": epsilon, "mu": mu, "rho": rho, "delta": delta, "rng": rng, "source": source,
-    }  # fmt: skip
+        "epsilon": epsilon,
+        "mu": mu,
+        "rho": rho,
+        "delta": delta,
+        "rng": rng,
+        "source": source,
+    }
     spending = Spending.of(words, ledger)
     line = Line(
-        label=label, mechanism=Mechanisms.GAUSSIAN, sensitivity=check_positive(sensitivity, "sensitivity"),
-        derivation=Derivations.ONE_NUMBER, dimension=1, mu=spending.mu, unit="record",
+        label=label,
+        mechanism=Mechanisms.GAUSSIAN,
+        sensitivity=check_positive(sensitivity, "sensitivity"),
+        derivation=Derivations.ONE_NUMBER,
+        dimension=1,
+        mu=spending.mu,
+        unit="record",
         trust="central",
-    )  # fmt: skip
+    )
     given = plain_number(value, "value")
     scale, entry = line.calibrated(spending.source)
     recorded = spending.ledger.spend(entry)

@@ -211,9 +211,7 @@ class Moments:
             most = passes.n if "unit_norm" in one.args else passes.n / max_rows(self.design)
             check_room(most * one.reach.bound, scale, budget.source)
         recorded = budget.ledger.spend(*entries)
-        arrays = {
-            "moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public
-        }  # fmt: skip
+        arrays = {"moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public}
         law = _law(self.trust, weight, scales[0], budget) | imputing(given.missing)
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
@@ -291,10 +289,14 @@ class Moments:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
         design, private = self.design, self.design.private
         told: dict[str, Any] = {
-            "norm": design.norm, "center": design.center[private], "scale": design.scale[private],
-            "intercept": design.y_center, "public": self.layout.public, "public_norm2": q2,
+            "norm": design.norm,
+            "center": design.center[private],
+            "scale": design.scale[private],
+            "intercept": design.y_center,
+            "public": self.layout.public,
+            "public_norm2": q2,
             "public_reach": np.maximum(reach, SMALLEST),
-        }  # fmt: skip
+        }
         if self.trust == "central":
             told |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
         total = told | {"response_factor": weight / design.y_scale, "response_bound": weight * design.y_norm}
@@ -343,6 +345,9 @@ def _design_of_columns(
 
 def _law(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[str, Any]:
     return {
-        "trust": trust, "response_weight": weight, "scale": scale, "delta": budget.delta,
+        "trust": trust,
+        "response_weight": weight,
+        "scale": scale,
+        "delta": budget.delta,
         "noise_free": math.isinf(budget.mu),
-    }  # fmt: skip
+    }

@@ -59,8 +59,16 @@ class OpenedRows:
     """
 
     __slots__ = (
-        "_declared", "_design", "_matrix", "_reader", "_response", "_size", "defects", "lent", "ordered"
-    )  # fmt: skip
+        "_declared",
+        "_design",
+        "_matrix",
+        "_reader",
+        "_response",
+        "_size",
+        "defects",
+        "lent",
+        "ordered",
+    )
 
     def __init__(self, rows: Rows, schema: Schema | Design) -> None:
         self._design = schema if isinstance(schema, Design) and schema.schema is None else None

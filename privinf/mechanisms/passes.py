@@ -79,9 +79,21 @@ class RowPasses:
     """
 
     __slots__ = (
-        "_alone", "_codes", "_count", "_design", "_kept", "_names", "_ones", "_plain", "_public", "_rows",
-        "_stream", "_weights", "read", "seen",
-    )  # fmt: skip
+        "_alone",
+        "_codes",
+        "_count",
+        "_design",
+        "_kept",
+        "_names",
+        "_ones",
+        "_plain",
+        "_public",
+        "_rows",
+        "_stream",
+        "_weights",
+        "read",
+        "seen",
+    )
 
     def __init__(
         self,
@@ -237,9 +249,14 @@ class RowPasses:
         from privinf.mechanisms.pushdown import Elsewhere
 
         there = Elsewhere(
-            rows=self._rows, design=self._design, empty=self.empty, weights=self._weights,
-            stream=self._stream, public=self._public, passes=type(self),
-        )  # fmt: skip
+            rows=self._rows,
+            design=self._design,
+            empty=self.empty,
+            weights=self._weights,
+            stream=self._stream,
+            public=self._public,
+            passes=type(self),
+        )
         found, counts = there.sums(asked, exact=exact)
         for n in counts:
             self._counted(n)
@@ -288,10 +305,20 @@ class RowPasses:
         assert design.y_high is not None
         kept = self._kept if self._stream is None else slice(None)
         return SiteBlock(
-            x, y, design.low[kept], design.high[kept], design.y_low, design.y_high, start,
-            self._stream or 0, clear, weights, self.ordered, True,
+            x,
+            y,
+            design.low[kept],
+            design.high[kept],
+            design.y_low,
+            design.y_high,
+            start,
+            self._stream or 0,
+            clear,
+            weights,
+            self.ordered,
+            True,
             units=None if self._codes is None else self._codes[start : start + len(y)],
-        )  # fmt: skip
+        )
 
     def _read(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""

@@ -105,9 +105,14 @@ def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Ite
     state, kinds = source.state(), dict[str, str]()
     hidden = None if source.in_memory() is None else True
     with tqdm(
-        total=source.known(), desc=source.name, unit=" rows", unit_scale=True, delay=DELAY, leave=False,
+        total=source.known(),
+        desc=source.name,
+        unit=" rows",
+        unit_scale=True,
+        delay=DELAY,
+        leave=False,
         disable=hidden if source.progress is None else not source.progress,
-    ) as bar:  # fmt: skip
+    ) as bar:
         n = 0
         for block in blocks:
             n += len(block)

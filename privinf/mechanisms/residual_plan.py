@@ -67,7 +67,7 @@ class MomentScale:
         public = int((~design.private).sum())
         return cls(
             weight, design.norm, design.y_norm, public, public_norm2, n, noise / n, residual_noise / n, units
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

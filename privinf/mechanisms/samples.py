@@ -166,10 +166,18 @@ def release_sample(
     sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
     ranges = np.array([range_of(schema, name) for name in question.values]).reshape(-1, 2)
     return SampleSums(
-        question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", n,
-        ranges[:, 0], ranges[:, 1], asked.levels, recorded,
-        PrivacyReport.of(recorded, ledger, delta=price.delta), rows.missing,
-    )  # fmt: skip
+        question,
+        noisy / weights,
+        sd / weights,
+        "laplace" if price.laplace else "gaussian",
+        n,
+        ranges[:, 0],
+        ranges[:, 1],
+        asked.levels,
+        recorded,
+        PrivacyReport.of(recorded, ledger, delta=price.delta),
+        rows.missing,
+    )
 
 
 # ---- noise
@@ -216,19 +224,32 @@ class Price:
         entries, source, derivation = statistic.touched(cells), self.source, statistic.derivation
         if isinstance(self.loss, GaussianLoss):
             line = Line(
-                label=label, mechanism=Mechanisms.GAUSSIAN, sensitivity=self.weighted.sensitivity,
-                derivation=derivation, dimension=entries, mu=self.loss.mu, unit=unit, trust="central"
-            )  # fmt: skip
+                label=label,
+                mechanism=Mechanisms.GAUSSIAN,
+                sensitivity=self.weighted.sensitivity,
+                derivation=derivation,
+                dimension=entries,
+                mu=self.loss.mu,
+                unit=unit,
+                trust="central",
+            )
             return line.calibrated(source)
         bare = self.weighted.sensitivity
         scale, total = solve_peeling_scale(bare, 1.0 / self.loss.epsilon, float(entries), source)
         law = NoiseLaws.DISCRETE_LAPLACE if source.secure else NoiseLaws.LAPLACE
         return scale, LedgerEntry(
-            mechanism=Mechanisms.LAPLACE, label=label, unit=unit, relation="replace-one", trust="central",
+            mechanism=Mechanisms.LAPLACE,
+            label=label,
+            unit=unit,
+            relation="replace-one",
+            trust="central",
             sensitivity=Sensitivity(norm=Norms.L1, value=total, derivation=derivation),
             noise={"law": law, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
-            loss=self.loss, source=source.name, secure=source.secure, assumptions=(Assumptions.PUBLIC_N,)
-        )  # fmt: skip
+            loss=self.loss,
+            source=source.name,
+            secure=source.secure,
+            assumptions=(Assumptions.PUBLIC_N,),
+        )
 
 
 def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, *, alone: bool) -> bool:

@@ -138,10 +138,17 @@ class MixedLeastSquares:
         if (variances < 0.0).any():
             raise ArgumentError("noise must hold variances: numbers from 0 up")
         self._given: dict[str, Any] = {
-            "X": features, "y": response, "noise": variances, "n": n, "share": share, "constant": constant,
-            "ones_row": ones_row, "ones_response": ones_response, "population": population,
+            "X": features,
+            "y": response,
+            "noise": variances,
+            "n": n,
+            "share": share,
+            "constant": constant,
+            "ones_row": ones_row,
+            "ones_response": ones_response,
+            "population": population,
             "disjoint": disjoint,
-        }  # fmt: skip
+        }
         self.n = check_count(n, "n")
         self._kept = (1.0 - check_number(share, "share", low=0.0, high=0.99)) * self.n
         self._y_noise = check_number(y_noise, "y_noise", low=0.0)

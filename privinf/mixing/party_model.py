@@ -38,7 +38,7 @@ from privinf.typing import (
     SpendingWords,
     Table,
     Target,
-)  # fmt: skip
+)
 from privinf.validation import as_generator, check_words
 
 PLAIN = (
@@ -168,9 +168,13 @@ class PartyModel(Rowless):
             for name, schema in self._table.schemas.items()
         }
         return MixingPlan.new(
-            parties=parties, n=len(self._table.rows), method=self.method, label=self._response(),
-            calibration=calibration, **self._options,
-        )  # fmt: skip
+            parties=parties,
+            n=len(self._table.rows),
+            method=self.method,
+            label=self._response(),
+            calibration=calibration,
+            **self._options,
+        )
 
     def release(
         self, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
@@ -194,11 +198,16 @@ class PartyModel(Rowless):
             mechanism.check_rows(table.rows)
         made = {
             name: plan.release(
-                name, table.rows, missing=table.rows.missing, data_bounds=table.data_bounds,
-                ledger=account, rng=seed, source=source,
+                name,
+                table.rows,
+                missing=table.rows.missing,
+                data_bounds=table.data_bounds,
+                ledger=account,
+                rng=seed,
+                source=source,
             )
             for name, seed in zip(plan.parties, seeds, strict=True)
-        }  # fmt: skip
+        }
         regression = self._regression_law()
         return {name: replace(one, law={**one.law, "regression": regression}) for name, one in made.items()}
 

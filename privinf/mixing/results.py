@@ -249,11 +249,18 @@ def mixing_system(release: Release, *, population: bool = True, rows: Integers |
     top = arrays.get("ones_response")
     chosen = slice(None) if rows is None else rows
     return MixedLeastSquares(
-        arrays["features"][chosen], arrays["response"][chosen], noise, y_noise=law["y_noise"], n=release.nobs,
-        share=law["share"], constant=design.constant, ones_row=arrays.get("ones_row"),
-        ones_response=None if top is None else float(top[0]), population=population,
+        arrays["features"][chosen],
+        arrays["response"][chosen],
+        noise,
+        y_noise=law["y_noise"],
+        n=release.nobs,
+        share=law["share"],
+        constant=design.constant,
+        ones_row=arrays.get("ones_row"),
+        ones_response=None if top is None else float(top[0]),
+        population=population,
         disjoint=law.get("kind") == "countsketch",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,9 +171,10 @@ def _averaged_ridge(
     left = (y_noise + signal * (1.0 - rsquared * kappa))[:, None]
     variance = left + slope_variance * values
     log_likelihood = -0.5 * (
-        np.sum(np.log(variance) + explained / variance, axis=1) + (k - len(values)) * np.log(left[:, 0])
+        np.sum(np.log(variance) + explained / variance, axis=1)
+        + (k - len(values)) * np.log(left[:, 0])
         + rest / left[:, 0]
-    )  # fmt: skip
+    )
     weights = _weights(log_likelihood)
     means = weights @ (slope_variance * projected / variance)
     return vectors @ means, float(weights @ signal), float(weights @ rsquared)

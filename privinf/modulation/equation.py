@@ -98,11 +98,17 @@ def round_systems(release: Release) -> list[CorrectedLeastSquares]:
     rounds = zip(arrays["features"], arrays["directions"], law["scales"], strict=True)
     return [
         round_system(
-            release.design, features, directions, arrays["public"], arrays["response"],
-            scale=scale, contraction=law["contraction"], amplitude=law["amplitude"],
+            release.design,
+            features,
+            directions,
+            arrays["public"],
+            arrays["response"],
+            scale=scale,
+            contraction=law["contraction"],
+            amplitude=law["amplitude"],
         )
         for features, directions, scale in rounds
-    ]  # fmt: skip
+    ]
 
 
 def round_weights(release: Release) -> Floats:
@@ -246,11 +252,17 @@ def part_system(release: Release, maps: Floats) -> CorrectedLeastSquares:
     rows = np.column_stack([averaged_rows(release), arrays["response"]]) @ maps.T
     S = maps @ S @ maps.T
     return CorrectedLeastSquares(
-        rows[:, :-1], rows[:, -1], S[:-1, :-1], y_noise_var=S[-1, -1], y_noise_cross=S[:-1, -1],
-        fourth_directions=directions[:, :-1], fourth_cumulants=noise.cumulants,
+        rows[:, :-1],
+        rows[:, -1],
+        S[:-1, :-1],
+        y_noise_var=S[-1, -1],
+        y_noise_cross=S[:-1, -1],
+        fourth_directions=directions[:, :-1],
+        fourth_cumulants=noise.cumulants,
         fourth_response=directions[:, -1],
-        groups=arrays.get("groups"), weights=arrays.get("weights"),
-    )  # fmt: skip
+        groups=arrays.get("groups"),
+        weights=arrays.get("weights"),
+    )
 
 
 def _rounds(release: Release, name: str) -> Floats:
@@ -337,8 +349,14 @@ def release_rounds(
         directions = orthonormal_directions(public, count, mechanism.columns, orthogonal_to=above)
         message = session.send(directions)
         system = round_system(
-            design, message, directions, session.public, session.response, scale=session.scales[index],
-            contraction=mechanism.map.contraction, amplitude=session.amplitude,
-        )  # fmt: skip
+            design,
+            message,
+            directions,
+            session.public,
+            session.response,
+            scale=session.scales[index],
+            contraction=mechanism.map.contraction,
+            amplitude=session.amplitude,
+        )
         beta = gradient_step(beta, system.A, system.g, step=rule.step, max_norm=rule.max_norm)
     return session.release()

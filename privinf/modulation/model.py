@@ -295,9 +295,14 @@ class ModulatedOLS(ReleaseModel):
             if rounds == 1 and estimator is not None:
                 raise ArgumentError("estimator= is for several rounds: rounds=1 is one release")
             release = self.release(
-                method=method, rounds=rounds, schedule=schedule, step=step, max_norm=max_norm,
-                progress=progress, **given,
-            )  # fmt: skip
+                method=method,
+                rounds=rounds,
+                schedule=schedule,
+                step=step,
+                max_norm=max_norm,
+                progress=progress,
+                **given,
+            )
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
             raise ArgumentError("estimator= belongs to iterative releases; this one is one-shot")

@@ -251,11 +251,17 @@ class PairCorrelations(PortableTable):
             warnings.simplefilter("ignore")
             ends = self.conf_int(alpha)
         found = self.table
-        return pd.DataFrame({
-            "term": [", ".join(pair) for pair in found.index], "estimate": found["corr"].to_numpy(),
-            "std_error": found["std err"].to_numpy(), "p_value": found["P>|z|"].to_numpy(),
-            "conf_low": ends[0].to_numpy(), "conf_high": ends[1].to_numpy(), "weak": found["weak"].to_numpy(),
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "term": [", ".join(pair) for pair in found.index],
+                "estimate": found["corr"].to_numpy(),
+                "std_error": found["std err"].to_numpy(),
+                "p_value": found["P>|z|"].to_numpy(),
+                "conf_low": ends[0].to_numpy(),
+                "conf_high": ends[1].to_numpy(),
+                "weak": found["weak"].to_numpy(),
+            }
+        )
 
     def __str__(self) -> str:
         head = f"{self.title}: {self.nobs} records, {self.law}"
@@ -296,11 +302,16 @@ def correlations(
         squares.append(pd.DataFrame(square, names, names))
     params, bse, pvalues = squares
     return PairCorrelations(
-        params, bse, pvalues, table.astype({"weak": bool}),
-        None if given is None else tuple(given), moments.n,
+        params,
+        bse,
+        pvalues,
+        table.astype({"weak": bool}),
+        None if given is None else tuple(given),
+        moments.n,
         NORMAL_LAW if moments.spread is None else OWN_LAW,
-        release_report(release, reread=True), imputes(release.law),
-    )  # fmt: skip
+        release_report(release, reread=True),
+        imputes(release.law),
+    )
 
 
 def _places(names: Sequence[str], known: dict[str, int], argument: str = "columns") -> list[int]:

@@ -480,9 +480,15 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
         residual = residual / release.nobs
     return NoisyTotals(
         layout.matrix(arrays["moments"], arrays["public_moments"]) / release.nobs,
-        n=release.nobs, public=layout.public, order=order, weight=law["response_weight"], part=part,
-        scale=law["scale"], residual_moments=residual, units=law.get("units", 0),
-    )  # fmt: skip
+        n=release.nobs,
+        public=layout.public,
+        order=order,
+        weight=law["response_weight"],
+        part=part,
+        scale=law["scale"],
+        residual_moments=residual,
+        units=law.get("units", 0),
+    )
 
 
 def layout_of(design: Design) -> tuple[MomentLayout, Integers]:

@@ -147,22 +147,30 @@ class FederatedMoments:
             first = rounds.ask(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
             arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
             law: dict[str, Any] = {
-                "trust": self.trust, "response_weight": self.response_weight, "scale": first.scale,
-                "delta": delta, "noise_free": math.isinf(total),
-                "sites": len(first.sites), "max_colluding": max_colluding, **imputing(server.imputed),
-            }  # fmt: skip
+                "trust": self.trust,
+                "response_weight": self.response_weight,
+                "scale": first.scale,
+                "delta": delta,
+                "noise_free": math.isinf(total),
+                "sites": len(first.sites),
+                "max_colluding": max_colluding,
+                **imputing(server.imputed),
+            }
             if len(parts) > 1:
                 plan = self._plan(arrays, n, first.scale, parts[1])
                 bound = plan.largest if law["noise_free"] else plan.bound
                 asked = self._shared_args() | {
-                    "response_factor": 1.0 / self.design.y_scale, "coefficients": plan.coefficients,
+                    "response_factor": 1.0 / self.design.y_scale,
+                    "coefficients": plan.coefficients,
                     "residual_clip": bound,
-                }  # fmt: skip
+                }
                 second = rounds.ask(Statistics.MOMENTS_RESIDUAL, asked, Labels.RESIDUAL_MOMENTS, parts[1])
                 arrays["residual_moments"] = second.values
                 law |= {
-                    "residual_bound": bound, "residual_scale": second.scale, "residual_largest": plan.largest,
-                }  # fmt: skip
+                    "residual_bound": bound,
+                    "residual_scale": second.scale,
+                    "residual_largest": plan.largest,
+                }
             return Release("moments", arrays, law, self.design, rounds.entries, n)
 
     @property
@@ -203,8 +211,9 @@ class FederatedMoments:
         weight = self.response_weight
         bound = weight * self.design.y_norm
         return self._shared_args() | {
-            "response_factor": weight / self.design.y_scale, "response_bound": bound
-        }  # fmt: skip
+            "response_factor": weight / self.design.y_scale,
+            "response_bound": bound,
+        }
 
     def __repr__(self) -> str:
         sites = len(self.parties.sites.sites)

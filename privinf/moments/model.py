@@ -31,7 +31,7 @@ from privinf.typing import (
     Table,
     Target,
     Trust,
-)  # fmt: skip
+)
 from privinf.validation import check_count
 
 if TYPE_CHECKING:  # a fit of rows in one place loads no federation
@@ -120,9 +120,12 @@ class MomentOLS(ReleaseModel):
             raise SchemaError(rows.PROTECTED)
         held = rows.rows_of_arrays(y, X, rows.Limits(bounds, radius, y_bounds, public), missing=missing)
         mechanism = Moments(
-            held.design, trust=rows.check_trust(trust, "central", ONE_PLACE), missing=missing,
-            response_weight=response_weight, data_bounds=held.data_bounds,
-        )  # fmt: skip
+            held.design,
+            trust=rows.check_trust(trust, "central", ONE_PLACE),
+            missing=missing,
+            response_weight=response_weight,
+            data_bounds=held.data_bounds,
+        )
         self._bind(mechanism, held, ledger)
 
     @classmethod

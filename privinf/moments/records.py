@@ -205,10 +205,16 @@ def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecor
     layout, order = layout_of(release.design)
     weights = arrays.get("weights")
     return NoisyRecordMoments(
-        arrays["moments"], public=arrays["public"], private=layout.private, order=order,
-        weight=law["response_weight"], part=part, scale=law["scale"],
-        groups=arrays.get("groups"), weights=None if weights is None else np.asarray(weights),
-    )  # fmt: skip
+        arrays["moments"],
+        public=arrays["public"],
+        private=layout.private,
+        order=order,
+        weight=law["response_weight"],
+        part=part,
+        scale=law["scale"],
+        groups=arrays.get("groups"),
+        weights=None if weights is None else np.asarray(weights),
+    )
 
 
 MomentSystem: TypeAlias = NoisyTotals | NoisyRecordMoments

@@ -8,9 +8,17 @@ from privinf.typing import RngLike, SourceName
 from privinf.validation import check_choice
 
 __all__ = [
-    "LatticeNoise", "NoiseKey", "NoiseSource", "OpenDPNoise", "SimulationNoise", "SourceName",
-    "get_source", "grid_step", "side_by_side", "solve_scale",
-]  # fmt: skip
+    "LatticeNoise",
+    "NoiseKey",
+    "NoiseSource",
+    "OpenDPNoise",
+    "SimulationNoise",
+    "SourceName",
+    "get_source",
+    "grid_step",
+    "side_by_side",
+    "solve_scale",
+]
 
 
 def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:

@@ -310,6 +310,9 @@ def _told(question: str, roster: Sequence[str], total: Floats) -> list[bytes]:
     numbers = (np.asarray(total, dtype=np.float64) + 0.0).astype("<f8")
     names = sorted(roster)
     return [
-        question.encode(), len(names).to_bytes(8, "little"), *(name.encode() for name in names),
-        repr(numbers.shape).encode(), numbers.tobytes(),
-    ]  # fmt: skip
+        question.encode(),
+        len(names).to_bytes(8, "little"),
+        *(name.encode() for name in names),
+        repr(numbers.shape).encode(),
+        numbers.tobytes(),
+    ]

@@ -179,14 +179,21 @@ class Study:
         """Return the plan as text: widths, what fits will say of themselves, what was taken for granted."""
         table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
         best = "no estimator is identified: see changes()" if self.best is None else f"narrowest: {self.best}"
-        return "\n".join([
-            f"Planned study: {self.case.formula}",
-            f"n = {self.case.n:,}; {self.case.budget}; trust {self.case.trust}; "
-            f"{100 * (1 - self.case.alpha):g}% intervals; made-up rows, no row was read",
-            "", table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"), "",
-            *(f"{cell.name}: {cell.verdict}{cell.reason and ': '}{cell.reason}" for cell in self.cells),
-            best, "", "Taken for granted", *(f"  {line}" for line in self.case.people.told),
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"Planned study: {self.case.formula}",
+                f"n = {self.case.n:,}; {self.case.budget}; trust {self.case.trust}; "
+                f"{100 * (1 - self.case.alpha):g}% intervals; made-up rows, no row was read",
+                "",
+                table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"),
+                "",
+                *(f"{cell.name}: {cell.verdict}{cell.reason and ': '}{cell.reason}" for cell in self.cells),
+                best,
+                "",
+                "Taken for granted",
+                *(f"  {line}" for line in self.case.people.told),
+            ]
+        )
 
     def __repr__(self) -> str:
         return self.summary()

@@ -23,7 +23,7 @@ from privinf.planning.guesses import (
     law_of,
     refuse_strange,
     root_of,
-)  # fmt: skip
+)
 from privinf.planning.response import (
     ResidualLaw,
     constant_for,
@@ -128,8 +128,12 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     inputs = [name for name in design.inputs if name != design.response]
     known = {*schema.columns, design.response}
     pairs = [*guesses.correlations, *(b for each in guesses.correlations.values() for b in each)]
-    for what, names in (("mean", guesses.means), ("sd", guesses.sds), ("shares", guesses.shares),
-                        ("correlation", pairs)):  # fmt: skip
+    for what, names in (
+        ("mean", guesses.means),
+        ("sd", guesses.sds),
+        ("shares", guesses.shares),
+        ("correlation", pairs),
+    ):
         refuse_strange(what, names, known)  # a code book serves many formulas
     refuse_strange("coefficient", guesses.coefficients, design.names)
     refuse_strange("skewness", guesses.skews, known - {design.response})  # the response's follows

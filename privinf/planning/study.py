@@ -83,13 +83,25 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "Logit": Estimator(("binomial",), SUMS, _plain(Logit), "the logistic model is right"),
     "Poisson": Estimator(("poisson",), SUMS, _plain(Poisson), "the mean of the counts is right"),
     "ModulatedOLS": Estimator(OF_NUMBERS, ("local",), _plain(ModulatedOLS), "each row leaves with own noise"),
-    "IWPGLM": Estimator(("gaussian", "binomial", "poisson"), ("local",), OF_EXAMPLES,
-                        "each person sends features and label with noise; one release, many models"),
-    "RMGMOLS": Estimator(OF_NUMBERS, ("per-party",), _plain(RMGMOLS, lambda case: {"parties": case.parties}),
-                         "k random sums of people; every party spends the budget"),
-    "DGMOLS": Estimator(OF_NUMBERS, ("per-party",), _plain(DGMOLS, lambda case: {"parties": case.parties}),
-                        "every row with noise; every party spends the budget"),
-}  # fmt: skip
+    "IWPGLM": Estimator(
+        ("gaussian", "binomial", "poisson"),
+        ("local",),
+        OF_EXAMPLES,
+        "each person sends features and label with noise; one release, many models",
+    ),
+    "RMGMOLS": Estimator(
+        OF_NUMBERS,
+        ("per-party",),
+        _plain(RMGMOLS, lambda case: {"parties": case.parties}),
+        "k random sums of people; every party spends the budget",
+    ),
+    "DGMOLS": Estimator(
+        OF_NUMBERS,
+        ("per-party",),
+        _plain(DGMOLS, lambda case: {"parties": case.parties}),
+        "every row with noise; every party spends the budget",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,9 +18,13 @@ from privinf.wire import readable
 
 # The words of maketables for columns of `tidy` and of `glance`.
 MAKETABLES = {
-    "estimate": "b", "std_error": "se", "statistic": "t", "p_value": "p", "conf_low": "ci95l",
+    "estimate": "b",
+    "std_error": "se",
+    "statistic": "t",
+    "p_value": "p",
+    "conf_low": "ci95l",
     "conf_high": "ci95u",
-}  # fmt: skip
+}
 MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 
 
@@ -207,9 +211,7 @@ def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
 def _privacy(result: Any) -> dict[str, Any]:
     report = getattr(result, "privacy", None)
     if report is None:
-        return {
-            "epsilon": np.inf, "delta": 0.0, "unit": "", "relation": "", "trust": "", "secure": False
-        }  # fmt: skip
+        return {"epsilon": np.inf, "delta": 0.0, "unit": "", "relation": "", "trust": "", "secure": False}
     delta = report.default_delta
     return {
         "epsilon": report.epsilon(delta),

@@ -32,9 +32,19 @@ FIT, TEST, PARTIES, TABLE = Formats.FIT, Formats.TEST, Formats.PARTIES, Formats.
 NO_ERRORS = "NoStandardErrors"
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
 GLANCE = (
-    "model", "response", "nobs", "df_resid", "r_squared", "sigma", "cov_type", "target", "identification",
-    "weak", "cautions", *COST_COLUMNS,
-)  # fmt: skip
+    "model",
+    "response",
+    "nobs",
+    "df_resid",
+    "r_squared",
+    "sigma",
+    "cov_type",
+    "target",
+    "identification",
+    "weak",
+    "cautions",
+    *COST_COLUMNS,
+)
 TIDY_TEST = ["term", "estimate", "std_error", "conf_low", "conf_high"]
 
 

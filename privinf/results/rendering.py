@@ -28,10 +28,20 @@ MIN_WIDTH, MAX_WIDTH = 80, 100
 GAP, MAX_SPARE = 2, 6
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}",
-    "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
 
 
 # What spreadsheets take for a formula, and numbers, which begin with a sign too.
@@ -115,9 +125,12 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     def with_note(self, note: str) -> PrivateSummary:
         """Return the summary with one more note."""
         return PrivateSummary(
-            title=self.title, **self._blocks, header=self._header, rows=self._rows,
+            title=self.title,
+            **self._blocks,
+            header=self._header,
+            rows=self._rows,
             notes=[*self._notes, note],
-        )  # fmt: skip
+        )
 
     def as_text(self) -> str:
         """Return the summary as plain text: one space for what of a name a terminal would not print."""

@@ -64,10 +64,15 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
     kept = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
     moved = {old: new for new, old in enumerate(kept)}
     return replace(
-        full, formula=None, columns=tuple(full.columns[at] for at in kept), private=full.private[kept],
-        constant=moved[full.constant], low=full.low[kept], high=full.high[kept],
+        full,
+        formula=None,
+        columns=tuple(full.columns[at] for at in kept),
+        private=full.private[kept],
+        constant=moved[full.constant],
+        low=full.low[kept],
+        high=full.high[kept],
         blocks=tuple(tuple(moved[at] for at in block) for block in full.blocks),
-    )  # fmt: skip
+    )
 
 
 def _responses(schema: Schema, columns: Sequence[str]) -> Iterator[str]:

@@ -32,15 +32,25 @@ QUOTE = "Q"
 
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 _TESTS: dict[type[ast.cmpop], np.ufunc] = {
-    ast.Gt: np.greater, ast.GtE: np.greater_equal, ast.Lt: np.less, ast.LtE: np.less_equal,
-    ast.Eq: np.equal, ast.NotEq: np.not_equal,
-}  # fmt: skip
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
 _LIMITS: dict[type[ast.operator] | str, np.ufunc] = {
-    ast.BitAnd: np.minimum, ast.BitOr: np.maximum, "minimum": np.minimum, "maximum": np.maximum,
-}  # fmt: skip
+    ast.BitAnd: np.minimum,
+    ast.BitOr: np.maximum,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
 CALLS = ("where", "clip", "minimum", "maximum")
 
 
@@ -260,8 +270,14 @@ def _instead(node: ast.expr) -> str:
         case ast.Call() if called_name(node) in ("max", "min"):
             return "write np.maximum(a, b) or np.minimum(a, b), or "
         case ast.Call() if called_name(node) in (
-            "round", "floor", "ceil", "digitize", "cut", "qcut", "pd.cut",
-        ):  # fmt: skip
+            "round",
+            "floor",
+            "ceil",
+            "digitize",
+            "cut",
+            "qcut",
+            "pd.cut",
+        ):
             return "write the classes as comparisons, I(x > 40), or "
     return ""
 

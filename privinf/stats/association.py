@@ -171,11 +171,16 @@ def chi2_contingency(
     T, _, pearson = law.independence()
     r, c = law.X.shape
     return base.StatResult(
-        title="Test of Independence", release=release, rows=cell_rows(release, law, level),
-        confidence_level=level, statistic=float(T), pvalue=rank(law.made_up().independence()[0], float(T)),
-        df=float((r - 1) * (c - 1)), null=f"{names[0]} and {names[1]} independent",
-        effects={"Cramer's V": min(math.sqrt(float(pearson) / (law.n * (min(r, c) - 1))), 1.0)}
-    )  # fmt: skip
+        title="Test of Independence",
+        release=release,
+        rows=cell_rows(release, law, level),
+        confidence_level=level,
+        statistic=float(T),
+        pvalue=rank(law.made_up().independence()[0], float(T)),
+        df=float((r - 1) * (c - 1)),
+        null=f"{names[0]} and {names[1]} independent",
+        effects={"Cramer's V": min(math.sqrt(float(pearson) / (law.n * (min(r, c) - 1))), 1.0)},
+    )
 
 
 def asked_table(
@@ -353,9 +358,16 @@ def pearsonr(
     means, sds = release.sums[0, :2] / law.n, release.scale[:2] / law.n
     near = base.warn_of(base.at_bound([repr(name) for name in names], means, sds))
     return base.StatResult(
-        title="Correlation", release=release, rows=(row,), confidence_level=level,
-        statistic=float(law.zero()), pvalue=law.pvalue(alternative), df=release.nobs - 2.0,
-        null=f"{names[0]} and {names[1]} uncorrelated", alternative=alternative,
-        effects={"r": float(law.r)}, cautions=near,
-        ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak)
-    )  # fmt: skip
+        title="Correlation",
+        release=release,
+        rows=(row,),
+        confidence_level=level,
+        statistic=float(law.zero()),
+        pvalue=law.pvalue(alternative),
+        df=release.nobs - 2.0,
+        null=f"{names[0]} and {names[1]} uncorrelated",
+        alternative=alternative,
+        effects={"r": float(law.r)},
+        cautions=near,
+        ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak),
+    )

@@ -84,9 +84,11 @@ class GroupsResult(base.StatResult):
         span = float(np.abs(c).sum())
         row = base.EstimateRow(
             " ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
-            unit * estimate, unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
-            unit * max(estimate - below, -span), unit * min(estimate + above, span)
-        )  # fmt: skip
+            unit * estimate,
+            unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
+            unit * max(estimate - below, -span),
+            unit * min(estimate + above, span),
+        )
         return self._with_rows("Contrast of Groups", (row,), level)
 
     def pairwise(self, confidence_level: float = 0.95) -> base.StatResult:
@@ -248,11 +250,19 @@ def anova_oneway(
     F, df, pvalue = law.anova()
     value, by = question.values[0], question.by[0]
     return GroupsResult(
-        title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level), clip=found,
-        confidence_level=level, statistic=F, pvalue=pvalue, df=(len(law.N) - 1.0, df), effects=law.shares(),
-        null=f"means of {value}{_among(found)} equal over {by}", ranked_notes=_group_notes(release, found),
-        cautions=clip_cautions(release, found)
-    )  # fmt: skip
+        title="One-Way ANOVA (Welch)",
+        release=release,
+        rows=_mean_rows(release, level),
+        clip=found,
+        confidence_level=level,
+        statistic=F,
+        pvalue=pvalue,
+        df=(len(law.N) - 1.0, df),
+        effects=law.shares(),
+        null=f"means of {value}{_among(found)} equal over {by}",
+        ranked_notes=_group_notes(release, found),
+        cautions=clip_cautions(release, found),
+    )
 
 
 # ---- what is asked
@@ -323,12 +333,20 @@ def _two_groups(
     sd = float(law.sds(FIRST, SECOND)[0])
     estimate = float(law.means[0] - law.means[1])
     made = GroupsResult(
-        title="Welch's t-Test", release=release, rows=(), confidence_level=level, statistic=t,
-        pvalue=pvalue, df=df, null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
+        title="Welch's t-Test",
+        release=release,
+        rows=(),
+        confidence_level=level,
+        statistic=t,
+        pvalue=pvalue,
+        df=df,
+        null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
         alternative=alternative,
-        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, clip=clip,
-        ranked_notes=_group_notes(release, clip), cautions=clip_cautions(release, clip)
-    )  # fmt: skip
+        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan},
+        clip=clip,
+        ranked_notes=_group_notes(release, clip),
+        cautions=clip_cautions(release, clip),
+    )
     ends = made.confidence_interval(level)
     row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
     object.__setattr__(made, "rows", (row, *_mean_rows(release, level)))

@@ -64,11 +64,15 @@ class Description(PortableTable):
 
         ends = self.intervals
         rows = [
-            (name, term, self.table.at[term, name], *(
-                ends.at[(term, end), name] if term in TOLD_ROWS else math.nan for end in ("low", "high")
-            ))
-            for name in self.table.columns for term in self.table.index[1:]
-        ]  # fmt: skip
+            (
+                name,
+                term,
+                self.table.at[term, name],
+                *(ends.at[(term, end), name] if term in TOLD_ROWS else math.nan for end in ("low", "high")),
+            )
+            for name in self.table.columns
+            for term in self.table.index[1:]
+        ]
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def __repr__(self) -> str:
@@ -138,7 +142,8 @@ def describe(  # type: ignore[misc]
         ends[name] = [*made.confidence_interval(level), *(end for one in quarters for end in one[1:])]
     index = pd.MultiIndex.from_product([TOLD_ROWS, ["low", "high"]])
     return Description(
-        pd.DataFrame(found, index=["count", "mean", "std", *TOLD_ROWS[1:]]), pd.DataFrame(ends, index=index),
+        pd.DataFrame(found, index=["count", "mean", "std", *TOLD_ROWS[1:]]),
+        pd.DataFrame(ends, index=index),
         PrivacyReport.of(entries, words.get("ledger"), delta=opened[names[0]].spending.delta),
         asked.rows.missing,
-    )  # fmt: skip
+    )

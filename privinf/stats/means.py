@@ -333,9 +333,11 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
     law, (middle, half) = MeanLaw.released(release), _units(release)
     made = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
     row = base.EstimateRow(
-        release.question.values[0], middle + half * float(np.clip(law.mean, -1.0, 1.0)), half * float(law.se),
+        release.question.values[0],
+        middle + half * float(np.clip(law.mean, -1.0, 1.0)),
+        half * float(law.se),
         *made.confidence_interval(level),
-    )  # fmt: skip
+    )
     notes = _notes(release, law) if clip is None else (Note(clip.note(release.nobs), "header"),)
     return replace(made, rows=(row,), ranked_notes=notes)
 
@@ -349,11 +351,20 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
     t, pvalue = law.test(null, alternative) if clip is None else _allowed(law, null, alternative, clip, half)
     found, name = described(release, clip, level=level), release.question.values[0]
     made = MeanResult(
-        title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level, clip=clip,
-        ranked_notes=found.ranked_notes, cautions=(*mean.cautions, *base.warn_of(beyond)), statistic=float(t),
-        pvalue=float(pvalue), df=float(law.df), null=f"mean of {name} = {popmean:g}", alternative=alternative,
-        effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan}
-    )  # fmt: skip
+        title="One-Sample t-Test",
+        release=release,
+        rows=found.rows,
+        confidence_level=level,
+        clip=clip,
+        ranked_notes=found.ranked_notes,
+        cautions=(*mean.cautions, *base.warn_of(beyond)),
+        statistic=float(t),
+        pvalue=float(pvalue),
+        df=float(law.df),
+        null=f"mean of {name} = {popmean:g}",
+        alternative=alternative,
+        effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan},
+    )
     ends = made.confidence_interval(level)
     object.__setattr__(made, "rows", (found.rows[0]._replace(low=ends.low, high=ends.high),))
     return made

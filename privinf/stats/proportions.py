@@ -193,11 +193,17 @@ def proportions_ztest(
     z = float(law.score(p0))
     tails = (law.tail(p0), law.below(p0)) if _exact(law, method) else (laws.norm.sf(z), laws.norm.cdf(z))
     return StatResult(
-        title="Test of a Proportion", release=release, rows=(row,), confidence_level=level, statistic=z,
-        pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative), null=f"share of {row.name} = {p0:g}",
-        alternative=alternative, effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
-        ranked_notes=_how(law, method)
-    )  # fmt: skip
+        title="Test of a Proportion",
+        release=release,
+        rows=(row,),
+        confidence_level=level,
+        statistic=z,
+        pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative),
+        null=f"share of {row.name} = {p0:g}",
+        alternative=alternative,
+        effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
+        ranked_notes=_how(law, method),
+    )
 
 
 def _root(tail: Callable[[float], float], level: float, first: float) -> float:
@@ -267,7 +273,13 @@ def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, l
     first, second = release.levels[0]
     row = EstimateRow(f"{first} - {second}", float(p[0] - p[1]), sd / 2.0, ends[0] / 2.0, ends[1] / 2.0)
     return StatResult(
-        title="Test of Two Proportions", release=release, rows=(row, *cell_rows(release, law, level)),
-        confidence_level=level, statistic=z, pvalue=pvalue, null=f"share of {outcome} equal over {group}",
-        alternative=alternative, effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))}
-    )  # fmt: skip
+        title="Test of Two Proportions",
+        release=release,
+        rows=(row, *cell_rows(release, law, level)),
+        confidence_level=level,
+        statistic=z,
+        pvalue=pvalue,
+        null=f"share of {outcome} equal over {group}",
+        alternative=alternative,
+        effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},
+    )

@@ -201,10 +201,16 @@ def quantile(
         entries += lines
         second.append(found)
     release = QuantileLooks(
-        SampleQuestion("one sample", (name,), label=label), wanted, tuple(second), (looks.low, looks.high),
-        first.n, "gaussian", tuple(entries),
-        PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta), asked.rows.missing,
-    )  # fmt: skip
+        SampleQuestion("one sample", (name,), label=label),
+        wanted,
+        tuple(second),
+        (looks.low, looks.high),
+        first.n,
+        "gaussian",
+        tuple(entries),
+        PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta),
+        asked.rows.missing,
+    )
     rows = release.rows(level)
     target = Note(CLIPPED_QUANTILES.format(looks.low, looks.high), "header")
     return QuantileResult(

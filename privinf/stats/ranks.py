@@ -179,11 +179,17 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
         law_of_count = f"P({shown} > {other}) counts ties half."
     value, by = release.question.values[0], release.question.by[0]
     return base.StatResult(
-        title="Mann-Whitney Test", release=release, rows=(row,), confidence_level=level, statistic=z,
-        pvalue=pvalue, null=f"one law of {value} in both of {by}", alternative=alternative,
+        title="Mann-Whitney Test",
+        release=release,
+        rows=(row,),
+        confidence_level=level,
+        statistic=z,
+        pvalue=pvalue,
+        null=f"one law of {value} in both of {by}",
+        alternative=alternative,
         effects={"rank-biserial r": 2.0 * row.estimate - 1.0},
         ranked_notes=(OF_LAWS, law_of_count, TIES_COUNT_HALF),
-    )  # fmt: skip
+    )
 
 
 # ---- groups
@@ -244,17 +250,23 @@ def kruskal(
     pvalue = rank(equal_laws(n, k, noise, laplace=laplace), W)
     # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
     unit = 2.0 * (n - 1.0) / float(n) ** 2
-    half = laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise / math.sqrt(2.0)) if laplace else (
-        noise * laws.norm.isf((1.0 - level) / 2.0)
-    )  # fmt: skip
+    half = (
+        laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise / math.sqrt(2.0))
+        if laplace
+        else (noise * laws.norm.isf((1.0 - level) / 2.0))
+    )
     apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
     value, by = question.values[0], question.by[0]
     return base.StatResult(
-        title="Kruskal-Wallis Test (absolute)", release=release, confidence_level=level,
+        title="Kruskal-Wallis Test (absolute)",
+        release=release,
+        confidence_level=level,
         rows=(base.EstimateRow("ranks apart", apart[0], unit * noise, apart[1], apart[2]),),
-        statistic=W, pvalue=pvalue, null=f"one law of {value} over {by}",
-        ranked_notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF)
-    )  # fmt: skip
+        statistic=W,
+        pvalue=pvalue,
+        null=f"one law of {value} over {by}",
+        ranked_notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF),
+    )
 
 
 def equal_laws(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
@@ -329,7 +341,13 @@ def wilcoxon(
     bse = math.hypot(float(error(np.array([r]))[1, 0]), noise) / pairs
     row = base.EstimateRow("rank-biserial r", r, min(bse, 1.0), *law.interval(level, error, -1.0))
     return base.StatResult(
-        title="Wilcoxon Signed-Rank Test", release=release, rows=(row,), confidence_level=level, statistic=z,
-        pvalue=pvalue, null=f"{name} symmetric about {at:g}", alternative=alternative,
-        ranked_notes=(OF_SYMMETRY, TIES_COUNT_HALF)
-    )  # fmt: skip
+        title="Wilcoxon Signed-Rank Test",
+        release=release,
+        rows=(row,),
+        confidence_level=level,
+        statistic=z,
+        pvalue=pvalue,
+        null=f"{name} symmetric about {at:g}",
+        alternative=alternative,
+        ranked_notes=(OF_SYMMETRY, TIES_COUNT_HALF),
+    )

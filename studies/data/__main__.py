@@ -38,8 +38,13 @@ def list_tables(folder: Path | None) -> None:
 
 @main.command("build")
 @click.argument("name", type=click.Choice(list(RECIPES)))
-@click.option("--from", "source", required=True, type=click.Path(exists=True, path_type=Path),
-              help="What was downloaded: a file, or a folder of several.")  # fmt: skip
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="What was downloaded: a file, or a folder of several.",
+)
 @click.option(
     "--to", "folder", envvar=VARIABLE, type=click.Path(path_type=Path), help=f"Folder; else {VARIABLE}."
 )

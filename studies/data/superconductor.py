@@ -69,7 +69,5 @@ def _summaries(name: str, low: float, high: float) -> dict[str, Numeric]:
         "std": Numeric(0.0, (high - low) / 2.0),
     }
     return {
-        f"{weight}{summary}_{name}": bounds
-        for summary, bounds in limits.items()
-        for weight in ("", "wtd_")
-    }  # fmt: skip
+        f"{weight}{summary}_{name}": bounds for summary, bounds in limits.items() for weight in ("", "wtd_")
+    }

@@ -107,9 +107,14 @@ def constants(n: int, *, epsilon: float, delta: float, error_sd: float, **change
     """
     growth = math.sqrt(2.0 * math.log(n))
     given: dict[str, Any] = {
-        "rounds": math.ceil(math.log(n)), "step": 0.5, "clip": error_sd * growth, "precision_clip": growth,
-        "column_bound": 3.5, "norm_bound": 1.0, "precision_norm": growth,
-    }  # fmt: skip
+        "rounds": math.ceil(math.log(n)),
+        "step": 0.5,
+        "clip": error_sd * growth,
+        "precision_clip": growth,
+        "column_bound": 3.5,
+        "norm_bound": 1.0,
+        "precision_norm": growth,
+    }
     return Constants(epsilon, delta, **(given | changes))
 
 
@@ -219,9 +224,15 @@ class Coordinates:
 
 
 def debiased(
-    X: Rows, y: Floats, beta: Floats, targets: Integers, columns: Floats, variance: float, c: Constants,
+    X: Rows,
+    y: Floats,
+    beta: Floats,
+    targets: Integers,
+    columns: Floats,
+    variance: float,
+    c: Constants,
     rng: np.random.Generator,
-) -> Coordinates:  # fmt: skip
+) -> Coordinates:
     """Return equation 4.1 and Algorithm 6's standard errors."""
     n = len(y)
     residual = np.clip(y - sparse_product(X, beta), -c.clip, c.clip)

@@ -171,9 +171,12 @@ def paper_fit(
     for _ in range(tuning.iterations):
         whole = held.plus(found)
         args = sums.args(
-            whole.support, whole.values, column_bound=tuning.column_bound,
-            residual_clip=min(tuning.residual_clip, UNCLIPPED), form=tuning.form,
-        )  # fmt: skip
+            whole.support,
+            whole.values,
+            column_bound=tuning.column_bound,
+            residual_clip=min(tuning.residual_clip, UNCLIPPED),
+            form=tuning.form,
+        )
         start = found.dense(len(sums.units.scale))
         price = rho / tuning.iterations
         found = _thresholded(
@@ -194,15 +197,26 @@ def paper_column(
     found = SparseVector.zero()
     for _ in range(tuning.iterations):
         args = sums.args(
-            (), np.empty(0), column_bound=tuning.column_bound, clip=min(tuning.precision_clip, UNCLIPPED),
-            columns=np.asarray(found.support, dtype=np.int64), weights=found.values,
-        )  # fmt: skip
+            (),
+            np.empty(0),
+            column_bound=tuning.column_bound,
+            clip=min(tuning.precision_clip, UNCLIPPED),
+            columns=np.asarray(found.support, dtype=np.int64),
+            weights=found.values,
+        )
         start = found.dense(len(sums.units.scale))
         start[target] += tuning.step
         found = _thresholded(
-            sums, "precision_gradient", args, start, sparsity, tuning.step, tuning.precision_norm,
-            rho / tuning.iterations, "iterate of a precision column",
-        )  # fmt: skip
+            sums,
+            "precision_gradient",
+            args,
+            start,
+            sparsity,
+            tuning.step,
+            tuning.precision_norm,
+            rho / tuning.iterations,
+            "iterate of a precision column",
+        )
     return found
 
 
@@ -219,9 +233,17 @@ def _thresholded(
 ) -> SparseVector:
     """Return NoisyHT of ``start - (step/n) sum``, projected on the ball of radius `norm`."""
     found = cast(PeelingServer, sums.server).top_k(
-        op, args, k, rho=rho, values=True, method="laplace", offset=start, factor=-step / sums.n,
-        label=label, sites=sums.sites,
-    )  # fmt: skip
+        op,
+        args,
+        k,
+        rho=rho,
+        values=True,
+        method="laplace",
+        offset=start,
+        factor=-step / sums.n,
+        label=label,
+        sites=sums.sites,
+    )
     length = float(np.linalg.norm(found.values))
     values = found.values * (1.0 if length <= norm else norm / length)
     return SparseVector([int(j) for j in found.support], np.asarray(values))
@@ -264,9 +286,12 @@ def mean_square(sums: SparseSums, fit: SparseVector, rho: float, tuning: PaperTu
     """
     bound = min(tuning.residual_clip, UNCLIPPED)
     found = sums.server.vector_sum(
-        "squared_residuals", sums.args(fit.support, fit.values, residual_clip=bound),
-        label="variance of the errors", rho=rho, sites=sums.sites,
-    )  # fmt: skip
+        "squared_residuals",
+        sums.args(fit.support, fit.values, residual_clip=bound),
+        label="variance of the errors",
+        rho=rho,
+        sites=sums.sites,
+    )
     return float(found.mean[0])
 
 

@@ -168,16 +168,28 @@ def multiplier_draws(
         return np.empty(0)
     score = paper_score(fit, columns, tuning)
     args = sums.args(
-        score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
-        clip=min(score.norm, UNCLIPPED), residual_clip=min(score.residual, UNCLIPPED),
-        draws=1, law="rademacher",
-    )  # fmt: skip
+        score.support,
+        score.beta,
+        columns=np.asarray(score.columns),
+        transform=score.transform,
+        clip=min(score.norm, UNCLIPPED),
+        residual_clip=min(score.residual, UNCLIPPED),
+        draws=1,
+        law="rademacher",
+    )
     server, found = cast(PeelingServer, sums.server), np.empty(draws)
     # One question a draw: several vectors at once would be charged as one pure loss, q^2 times a draw's rho.
     for draw in range(draws):
         largest = server.top_k(
-            "multiplier_scores", args | {"seed": public_seed + draw}, 1, rho=rho / draws, values=True,
-            method="laplace", factor=float(sums.n**-0.5), label="multiplier draws", sites=sums.sites,
-        )  # fmt: skip
+            "multiplier_scores",
+            args | {"seed": public_seed + draw},
+            1,
+            rho=rho / draws,
+            values=True,
+            method="laplace",
+            factor=float(sums.n**-0.5),
+            label="multiplier draws",
+            sites=sums.sites,
+        )
         found[draw] = abs(float(largest.values[0, 0]))
     return found

@@ -146,12 +146,26 @@ def fit_paper(
     if isinstance(rows.federation, LocalSites):
         rows.federation.allow(PAPER_OPS)
     plan = check_paper_plan(
-        rows, epsilon=epsilon, delta=delta, sparsity=sparsity, targets=targets,
-        precision_sparsity=precision_sparsity, heterogeneous=heterogeneous, shared_sparsity=shared_sparsity,
-        accounting=accounting, iterations=iterations, clip=clip, refit=refit, step=step,
-        norm_bound=norm_bound, precision_clip=precision_clip, form=form, variance=variance,
-        multiplier_draws=multiplier_draws, shares=shares,
-    )  # fmt: skip
+        rows,
+        epsilon=epsilon,
+        delta=delta,
+        sparsity=sparsity,
+        targets=targets,
+        precision_sparsity=precision_sparsity,
+        heterogeneous=heterogeneous,
+        shared_sparsity=shared_sparsity,
+        accounting=accounting,
+        iterations=iterations,
+        clip=clip,
+        refit=refit,
+        step=step,
+        norm_bound=norm_bound,
+        precision_clip=precision_clip,
+        form=form,
+        variance=variance,
+        multiplier_draws=multiplier_draws,
+        shares=shares,
+    )
     if server.ledger is not ledger:
         raise ArgumentError("the server must charge the ledger that is passed: TrustedServer(ledger=ledger)")
     ledger.check(ConcentratedLoss(plan.joint))
@@ -184,9 +198,16 @@ def _fit_machines(
     parties = {name: SparseSums(server, units, size, (name,)) for name, size in server.rows.items()}
     sizes = PaperSizes(plan.sparsity, plan.own_sparsity, plan.precision_sparsity, plan.draws)
     fits = paper_machine_fits(
-        SparseSums(server, units, server.nobs), parties, plan.targets, sizes, plan.budget, plan.tuning,
-        refit=plan.refit, robust=plan.robust, public_seed=seed,
-    )  # fmt: skip
+        SparseSums(server, units, server.nobs),
+        parties,
+        plan.targets,
+        sizes,
+        plan.budget,
+        plan.tuning,
+        refit=plan.refit,
+        robust=plan.robust,
+        public_seed=seed,
+    )
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     described = _described(rows, units, plan, report)
     return paper_machine_results(described, fits, plan.targets, rows.labels, server.rows)
@@ -194,10 +215,12 @@ def _fit_machines(
 
 def _described(rows: LassoRows, units: SparseUnits, plan: PaperPlan, report: PrivacyReport) -> Described:
     options = {
-        "Sparsity": str(plan.sparsity + plan.own_sparsity), "Parties": str(len(rows.rows)),
-        "Accounting": plan.accounting.replace("-", " "), "Iterations": str(plan.tuning.iterations),
+        "Sparsity": str(plan.sparsity + plan.own_sparsity),
+        "Parties": str(len(rows.rows)),
+        "Accounting": plan.accounting.replace("-", " "),
+        "Iterations": str(plan.tuning.iterations),
         "Variance": "released squares" if plan.robust else "sigma^2 w_jj",
-    }  # fmt: skip
+    }
     interval = rho_to_epsilon(plan.interval, plan.delta)
     return Described(
         rows.names, rows.design.response, units, report, options, interval, plan.accounting == "per-interval"

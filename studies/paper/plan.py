@@ -23,9 +23,14 @@ PRECISION_SPARSITY = 5
 STEP = 0.5
 # Before they are divided by the sum of those in use.
 WEIGHTS = {
-    "fit": 0.30, "refit": 0.10, "own": 0.25, "precision": 0.30, "variance": 0.02, "score": 0.25,
+    "fit": 0.30,
+    "refit": 0.10,
+    "own": 0.25,
+    "precision": 0.30,
+    "variance": 0.02,
+    "score": 0.25,
     "multiplier": 0.20,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +123,20 @@ def check_paper_plan(
     rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
     budget = _budget(parts, rho, count if accounting == "joint" else 1, robust=robust)
     return PaperPlan(
-        delta, shared, own, entries, draws, chosen, budget,
-        _cost(budget, 1), _cost(budget, count),
+        delta,
+        shared,
+        own,
+        entries,
+        draws,
+        chosen,
+        budget,
+        _cost(budget, 1),
+        _cost(budget, count),
         _tuning(rows, iterations, clip, step, norm_bound, precision_clip, form, noise=math.isfinite(rho)),
-        bool(refit), robust, accounting,
-    )  # fmt: skip
+        bool(refit),
+        robust,
+        accounting,
+    )
 
 
 def _sparsities(
@@ -175,10 +189,15 @@ def _budget(shares: Mapping[str, float], rho: float, split: int, *, robust: bool
     price = {name: share * rho * ROUNDING if share > 0.0 else 0.0 for name, share in shares.items()}
     half = price["variance"] / 2.0 if robust else 0.0
     return PaperBudget(
-        fit=price["fit"], refit=price["refit"], own=price["own"], precision=price["precision"] / split,
-        variance=half if robust else price["variance"], squares=half / split, score=price["score"] / split,
+        fit=price["fit"],
+        refit=price["refit"],
+        own=price["own"],
+        precision=price["precision"] / split,
+        variance=half if robust else price["variance"],
+        squares=half / split,
+        score=price["score"] / split,
         multiplier=price["multiplier"],
-    )  # fmt: skip
+    )
 
 
 def _cost(budget: PaperBudget, intervals: int) -> float:

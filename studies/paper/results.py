@@ -71,16 +71,26 @@ def paper_machine_results(
     correlation = _correlation(fits.columns, targets)
     results = {
         labels[site]: _results(
-            described, size, fits.own[site], correlation, targets, fits.variance, fits.debiased[site],
-            f"{METHOD}, party {labels[site]}", _multipliers(fits.draws[site], size, scale, targets),
+            described,
+            size,
+            fits.own[site],
+            correlation,
+            targets,
+            fits.variance,
+            fits.debiased[site],
+            f"{METHOD}, party {labels[site]}",
+            _multipliers(fits.draws[site], size, scale, targets),
         )
         for site, size in rows.items()
-    }  # fmt: skip
+    }
     shared = pd.Series(fits.shared.dense(len(names)) / scale, names, name="shared_params")
     return MachineResults(
-        labels=tuple(results), shared_params=shared, privacy=described.report,
-        interval_epsilon=described.interval_epsilon, results=results,
-    )  # fmt: skip
+        labels=tuple(results),
+        shared_params=shared,
+        privacy=described.report,
+        interval_epsilon=described.interval_epsilon,
+        results=results,
+    )
 
 
 def multiplier_intervals(result: LassoResults, alpha: float = 0.05) -> pd.DataFrame:
@@ -144,7 +154,11 @@ def _results(
     sparse = sparse_settings(names, described.units, support, values, float(np.sqrt(variance)))
     return LassoResults(
         Estimate(
-            debiased.params / unit, sampling + noise, tuple(names[j] for j in targets), n, noise_cov=noise,
+            debiased.params / unit,
+            sampling + noise,
+            tuple(names[j] for j in targets),
+            n,
+            noise_cov=noise,
             cov_type="plug-in",
         ),
         report=described.report,
@@ -154,4 +168,4 @@ def _results(
         options=described.options,
         settings={"sparse": sparse, "response": described.response, **more},
         notes=(NOTE, ALONE) if described.per_interval else (NOTE,),
-    )  # fmt: skip
+    )

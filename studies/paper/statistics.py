@@ -103,8 +103,9 @@ def single_slopes(block: SiteBlock, args: Args) -> Floats:
     half, reach = digits(args)[1], float(args["column_clip"])
     forms, unit = rounded(clipped_forms(block, args), unit_of(args["clip"], half), float(args["clip"]))
     forms *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
-    x, x_unit = rounded(clipped(block.columns(args, np.asarray(args["targets"])), reach),
-                        unit_of(reach, half), reach)  # fmt: skip
+    x, x_unit = rounded(
+        clipped(block.columns(args, np.asarray(args["targets"])), reach), unit_of(reach, half), reach
+    )
     return np.asarray(np.einsum("ij,ij->j", forms, x) * (unit * x_unit), dtype=np.float64)
 
 
@@ -121,15 +122,21 @@ _SCORES = (*FORM_ARGUMENTS, "residual_clip")
 
 PAPER_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        "paper_gradient", paper_gradient, _paper_gradient_reach,
-        (*COMMON, "column_bound", "residual_clip", "form"), wide=True,
+        "paper_gradient",
+        paper_gradient,
+        _paper_gradient_reach,
+        (*COMMON, "column_bound", "residual_clip", "form"),
+        wide=True,
     ),
     SiteOp(
-        "precision_gradient", precision_gradient, _precision_reach,
-        (*COMMON, "column_bound", "clip", "columns", "weights"), wide=True,
+        "precision_gradient",
+        precision_gradient,
+        _precision_reach,
+        (*COMMON, "column_bound", "clip", "columns", "weights"),
+        wide=True,
     ),
     SiteOp("paper_scores", paper_scores, _scores_reach, _SCORES),
     SiteOp("single_slopes", single_slopes, _single_slopes_reach, (*_SCORES, "targets", "column_clip")),
-)  # fmt: skip
+)
 
 register(PAPER_OPS)

@@ -90,9 +90,15 @@ AGAIN: dict[str, list[Any]] = {
 }
 # Kept alone as well; the releases of other results are in their files.
 RELEASES = (
-    "moments", "moments_hc0", "moments_secure", "moments_server", "moments_people", "moments_arrays",
-    "modulated_rounds", "examples_multinomial",
-)  # fmt: skip
+    "moments",
+    "moments_hc0",
+    "moments_secure",
+    "moments_server",
+    "moments_people",
+    "moments_arrays",
+    "modulated_rounds",
+    "examples_multinomial",
+)
 LEAN = ("moments_no_noise", "lasso_paper_parties")  # without records
 COLUMNS = {"a": {"age": [18, 90], "sex": ["f", "m"]}, "b": {"bmi": [15, 60], "weight": [40, 160]}}
 SITE = {"columns": {"age": {"low": 18, "high": 90}, "sex": {"levels": ["f", "m"]}}}
@@ -175,11 +181,18 @@ def save_accounts(folder: Path) -> dict[str, Any]:
 
 def _entry(label: str, mu: float) -> LedgerEntry:
     return LedgerEntry(
-        mechanism="gaussian", label=label, unit="record", relation="replace-one", trust="central",
+        mechanism="gaussian",
+        label=label,
+        unit="record",
+        relation="replace-one",
+        trust="central",
         sensitivity=Sensitivity(norm="l2", value=2.0, derivation="by hand"),
         noise={"law": "discrete gaussian", "scale": 4.0, "grid": 2.0**-18},
-        loss=GaussianLoss(mu), source="lattice", secure=True, assumptions=("n is public",),
-    )  # fmt: skip
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        assumptions=("n is public",),
+    )
 
 
 def save_checkpoints(folder: Path) -> dict[str, Any]:

@@ -38,8 +38,11 @@ def test_a_fit_that_is_marked_is_seen(demo, monkeypatch):
 
 def test_it_imports_nothing_that_the_base_install_and_plots_lack(demo):
     tree = ast.parse((ROOT / "vignettes" / "demo.py").read_text())
-    names = [n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in ast.walk(tree)
-             if isinstance(n, (ast.Import, ast.ImportFrom))]  # fmt: skip
+    names = [
+        n.module if isinstance(n, ast.ImportFrom) else n.names[0].name
+        for n in ast.walk(tree)
+        if isinstance(n, (ast.Import, ast.ImportFrom))
+    ]
     roots = {name.partition(".")[0] for name in names}
     assert roots <= {
         "__future__",

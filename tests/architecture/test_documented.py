@@ -37,14 +37,16 @@ def blocks(text):
 def untagged(text):
     """Return first lines of blocks that do not say when they run, or in which language they are."""
     wrong = [
-        code for language, tag, code in blocks(text)
+        code
+        for language, tag, code in blocks(text)
         if (language == "python" and tag.partition(" ")[0] not in ("ci", "verify"))
         or (language == "text" and re.search(r"^(import|from \S+ import) ", code, re.MULTILINE))
-    ]  # fmt: skip
+    ]
     wrong += [
-        code for language, tag, code in blocks(text)
+        code
+        for language, tag, code in blocks(text)
         if language != "python" and (language not in LANGUAGES or tag not in ("", "ci", "verify"))
-    ]  # fmt: skip
+    ]
     return [code.partition("\n")[0] for code in wrong]
 
 

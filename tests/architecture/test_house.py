@@ -136,9 +136,12 @@ def test_arrows_that_break_rules(tmp_path):
         tmp_path,
         glm__model="from privinf.lasso.plan import Plan\nfrom privinf.noise import x\n",
         noise__source="def f():\n    from privinf.glm.model import Model\nfrom privinf.results import base\n",
-        lasso__plan="", results__base="import privinf\n", cli__new="from privinf.glm import model\n",
-        accounting__planning="from privinf.glm import model\n", attic__old="",
-    )  # fmt: skip
+        lasso__plan="",
+        results__base="import privinf\n",
+        cli__new="from privinf.glm import model\n",
+        accounting__planning="from privinf.glm import model\n",
+        attic__old="",
+    )
     assert house.towers_to_towers(tree) == ["privinf.glm.model -> privinf.lasso.plan"]
     assert house.floor_to_towers(tree) == ["privinf.noise.source -> privinf.glm.model"]
     assert house.floor_upwards(tree) == [
@@ -152,8 +155,9 @@ def test_every_room_may_import_a_leaf_and_no_other_module_of_its_room(tmp_path):
     tree = small(
         tmp_path,
         noise__a="from privinf.fitting.registry import named\nfrom privinf.fitting.model import fit\n",
-        fitting__registry="", fitting__model="",
-    )  # fmt: skip
+        fitting__registry="",
+        fitting__model="",
+    )
     assert house.floor_upwards(tree) == ["privinf.noise.a -> privinf.fitting.model"]
 
 
@@ -197,9 +201,11 @@ def test_doubled_names(tmp_path):
 def test_private_names_of_others(tmp_path):
     tree = small(
         tmp_path,
-        noise__a="_x = 1\n", noise___b="y = 1\n", noise__c="from privinf.noise._b import y\n",
+        noise__a="_x = 1\n",
+        noise___b="y = 1\n",
+        noise__c="from privinf.noise._b import y\n",
         schema__d="from privinf.noise import a, _b\nfrom privinf.noise.a import _x\na._x\n",
-    )  # fmt: skip
+    )
     assert len(house.private_imports(tree)) == 3
 
 

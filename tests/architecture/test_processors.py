@@ -12,13 +12,29 @@ from support.tree import ROOT
 # What numpy chooses at run time: its wheels of several versions, for several machines.
 DISPATCHED = {
     "x86-64, numpy 2.4": ("x86_64", ["X86_V3", "X86_V4", "AVX512_ICL", "AVX512_SPR"]),
-    "x86-64, numpy 2.0": ("AMD64", ["SSSE3", "SSE41", "POPCNT", "SSE42", "AVX", "F16C", "FMA3", "AVX2",
-                                    "AVX512F", "AVX512CD", "AVX512_KNL", "AVX512_SKX", "AVX512_ICL"]),
+    "x86-64, numpy 2.0": (
+        "AMD64",
+        [
+            "SSSE3",
+            "SSE41",
+            "POPCNT",
+            "SSE42",
+            "AVX",
+            "F16C",
+            "FMA3",
+            "AVX2",
+            "AVX512F",
+            "AVX512CD",
+            "AVX512_KNL",
+            "AVX512_SKX",
+            "AVX512_ICL",
+        ],
+    ),
     "Arm": ("aarch64", ["ASIMDHP", "ASIMDDP", "ASIMDFHM", "SVE"]),
     "Apple": ("arm64", ["ASIMDHP", "ASIMDDP", "ASIMDFHM"]),
     "POWER": ("ppc64le", ["VSX3", "VSX4"]),
     "none": ("x86_64", []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("level", processors.LEVELS)
@@ -54,8 +70,10 @@ def asked(level, *words):
     return subprocess.run(
         [*words, sys.executable, "-W", "error", "-c", ASK.format(level)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), tests])},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("level", processors.LEVELS)

@@ -107,8 +107,9 @@ def test_make_runs_every_command_once_and_no_other():
     run = {script for script, _ in lines} | {"benchmarks/bench.py"}
     assert makers - run == {"benchmarks/walks.py"}, "of no target of make (walks.py compares two trees)"
     assert {script for script in run - makers if script.startswith("benchmarks/")} == {
-        "benchmarks/peers/install.py", "benchmarks/small.py"
-    }  # fmt: skip
+        "benchmarks/peers/install.py",
+        "benchmarks/small.py",
+    }
     assert len(set(lines)) == len(lines), "one command in two targets"
     for script, words in lines:
         assert (ROOT / script).exists(), script

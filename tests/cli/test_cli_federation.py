@@ -189,8 +189,22 @@ def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(fo
 def test_only_listed_analysts_are_answered(folder):
     key = {name: run("analyst", "key", f"{name}.key").stdout.strip() for name in ("ada", "bob")}
     ada = ["--analyst", f"ada={key['ada']}"]
-    refused(run("site", "init", "x", "--data", "north.csv", "--epsilon", "4", "--delta", "1e-6", "--analyst",
-                f"ada={key['ada']}:much"), "NAME=KEY:EPSILON")  # fmt: skip
+    refused(
+        run(
+            "site",
+            "init",
+            "x",
+            "--data",
+            "north.csv",
+            "--epsilon",
+            "4",
+            "--delta",
+            "1e-6",
+            "--analyst",
+            f"ada={key['ada']}:much",
+        ),
+        "NAME=KEY:EPSILON",
+    )
     made_federation("--min-sites", "3", ada[0], f"{ada[1]}:1.25", joined=ada)
     assert not Path("hospitals/analyst.key").exists()
     assert "nothing is wrong" in run("site", "doctor", "north").output
@@ -293,8 +307,11 @@ def test_other_plans(tmp_path):
 
     def told(text, *, simulation=True):
         (tmp_path / "fit.toml").write_text(text + 'schema = "schema.json"\n' if "[" not in text else text)
-        return run_plan(read_plan(tmp_path / "fit.toml", tmp_path / "schema.json", simulation=simulation),
-                        in_process(), overwrite=True)  # fmt: skip
+        return run_plan(
+            read_plan(tmp_path / "fit.toml", tmp_path / "schema.json", simulation=simulation),
+            in_process(),
+            overwrite=True,
+        )
 
     price = "epsilon = 3.0\ndelta = 1e-5\nseed = 1\n"
     descent = told(
@@ -315,7 +332,7 @@ def test_other_plans(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f'{FIT}epsilon = 1.0\n', "say model"),
+        (f"{FIT}epsilon = 1.0\n", "say model"),
         (f'model = "OLS"\n{FIT}epsilon = 1.0\n', "model must be one of"),
         (f'model = "MomentOLS"\n{FIT}', "what may be spent"),
         (f'model = "MomentOLS"\n{FIT}epsilon = inf\n', "--simulation"),
@@ -331,7 +348,7 @@ def test_other_plans(tmp_path):
         (f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n', "checkpoint belongs to"),
         ("model = ", "no TOML"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_is_refused_before_anything_is_asked(tmp_path, text, told):
     (tmp_path / "fit.toml").write_text(text)
     (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
@@ -382,12 +399,18 @@ def spoil(what):
 
 
 FINDINGS = {
-    "key": "is open to others", "ledger": "is open to others", "gone": "is missing",
-    "policy": "answers nothing", "few": "masked sums need 4 sites",
-    "roster": "another one than at the last start", "other key": "another key",
-    "schema": "another one than the federation's", "socket": "more than 100 bytes",
-    "federation": "is missing", "torn": "not JSON",
-}  # fmt: skip
+    "key": "is open to others",
+    "ledger": "is open to others",
+    "gone": "is missing",
+    "policy": "answers nothing",
+    "few": "masked sums need 4 sites",
+    "roster": "another one than at the last start",
+    "other key": "another key",
+    "schema": "another one than the federation's",
+    "socket": "more than 100 bytes",
+    "federation": "is missing",
+    "torn": "not JSON",
+}
 
 
 def test_the_doctor_names_what_is_wrong_and_up_does_not_start_it(folder):
@@ -447,8 +470,16 @@ def test_a_template_of_the_schema_is_to_be_filled_in(folder):
 )
 def test_init_refuses_in_one_line(folder, given, told):
     Path("full").mkdir()
-    one = {"format": "privinf-site-bundle", "version": 2, "name": "one", "public": "1" * 64,
-           "verifying": "1" * 64, "node": "n", "socket": "s", "schema": None}  # fmt: skip
+    one = {
+        "format": "privinf-site-bundle",
+        "version": 2,
+        "name": "one",
+        "public": "1" * 64,
+        "verifying": "1" * 64,
+        "node": "n",
+        "socket": "s",
+        "schema": None,
+    }
     Path("one.json").write_text(sealed_json(one))
     Path("old.json").write_text(sealed_json(one | {"version": 1}))
     Path("path.json").write_text(sealed_json(one | {"name": "../one"}))

@@ -27,9 +27,15 @@ def run(tmp_path, monkeypatch):
 
 def entry():
     return LedgerEntry(
-        mechanism="gaussian", label="sums", unit="record", relation="replace-one", trust="central",
-        loss=GaussianLoss(0.5), source="lattice", secure=True,
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="sums",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        loss=GaussianLoss(0.5),
+        source="lattice",
+        secure=True,
+    )
 
 
 def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):

@@ -33,9 +33,13 @@ SCHEMA = {"columns": {"y": {"low": -3, "high": 3}, "u": {"low": -2, "high": 2}, 
 PRICE = {"mu": 0.5, "label": "sums"}
 COLUMNS = {"columns": [1, 2], "bound": 3.0}
 CALL = {
-    "--name": "north", "--data": "rows.csv", "--schema": "schema.json", "--policy": "policy.json",
-    "--ledger": "north.ledger", "--socket": "north.sock",
-}  # fmt: skip
+    "--name": "north",
+    "--data": "rows.csv",
+    "--schema": "schema.json",
+    "--policy": "policy.json",
+    "--ledger": "north.ledger",
+    "--socket": "north.sock",
+}
 
 
 class Door:
@@ -83,8 +87,10 @@ def running(**changes):
     """Start the daemon in a process of its own; end it hard unless it has ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "privinf", "site", *words(**changes)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert "answers at" in process.stdout.readline()
         yield process

@@ -32,13 +32,25 @@ def diabetes():
 
 
 TABLES = {
-    "wage1": (wages, "wage ~ educ + exper + female", "2",
-              {"wage": (0, 30), "educ": (0, 20), "exper": (0, 50), "female": (0, 1)}),
-    "flights": (flights, "air_time ~ distance + dep_delay", "1",
-                {"air_time": (0, 700), "distance": (0, 5000), "dep_delay": (-60, 600)}),
-    "diabetes": (diabetes, "target ~ bmi + bp + C(sex)", "3",
-                 {"target": (25, 346), "bmi": (15, 45), "bp": (60, 140), "sex": [1.0, 2.0]}),
-}  # fmt: skip
+    "wage1": (
+        wages,
+        "wage ~ educ + exper + female",
+        "2",
+        {"wage": (0, 30), "educ": (0, 20), "exper": (0, 50), "female": (0, 1)},
+    ),
+    "flights": (
+        flights,
+        "air_time ~ distance + dep_delay",
+        "1",
+        {"air_time": (0, 700), "distance": (0, 5000), "dep_delay": (-60, 600)},
+    ),
+    "diabetes": (
+        diabetes,
+        "target ~ bmi + bp + C(sex)",
+        "3",
+        {"target": (25, 346), "bmi": (15, 45), "bp": (60, 140), "sex": [1.0, 2.0]},
+    ),
+}
 
 
 def typed(*words):
@@ -82,12 +94,21 @@ def suggested(tmp_path, text):
     return CliRunner().invoke(main, words, prog_name="privinf")
 
 
-@pytest.mark.parametrize("text", [
-    "0.25,7.5\n0.5,1\n", "Ann,34.5\nBob,21\n", "34,51000\n1,2\n", "Smith,34\nJones,21\n",
-    "Smith,1985\nJones,21\n", "Smith,34,51000\nJones,21,43000\n", "Smith,1,2\nJones,1,1\n",
-    "Ann,2013-01-31,x\nBob,2012-02-01,y\n",
-    "Ann,ann@home.org\nBob,bob@home.org\n", "Ann,3/4/2013\nBob,1/2/2012\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.25,7.5\n0.5,1\n",
+        "Ann,34.5\nBob,21\n",
+        "34,51000\n1,2\n",
+        "Smith,34\nJones,21\n",
+        "Smith,1985\nJones,21\n",
+        "Smith,34,51000\nJones,21,43000\n",
+        "Smith,1,2\nJones,1,1\n",
+        "Ann,2013-01-31,x\nBob,2012-02-01,y\n",
+        "Ann,ann@home.org\nBob,bob@home.org\n",
+        "Ann,3/4/2013\nBob,1/2/2012\n",
+    ],
+)
 def test_a_file_without_names_is_refused_and_no_value_shown(text, tmp_path):
     done = suggested(tmp_path, text)
     assert done.exit_code == 2
@@ -179,8 +200,9 @@ def test_a_fit_that_would_have_no_intervals_is_refused_before_it_is_charged(tmp_
     assert done.exit_code == 2
     told = re.search(
         r"Hessian of 4 coefficients in 400 records.*epsilon (\S+) at delta 1e-06 would do, or ([\d,]+) "
-        r"records, or (\d) coefficients. Nothing was charged", done.output,
-    )  # fmt: skip
+        r"records, or (\d) coefficients. Nothing was charged",
+        done.output,
+    )
     assert told, done.output
     assert len(pi.LedgerFile("study.ledger")) == 0
     enough, count, fewer = float(told[1]), int(told[2]), int(told[3])
@@ -218,11 +240,16 @@ def test_the_table_of_a_study_fits_a_terminal_and_tells_each_reason_once(tmp_pat
     assert told.count("OLS, central, server: few people") == 1
 
 
-@pytest.mark.parametrize(("formula", "told"), [
-    ("y ~ x^2", "write a power as I(x**2)"), ("y ~ factor(x)", "write C(x) for a factor"),
-    ("y ~ .", "name them"), ("y ~ X", "did you mean 'x'?"),
-    ("np.log(x) ~ y", "above 0: give its columns such bounds"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("formula", "told"),
+    [
+        ("y ~ x^2", "write a power as I(x**2)"),
+        ("y ~ factor(x)", "write C(x) for a factor"),
+        ("y ~ .", "name them"),
+        ("y ~ X", "did you mean 'x'?"),
+        ("np.log(x) ~ y", "above 0: give its columns such bounds"),
+    ],
+)
 def test_habits_of_other_programs_are_told_what_to_write(formula, told):
     with pytest.raises(SchemaError) as refused:
         pi.Schema({"x": (0, 1), "y": (1, 2)}).design(formula)

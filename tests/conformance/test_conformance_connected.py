@@ -204,9 +204,17 @@ def test_intervals_in_a_plot_of_several_fits_are_the_fits_own():
 
 @pytest.mark.parametrize(
     "name",
-    ["MomentOLS central, radius", "ModulatedOLS radius and public columns", "IWPGLM quadratic", "OLS central",
-     "Logit central", "Poisson central", "FederatedGLM gaussian, server", "DebiasedLasso of named targets"],
-)  # fmt: skip
+    [
+        "MomentOLS central, radius",
+        "ModulatedOLS radius and public columns",
+        "IWPGLM quadratic",
+        "OLS central",
+        "Logit central",
+        "Poisson central",
+        "FederatedGLM gaussian, server",
+        "DebiasedLasso of named targets",
+    ],
+)
 def test_arviz_draws_forests_and_posteriors_of_every_model(name):
     az = pytest.importorskip("arviz")
     pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -221,9 +229,10 @@ def test_arviz_draws_forests_and_posteriors_of_every_model(name):
     told = " ".join(label.get_text() for label in forest.get_yticklabels())
     assert all(one in told for one in result.names)
     np.testing.assert_allclose(
-        result.draws(4000, rng=1).params.mean(("chain", "draw")), result.params,
+        result.draws(4000, rng=1).params.mean(("chain", "draw")),
+        result.params,
         atol=0.2 * float(result.bse.max()),
-    )  # fmt: skip
+    )
     pyplot.close("all")
 
 

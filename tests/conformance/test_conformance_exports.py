@@ -208,8 +208,10 @@ def test_descriptions_and_correlations_leave_as_tables_json_and_parquet(name, tm
 
 def test_tests_that_warn_are_among_the_tests():
     assert [bool(TESTS[name]().cautions) for name in ("mean at a bound", "anova at a bound", "mean")] == [
-        True, True, False,
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_delta_of_one_record_in_n_is_a_caution():

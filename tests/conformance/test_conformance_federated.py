@@ -14,8 +14,10 @@ from test_conformance import federation_of as sites_with_keys
 import privinf as pi
 
 FAMILIES = {
-    "gaussian": sm.families.Gaussian(), "binomial": sm.families.Binomial(), "poisson": sm.families.Poisson()
-}  # fmt: skip
+    "gaussian": sm.families.Gaussian(),
+    "binomial": sm.families.Binomial(),
+    "poisson": sm.families.Poisson(),
+}
 BOUNDS = {"gaussian": (-4.0, 6.0), "binomial": (0.0, 1.0), "poisson": (0.0, 25.0)}
 FORMULA = "y ~ a + b + C(g)"
 N = 900

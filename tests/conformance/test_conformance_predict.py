@@ -165,7 +165,7 @@ ARRAYS = {
     "gaussian GLM": lambda y, X, how: pi.FederatedGLM.from_arrays(
         [(y[::2], X[::2]), (y[1::2], X[1::2])], bounds=how, y_bounds=Y_BOUNDS, family="gaussian"
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("constant", [True, False])

@@ -18,10 +18,14 @@ from privinf.mechanisms.tables import source_of
 N = 90
 SCHEMA = pi.Schema(
     {
-        "y": (0, 10), "x": (-1, 1), "w": (-1, 1), "b": (0, 1), "g": pi.Factor(["1", "2", "n"]),
+        "y": (0, 10),
+        "x": (-1, 1),
+        "w": (-1, 1),
+        "b": (0, 1),
+        "g": pi.Factor(["1", "2", "n"]),
         "h": pi.Factor(["u", "v"]),
     }
-)  # fmt: skip
+)
 SPEND = {"epsilon": 9.0, "delta": 1e-6, "rng": 0}
 PARTIES = {"one": ["y", "x"], "two": ["w"]}
 MIXED = {"schema": SCHEMA, "parties": PARTIES}
@@ -143,9 +147,18 @@ BY_PLACES = {
 DOORS = SUMS | BY_PLACES
 # What reads rows more than once.
 BY_PASSES = {
-    "MomentOLS, HC0", "OLS", "Logit", "Poisson", "GLM", "find_bounds", "find_bounds, levels",
-    "stats.quantile", "stats.describe", "stats.mean, clip", "GLM by DPSGD",
-}  # fmt: skip
+    "MomentOLS, HC0",
+    "OLS",
+    "Logit",
+    "Poisson",
+    "GLM",
+    "find_bounds",
+    "find_bounds, levels",
+    "stats.quantile",
+    "stats.describe",
+    "stats.mean, clip",
+    "GLM by DPSGD",
+}
 
 
 @cache

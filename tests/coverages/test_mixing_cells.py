@@ -35,9 +35,16 @@ def planned(n, **options):
 def released(sums, plan, noise, rng, k=None):
     drawn = mixed_rows_limit(sums, k=k or plan.k, noise=noise, share=plan.share, rng=rng)
     return MixedLeastSquares(
-        drawn.rows[:, :-1], drawn.rows[:, -1], np.append(0.0, noise[:-1]), y_noise=noise[-1], n=sums.n,
-        share=plan.share, constant=0, ones_row=drawn.ones_row[:-1], ones_response=drawn.ones_row[-1],
-    )  # fmt: skip
+        drawn.rows[:, :-1],
+        drawn.rows[:, -1],
+        np.append(0.0, noise[:-1]),
+        y_noise=noise[-1],
+        n=sums.n,
+        share=plan.share,
+        constant=0,
+        ones_row=drawn.ones_row[:-1],
+        ones_response=drawn.ones_row[-1],
+    )
 
 
 def error(system, sums):

@@ -20,11 +20,23 @@ from privinf.schema import Factor
 
 # Rows that are complete in all declared columns of the table's default regression, and features of it.
 SIZES = {
-    "401ksubs": (9275, 6), "catholic": (7430, 8), "census2000": (29501, 2), "countymurders": (37346, 6),
-    "cps91": (5634, 9), "crime1": (2725, 9), "diabetes": (442, 10), "fertil2": (4355, 8),
-    "flights": (327346, 6), "gpa2": (4137, 8), "labsup": (31857, 6), "loanapp": (1971, 9), "mroz": (753, 7),
-    "twoyear": (6763, 9), "wage1": (526, 10), "wage2": (935, 12),
-}  # fmt: skip
+    "401ksubs": (9275, 6),
+    "catholic": (7430, 8),
+    "census2000": (29501, 2),
+    "countymurders": (37346, 6),
+    "cps91": (5634, 9),
+    "crime1": (2725, 9),
+    "diabetes": (442, 10),
+    "fertil2": (4355, 8),
+    "flights": (327346, 6),
+    "gpa2": (4137, 8),
+    "labsup": (31857, 6),
+    "loanapp": (1971, 9),
+    "mroz": (753, 7),
+    "twoyear": (6763, 9),
+    "wage1": (526, 10),
+    "wage2": (935, 12),
+}
 DECLARED = tomllib.loads((Path(datasets.__file__).parent / "index.toml").read_text())
 
 

@@ -28,11 +28,15 @@ def sites_of(names=NAMES, *, kinds=None, policies=None, ledgers=None, schemas=No
     parts = dict(zip(NAMES, np.split(np.arange(1600), cuts[:-1]), strict=True))
     return {
         name: (kinds or {}).get(name, Site)(
-            table().iloc[parts[name]], (schemas or {}).get(name, SCHEMA), key=keys[name], roster=roster,
-            policy=(policies or {}).get(name, POLICY), ledger=(ledgers or {}).get(name),
+            table().iloc[parts[name]],
+            (schemas or {}).get(name, SCHEMA),
+            key=keys[name],
+            roster=roster,
+            policy=(policies or {}).get(name, POLICY),
+            ledger=(ledgers or {}).get(name),
         )
         for name in names
-    }  # fmt: skip
+    }
 
 
 def model_of(federation, trust):

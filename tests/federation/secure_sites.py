@@ -16,11 +16,15 @@ def sites_of(names=THREE, policy=SECURE, rows=60, ledgers=None, policies=None):
     keys, roster = pinned_keys(names)
     return {
         name: Site(
-            rows_of(rows + 10 * seed, seed), design_of(), policy=(policies or {}).get(name, policy),
-            key=keys[name], roster=roster, ledger=(ledgers or {}).get(name),
+            rows_of(rows + 10 * seed, seed),
+            design_of(),
+            policy=(policies or {}).get(name, policy),
+            key=keys[name],
+            roster=roster,
+            ledger=(ledgers or {}).get(name),
         )
         for seed, name in enumerate(names)
-    }  # fmt: skip
+    }
 
 
 def secure_federation(names=THREE, policy=SECURE, rows=60, ledgers=None, policies=None, **options):

@@ -49,8 +49,14 @@ class World:
         seed, self.stacks[name] = NAMES.index(name), ExitStack()
         enter = self.stacks[name].enter_context
         ledger = enter(SiteLedger(self.ledger(name), Budget(mu=50.0), anchor=self.anchor(name)))
-        site = Site(rows_of(60 + 10 * seed, seed), design_of(), policy=self.policy, ledger=ledger,
-                    key=KEYS[name], roster=ROSTER)  # fmt: skip
+        site = Site(
+            rows_of(60 + 10 * seed, seed),
+            design_of(),
+            policy=self.policy,
+            ledger=ledger,
+            key=KEYS[name],
+            roster=ROSTER,
+        )
         enter(SiteDaemon(site, name, self.folder / f"{name}.sock", timeout=600.0).started())
 
     def down(self, name):

@@ -30,10 +30,14 @@ ROWS = 9_000  # more than a block
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
-    return pd.DataFrame({
-        "y": rng.normal(size=ROWS), "u": np.round(rng.normal(size=ROWS), 3),
-        "g": rng.choice(["r", "s"], ROWS), "k": rng.choice([1, 2], ROWS),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "y": rng.normal(size=ROWS),
+            "u": np.round(rng.normal(size=ROWS), 3),
+            "g": rng.choice(["r", "s"], ROWS),
+            "k": rng.choice([1, 2], ROWS),
+        }
+    )
 
 
 def digest(data, schema=SCHEMA, key=b"k"):
@@ -80,10 +84,14 @@ def changed_tables(table):
     moved = table.copy()
     moved.loc[:1, ["y", "u"]] = table.loc[:1, ["u", "y"]].to_numpy()
     return {
-        "swapped": swapped, "shuffled": table.sample(frac=1.0, random_state=0), "beyond": beyond,
-        "level": level, "columns": moved, "last": table.iloc[:-1],
+        "swapped": swapped,
+        "shuffled": table.sample(frac=1.0, random_state=0),
+        "beyond": beyond,
+        "level": level,
+        "columns": moved,
+        "last": table.iloc[:-1],
         "last bit": table.assign(y=np.nextafter(table["y"], 9.0)),
-    }  # fmt: skip
+    }
 
 
 def test_every_change_of_rows_has_another_digest_and_is_refused(table, served):
@@ -337,8 +345,10 @@ def test_digests_stay_in_the_file(table, tmp_path):
         SiteLedger(path, anchor=tmp_path / "anchors" / "a") as ledger,
     ):
         Site(table.iloc[1:], SCHEMA, policy=SitePolicy(), ledger=ledger)
-    told += [str(problem.value), *(run.invoke(main, ["ledger", "show", str(path), *more]).output
-                                   for more in ([], ["--json"]))]  # fmt: skip
+    told += [
+        str(problem.value),
+        *(run.invoke(main, ["ledger", "show", str(path), *more]).output for more in ([], ["--json"])),
+    ]
     assert f"bound to rows in order; {ROWS} rows" in told[-2]
     assert json.loads(told[-1])["bound"] == [{"rows": ROWS, "changed": []}]
     for text in told:

@@ -33,11 +33,16 @@ def table():
     rng = np.random.default_rng(5)
     u, v, w = rng.uniform(-1, 1, 900), rng.uniform(0, 2, 900), rng.uniform(-1, 1, 900)
     line = u - 0.5 * v
-    return pd.DataFrame({
-        "y": np.clip(0.5 + line + rng.normal(0, 0.5, 900), -4, 4), "u": u, "v": v, "w": w,
-        "hit": (rng.uniform(size=900) < 1.0 / (1.0 + np.exp(-0.3 - line))).astype(float),
-        "count": np.minimum(rng.poisson(np.exp(0.4 + 0.5 * line)), 12).astype(float),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "y": np.clip(0.5 + line + rng.normal(0, 0.5, 900), -4, 4),
+            "u": u,
+            "v": v,
+            "w": w,
+            "hit": (rng.uniform(size=900) < 1.0 / (1.0 + np.exp(-0.3 - line))).astype(float),
+            "count": np.minimum(rng.poisson(np.exp(0.4 + 0.5 * line)), 12).astype(float),
+        }
+    )
 
 
 def sites_of(policy=OPEN):

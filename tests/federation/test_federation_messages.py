@@ -11,10 +11,21 @@ from privinf.federation import Query, Reply
 
 FULL = Query(
     "clipped_products",
-    {"support": [3, 1], "beta": np.array([0.1, -2.5e-17]), "bound": np.float64(0.3), "form": "residual",
-     "flags": np.array([True, False]), "nested": {"a": [1, {"b": None}]}, "absent": None},
-    version=2, design="d" * 64, session="s", sequence=7, charges=({"label": "one"},),
-)  # fmt: skip
+    {
+        "support": [3, 1],
+        "beta": np.array([0.1, -2.5e-17]),
+        "bound": np.float64(0.3),
+        "form": "residual",
+        "flags": np.array([True, False]),
+        "nested": {"a": [1, {"b": None}]},
+        "absent": None,
+    },
+    version=2,
+    design="d" * 64,
+    session="s",
+    sequence=7,
+    charges=({"label": "one"},),
+)
 
 
 def test_a_query_survives_its_transport_exactly():
@@ -53,11 +64,35 @@ def test_arguments_are_frozen_copies():
 
 @pytest.mark.parametrize(
     "value",
-    [lambda x: x, object(), {1, 2}, np.array(["a"]), np.array([object()]), [[1.0], [1.0, 2.0]], 1j,
-     {"f": lambda: 0}, np.nan, np.inf, [np.nan], np.array([-np.inf])],
-    ids=["function", "object", "set", "texts", "objects", "ragged", "complex", "dict", "nan", "inf", "nans",
-         "array of inf"],
-)  # fmt: skip
+    [
+        lambda x: x,
+        object(),
+        {1, 2},
+        np.array(["a"]),
+        np.array([object()]),
+        [[1.0], [1.0, 2.0]],
+        1j,
+        {"f": lambda: 0},
+        np.nan,
+        np.inf,
+        [np.nan],
+        np.array([-np.inf]),
+    ],
+    ids=[
+        "function",
+        "object",
+        "set",
+        "texts",
+        "objects",
+        "ragged",
+        "complex",
+        "dict",
+        "nan",
+        "inf",
+        "nans",
+        "array of inf",
+    ],
+)
 def test_nothing_but_finite_numbers_and_texts_travels(value):
     with pytest.raises(ArgumentError):
         Query("op", {"x": value})

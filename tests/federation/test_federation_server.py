@@ -54,8 +54,10 @@ def test_the_server_knows_what_is_public():
 def test_without_noise_it_is_the_pooled_sum():
     server = server_of()
     for op, args in (
-        ("clipped_products", BETA | {"bound": 0.5}), ("clipped_score", SCORE), ("residual_histogram", EDGES),
-    ):  # fmt: skip
+        ("clipped_products", BETA | {"bound": 0.5}),
+        ("clipped_score", SCORE),
+        ("residual_histogram", EDGES),
+    ):
         found = server.vector_sum(op, args, rho=math.inf, label=op)
         np.testing.assert_allclose(found.values, truth(op, args), rtol=1e-12)
         assert found.scale == 0.0
@@ -121,8 +123,10 @@ def test_scalar_and_quantile():
     for level, end in ((1e-6, 0.02), (1 - 1e-9, 3.0)):
         found = server.histogram_quantile(
             {"intercept": 0.0, **EDGES} | {"edges": np.array([0.02, 0.03, 3.0])},
-            level=level, mu=math.inf, label="scale",
-        )  # fmt: skip
+            level=level,
+            mu=math.inf,
+            label="scale",
+        )
         assert found == pytest.approx(end, abs=1e-2) or level > 0.5
     with pytest.raises(ArgumentError):
         server.histogram_quantile(EDGES, level=1.0, mu=1.0, label="scale")
@@ -142,9 +146,14 @@ def test_top_k_by_rows_offsets_and_candidates():
     server = server_of(federation_of(OPEN.naming(PAPER_OPS)))
     offset = np.array([0.0, 900.0, 0.0, -800.0])
     moved = server.top_k(
-        "paper_gradient", BETA | {"column_bound": 1.0, "residual_clip": 1.0, "form": "residual"}, 2,
-        rho=50.0, label="step", offset=offset, factor=-0.1,
-    )  # fmt: skip
+        "paper_gradient",
+        BETA | {"column_bound": 1.0, "residual_clip": 1.0, "form": "residual"},
+        2,
+        rho=50.0,
+        label="step",
+        offset=offset,
+        factor=-0.1,
+    )
     assert moved.support.tolist() == [1, 3]
     entry = server.ledger.entries[-2]
     assert entry.sensitivity.value == pytest.approx(0.2, rel=1e-6)

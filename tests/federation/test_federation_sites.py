@@ -26,10 +26,18 @@ from privinf.noise import SimulationNoise
 
 def charge(sensitivity=1.0, scale=2.0, mu=0.5, **changes):
     entry = LedgerEntry(
-        mechanism="gaussian", label="test", unit="record", relation="replace-one", trust="central",
-        sensitivity=Sensitivity("l2", sensitivity, "stated"), noise={"law": "gaussian", "scale": scale},
-        loss=GaussianLoss(mu), source="lattice", secure=True, assumptions=("n is public",),
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="test",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        sensitivity=Sensitivity("l2", sensitivity, "stated"),
+        noise={"law": "gaussian", "scale": scale},
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        assumptions=("n is public",),
+    )
     return replace(entry, **changes).to_dict()
 
 

@@ -81,8 +81,9 @@ def test_sites_are_parallel_and_the_limit_is_asked_before_them(ledger):
     assert len(ledger) == 2
 
 
-@pytest.mark.parametrize("optimizer", [pi.Newton(), pi.DPSGD(epochs=2, batches=4, step=8.0)],
-                         ids=["Newton", "DPSGD"])  # fmt: skip
+@pytest.mark.parametrize(
+    "optimizer", [pi.Newton(), pi.DPSGD(epochs=2, batches=4, step=8.0)], ids=["Newton", "DPSGD"]
+)
 @pytest.mark.parametrize("answered", [False, True], ids=["before it is asked", "after it is answered"])
 def test_a_stopped_fit_goes_on_and_pays_nothing_twice(ledger, optimizer, answered, tmp_path):
     settings = {"epsilon": 2.0, "delta": 1e-6, "optimizer": optimizer, "checkpoint": tmp_path / "fit"}

@@ -38,9 +38,14 @@ def run(tmp_path, monkeypatch):
 
         def found(**changes):
             own = {
-                "sites": ",".join(THREE), "schema": str(tmp_path / "schema.json"), "formula": FORMULA,
-                "epsilon": 8.0, "delta": 1e-5, "seed": 0, "out": str(tmp_path / "out.json"),
-            }  # fmt: skip
+                "sites": ",".join(THREE),
+                "schema": str(tmp_path / "schema.json"),
+                "formula": FORMULA,
+                "epsilon": 8.0,
+                "delta": 1e-5,
+                "seed": 0,
+                "out": str(tmp_path / "out.json"),
+            }
             assert own.keys() <= defaults.keys()
             grid = LocalGrid(client_app.app, configs)
             server_app.app(grid, Context(1, 0, {}, RecordDict(), defaults | own | changes))

@@ -27,9 +27,15 @@ import ledger_attacks
 def make_entry():
     def make(loss):
         return LedgerEntry(
-            mechanism="gaussian", label="x", unit="record", relation="replace-one", trust="central",
-            loss=loss, source="lattice", secure=True,
-        )  # fmt: skip
+            mechanism="gaussian",
+            label="x",
+            unit="record",
+            relation="replace-one",
+            trust="central",
+            loss=loss,
+            source="lattice",
+            secure=True,
+        )
 
     return make
 

@@ -41,9 +41,16 @@ DEEDS = ["charge"] * 5 + ["reserve"] * 3 + ["end", "day", "up"]
 
 def line(mu, *scope):
     return LedgerEntry(
-        mechanism="gaussian", label="x", unit="record", relation="replace-one", trust="server",
-        loss=GaussianLoss(mu), source="lattice", secure=True, scope=scope,
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="x",
+        unit="record",
+        relation="replace-one",
+        trust="server",
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        scope=scope,
+    )
 
 
 class Clock:
@@ -221,8 +228,10 @@ def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
 
 def test_a_reservation_that_is_repeated_or_replayed_changes_nothing():
     site = site_with(Budget(mu=1.0))
-    first, last = (Query(op, session="r", sequence=at, charges=of(0.8) if op == "reserve" else ())
-                   for at, op in ((1, "reserve"), (2, "end")))  # fmt: skip
+    first, last = (
+        Query(op, session="r", sequence=at, charges=of(0.8) if op == "reserve" else ())
+        for at, op in ((1, "reserve"), (2, "end"))
+    )
     for query, held in ((first, 1), (first, 1), (last, 0), (first, 0), (last, 0)):
         assert not site.handle(query, "north").error
         assert len(site.journal.reservations) == held
@@ -236,16 +245,19 @@ def test_a_reservation_that_is_repeated_or_replayed_changes_nothing():
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"session": ""}, "a session"), ({"session": "\x1b[2J"}, "a session"),
-        ({"session": "r" * 65}, "a session"), ({"args": {"bits": 3}}, "no argument"),
+        ({"session": ""}, "a session"),
+        ({"session": "\x1b[2J"}, "a session"),
+        ({"session": "r" * 65}, "a session"),
+        ({"args": {"bits": 3}}, "no argument"),
         ({"charges": ()}, "1 to 64"),
         ({"charges": ({"kind": "gaussian", "mu": 0.001},) * 65}, "1 to 64"),
         ({"charges": ({"kind": "gaussian", "mu": "inf"},)}, "without noise"),
-        ({"charges": ({"kind": "gaussian", "mu": -1.0},)}, "mu"), ({"charges": ({"mu": 1.0},)}, "kind"),
+        ({"charges": ({"kind": "gaussian", "mu": -1.0},)}, "mu"),
+        ({"charges": ({"mu": 1.0},)}, "kind"),
         ({"charges": ({"kind": "concentrated", "rho": 0.1},)}, "BudgetExceededError"),
         ({"charges": ({"kind": "gaussian", "mu": 1.001},)}, "BudgetExceededError"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_reserved(changed, problem, monkeypatch):
     monkeypatch.setattr(SiteOp, "total", lambda *_: pytest.fail("rows were read"))
     site = site_with(Budget(mu=1.0))
@@ -258,8 +270,10 @@ def test_what_cannot_be_reserved(changed, problem, monkeypatch):
 
 def test_nobody_fills_a_site_with_reservations():
     site = site_with(None)
-    errors = [site.handle(Query("reserve", session=f"r{at}", sequence=1, charges=of(0.01)), "north").error
-              for at in range(MOST_OPEN + 1)]  # fmt: skip
+    errors = [
+        site.handle(Query("reserve", session=f"r{at}", sequence=1, charges=of(0.01)), "north").error
+        for at in range(MOST_OPEN + 1)
+    ]
     assert errors[:-1] == [""] * MOST_OPEN
     assert "reservations already" in errors[-1]
 
@@ -296,12 +310,26 @@ AT = iter(range(1, 10**6))
 
 def squares(mu, reservation=""):
     entry = LedgerEntry(
-        mechanism="gaussian", label="squares", unit="record", relation="replace-one", trust="server",
-        loss=GaussianLoss(mu), source="lattice", secure=True, noise={"scale": 1.0 / mu},
+        mechanism="gaussian",
+        label="squares",
+        unit="record",
+        relation="replace-one",
+        trust="server",
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        noise={"scale": 1.0 / mu},
         sensitivity=pi.accounting.Sensitivity("l2", 1.0, "made up"),
-    )  # fmt: skip
-    return Query("squared_residuals", {"residual_clip": 1.0}, design=DESIGN.digest, session=f"s{next(AT)}",
-                 sequence=1, charges=(entry.to_dict(),), reservation=reservation)  # fmt: skip
+    )
+    return Query(
+        "squared_residuals",
+        {"residual_clip": 1.0},
+        design=DESIGN.digest,
+        session=f"s{next(AT)}",
+        sequence=1,
+        charges=(entry.to_dict(),),
+        reservation=reservation,
+    )
 
 
 FREE_OPS = ("describe", "design", "reserve", "end")
@@ -347,9 +375,13 @@ FITS = {
     "ols": (MU, lambda f, t: ols(f, t).fit(**LEVEL)),
     "lasso": (RHO, lambda f, t: lasso(f, t).fit(rho=6.0, delta=DELTA, sparsity=1, targets=["y"], rng=0)),
     "logistic lasso": (RHO, lambda f, t: logistic(f, t).fit(rho=6.0, delta=DELTA, targets=["u"], rng=0)),
-    "lasso by site": (RHO, lambda f, t: lasso(f, t, WIDE).fit(
-        rho=6.0, delta=DELTA, heterogeneous=True, sparsity=2, shared_sparsity=1, targets=["y"], rng=0)),
-}  # fmt: skip
+    "lasso by site": (
+        RHO,
+        lambda f, t: lasso(f, t, WIDE).fit(
+            rho=6.0, delta=DELTA, heterogeneous=True, sparsity=2, shared_sparsity=1, targets=["y"], rng=0
+        ),
+    ),
+}
 PEELED = {"logistic lasso", "lasso by site"}
 
 
@@ -632,8 +664,9 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
     told = json.loads(said("show", path, "--json"))
     assert told["by_analyst"] == [{"analyst": "ada", "epsilon": told["epsilon"], "of": None}]
     assert [(one["name"], one["analyst"], one["spent"] > 0) for one in told["reserved"]] == [
-        ("first", "ada", True), ("second", "ada", False),
-    ]  # fmt: skip
+        ("first", "ada", True),
+        ("second", "ada", False),
+    ]
     assert "of which" in said("show", path)
     assert "see ledger show" in said("free", path, "third", code=2)
     assert "1 reservation(s) given back" in said("free", path, "first")
@@ -651,51 +684,96 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
 
 MUTANTS = {
     "what is reserved does not count": Mutant(
-        "accounting.scopes", "Tally.cost", "max(amount, node.cost())", "node.cost()",
+        "accounting.scopes",
+        "Tally.cost",
+        "max(amount, node.cost())",
+        "node.cost()",
     ),
     "what was drawn beyond does not count": Mutant(
-        "accounting.scopes", "Tally.cost", "max(amount, node.cost())", "amount",
+        "accounting.scopes",
+        "Tally.cost",
+        "max(amount, node.cost())",
+        "amount",
     ),
     "a charge does not draw": Mutant(
-        "accounting.scopes", "Tally._node", "if on is None or", "if True or",
+        "accounting.scopes",
+        "Tally._node",
+        "if on is None or",
+        "if True or",
     ),
     "a reservation is not asked about": Mutant(
-        "accounting.scopes", "Tally.hold", "if what and", "if False and",
+        "accounting.scopes",
+        "Tally.hold",
+        "if what and",
+        "if False and",
     ),
     "what was charged before is no part": Mutant(
-        "accounting.scopes", "Tally._open", "self._made.get(part, ())", "()",
+        "accounting.scopes",
+        "Tally._open",
+        "self._made.get(part, ())",
+        "()",
     ),
     "what was drawn is given back too": Mutant(
-        "accounting.scopes", "Tally.free", "self._free, 1)", "self._free, 0)",
+        "accounting.scopes",
+        "Tally.free",
+        "self._free, 1)",
+        "self._free, 0)",
     ),
     "it is freed twice": Mutant(
-        "accounting.scopes", "Tally.free", "(part, None) is not None", "(part, None) is None or True",
+        "accounting.scopes",
+        "Tally.free",
+        "(part, None) is not None",
+        "(part, None) is None or True",
     ),
     "a refused reservation stays": Mutant(
-        "accounting.scopes", "Tally.hold", "            self.free(part)\n", "",
+        "accounting.scopes",
+        "Tally.hold",
+        "            self.free(part)\n",
+        "",
     ),
     "an analyst's budget is not asked": Mutant(
-        "federation.sessions", "Journal.tally", "by.budget is None", "True",
+        "federation.sessions",
+        "Journal.tally",
+        "by.budget is None",
+        "True",
     ),
     "it is asked and not counted": Mutant(
-        "federation.sessions", "Journal._credit", "if whose in self._tallies", "if False",
+        "federation.sessions",
+        "Journal._credit",
+        "if whose in self._tallies",
+        "if False",
     ),
     "a reservation counts for the site alone": Mutant(
-        "federation.sessions", "Journal._hold", "(tally := self.tally(by)) is not None", "False",
+        "federation.sessions",
+        "Journal._hold",
+        "(tally := self.tally(by)) is not None",
+        "False",
     ),
     "it lasts forever": Mutant(
-        "federation.sessions", "Journal.expire", "one.until <= now", "False",
+        "federation.sessions",
+        "Journal.expire",
+        "one.until <= now",
+        "False",
     ),
     "it ends for the site alone": Mutant(
-        "federation.sessions", "Journal._free", "if part[0] in self._tallies", "if False",
+        "federation.sessions",
+        "Journal._free",
+        "if part[0] in self._tallies",
+        "if False",
     ),
     "anybody draws on it": Mutant(
-        "federation.sessions", "_part", 'line.get("analyst", "")', '"ada"',
+        "federation.sessions",
+        "_part",
+        'line.get("analyst", "")',
+        '"ada"',
     ),
     "the analyst is not written down": Mutant(
-        "federation.sessions", "Journal.begin", '{"analyst": by.name}', "{}",
+        "federation.sessions",
+        "Journal.begin",
+        '{"analyst": by.name}',
+        "{}",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -722,10 +800,11 @@ def test_mutant_the_refusal_of_one_site_frees_none(monkeypatch):
 
 def test_mutant_a_fit_reserves_a_half(monkeypatch):
     monkeypatch.setattr(
-        TrustedServer, "reserve",
+        TrustedServer,
+        "reserve",
         lambda server, losses, name, position, old=TrustedServer.reserve: old(
             server, [GaussianLoss(loss.mu / 2.0) for loss in losses], name, position
         ),
-    )  # fmt: skip
+    )
     with pytest.raises((AssertionError, BudgetExceededError)):
         test_a_fit_reserves_its_whole_price_and_gives_back_the_rest("glm", "server")

@@ -175,9 +175,15 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_told(tmp_path):
 
 def entry_of(mu):
     return LedgerEntry(
-        mechanism="gaussian", label="x", unit="record", relation="replace-one", trust="central",
-        loss=GaussianLoss(mu), source="lattice", secure=True,
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="x",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+    )
 
 
 def test_one_owner_and_one_limit(tmp_path):

@@ -113,9 +113,15 @@ def test_the_price_is_that_of_the_grid():
     assert steps / (coarse.site_scale / coarse.grid * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
     with pytest.raises(SensitivityError, match="too small"):
         plan_sum(
-            Reach.ball((10**6,), 1.0, "x"), 1e-3, label="x", op="y", sites=2, colluding=0,
-            rows=9, grid_bits=2,
-        )  # fmt: skip
+            Reach.ball((10**6,), 1.0, "x"),
+            1e-3,
+            label="x",
+            op="y",
+            sites=2,
+            colluding=0,
+            rows=9,
+            grid_bits=2,
+        )
 
 
 def test_neighbours_move_the_integers_by_no_more_than_is_charged():

@@ -67,10 +67,14 @@ def test_one_secret_has_two_keys(tmp_path):
     signature = again.sign(b"text")
     assert signed_by(key.verifying, signature, b"text")
     for wrong in [
-        (other.verifying, signature, b"text"), (key.verifying, signature, b"other"),
-        (key.verifying, "0" * 128, b"text"), (key.verifying, "x", b"text"), ("", signature, b"text"),
-        (key.verifying, signature.upper(), b"text"), (key.verifying, f" {signature}", b"text"),
-    ]:  # fmt: skip
+        (other.verifying, signature, b"text"),
+        (key.verifying, signature, b"other"),
+        (key.verifying, "0" * 128, b"text"),
+        (key.verifying, "x", b"text"),
+        ("", signature, b"text"),
+        (key.verifying, signature.upper(), b"text"),
+        (key.verifying, f" {signature}", b"text"),
+    ]:
         assert not signed_by(*wrong)
 
 
@@ -118,13 +122,12 @@ def test_the_same_numbers_as_without_signatures(world):
     ("ends", "told"),
     [
         ({"roster": Roster(dict(ROSTER.keys))}, "no verifying keys"),
-        ({"roster": pinned_keys(NAMES[:2])[1]},
-         "the roster has no site 'west'"),
+        ({"roster": pinned_keys(NAMES[:2])[1]}, "the roster has no site 'west'"),
         ({"roster": ROSTER.to_json()}, "roster must be a Roster"),
         ({"key": ANALYST.verifying}, "key must be an IdentityKey"),
         ({"heads": "heads.json"}, "give roster="),
     ],
-)  # fmt: skip
+)
 def test_what_no_reply_can_be_checked_by(world, ends, told):
     with pytest.raises(ArgumentError, match=told):
         world.federation(**ends)
@@ -145,13 +148,18 @@ FORGED = IdentityKey(bytes([7]) * 32)
     "options",
     [
         {},
-        {"key": FORGED, "roster": Roster(dict(ROSTER.keys) | {"south": FORGED.public},
-                                         dict(ROSTER.verifying) | {"south": FORGED.verifying})},
+        {
+            "key": FORGED,
+            "roster": Roster(
+                dict(ROSTER.keys) | {"south": FORGED.public},
+                dict(ROSTER.verifying) | {"south": FORGED.verifying},
+            ),
+        },
         {"key": KEYS["south"], "roster": Roster(dict(ROSTER.keys))},
         {"key": KEYS["west"], "roster": ROSTER},
     ],
     ids=["no key", "another key", "a roster of version 1", "another site's key"],
-)  # fmt: skip
+)
 def test_an_impostor_is_named(world, options):
     before = world.federation(roster=ROSTER)
     with replaced(world, "south", **options):
@@ -204,11 +212,19 @@ def test_sites_of_one_process_that_list_analysts_answer_nothing():
 @pytest.mark.parametrize(
     "wrong",
     [
-        [{"name": "ada"}], ["ada"], "ada", [LISTED[0] | {"limit": {"mu": 1.0}}], [*LISTED, *LISTED],
-        [LISTED[0] | {"budget": 1.0}], [LISTED[0] | {"budget": {"mu": -1.0}}], [LISTED[0] | {"budget": {}}],
-        [*LISTED, {"name": "bob", "key": ANALYST.verifying}], [{"name": "", "key": ANALYST.verifying}], {},
+        [{"name": "ada"}],
+        ["ada"],
+        "ada",
+        [LISTED[0] | {"limit": {"mu": 1.0}}],
+        [*LISTED, *LISTED],
+        [LISTED[0] | {"budget": 1.0}],
+        [LISTED[0] | {"budget": {"mu": -1.0}}],
+        [LISTED[0] | {"budget": {}}],
+        [*LISTED, {"name": "bob", "key": ANALYST.verifying}],
+        [{"name": "", "key": ANALYST.verifying}],
+        {},
     ],
-)  # fmt: skip
+)
 def test_lists_that_are_none(wrong):
     with pytest.raises(ArgumentError):
         SitePolicy(analysts=wrong)
@@ -221,13 +237,23 @@ def sealed(query, site="north", key=ANALYST):
 @pytest.mark.parametrize(
     "change",
     [
-        {"site": "south"}, {"digest": "0" * 64}, {"session": "s"}, {"sequence": "7"}, {"nonce": "0" * 32},
-        {"analyst": STRANGER.verifying}, {"signature": "0" * 128}, {"signature": ""}, {"analyst": ""},
+        {"site": "south"},
+        {"digest": "0" * 64},
+        {"session": "s"},
+        {"sequence": "7"},
+        {"nonce": "0" * 32},
+        {"analyst": STRANGER.verifying},
+        {"signature": "0" * 128},
+        {"signature": ""},
+        {"analyst": ""},
         {"head north": SignedHead.by(KEYS["north"], "north", Head(1, "0" * 64)).text},
-        {"more": "x"}, {"sequence": "x"}, {"nonce": ""}, {"head north": "x"},
+        {"more": "x"},
+        {"sequence": "x"},
+        {"nonce": ""},
+        {"head north": "x"},
     ],
     ids=lambda change: "=".join(*change.items())[:24],
-)  # fmt: skip
+)
 def test_every_field_of_a_question_is_bound(closed, change):
     query = secure_query(closed.federation(**KNOWN))
     fields = sealed(query).fields
@@ -400,8 +426,9 @@ def test_heads_are_kept_in_the_folder_of_a_fit(tmp_path):
         x = rng.uniform(-1, 1, 400)
         ledger = SiteLedger(tmp_path / f"{name}.ledger", anchor=tmp_path / "anchors" / name)
         rows = pd.DataFrame({"x": x, "y": 0.5 * x + rng.normal(0, 0.3, 400).clip(-1, 1)})
-        site = Site(rows, schema, policy=SitePolicy(secure_sums=True), key=KEYS[name], roster=ROSTER,
-                    ledger=ledger)  # fmt: skip
+        site = Site(
+            rows, schema, policy=SitePolicy(secure_sums=True), key=KEYS[name], roster=ROSTER, ledger=ledger
+        )
         ledgers.append(ledger)
         daemons.append(SiteDaemon(site, name, tmp_path / f"{at}", timeout=600.0).started())
     federation = SocketFederation(

@@ -306,8 +306,11 @@ def test_only_accounts_on_the_list_are_heard(tmp_path, caplog):
         with pytest.raises(AlignmentError, match="no answer from the daemon"):
             RemoteSite(daemon.path).handle(Query("describe"), "north")
     assert json.loads(caplog.messages[-1]) | {"time": 0} == {
-        "time": 0, "site": "north", "event": "not on the list", "uid": uid
-    }  # fmt: skip
+        "time": 0,
+        "site": "north",
+        "event": "not on the list",
+        "uid": uid,
+    }
     for wrong in ("me", [-1], [True], 3):
         with pytest.raises(ArgumentError, match="allow_uids"):
             SiteDaemon(site_of(), "north", tmp_path / "n", allow_uids=wrong)

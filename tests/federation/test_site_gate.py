@@ -34,10 +34,14 @@ SCHEMA = pi.Schema({"y": (-10.0, 10.0), "income": (0.0, 1e6), "age": (18.0, 90.0
 
 def table(n=40, **changes):
     rng = np.random.default_rng(5)
-    frame = pd.DataFrame({
-        "y": rng.normal(size=n), "income": rng.uniform(0, 1.5e5, n), "age": rng.uniform(18, 90, n),
-        "g": rng.choice(["p", "q"], n),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "y": rng.normal(size=n),
+            "income": rng.uniform(0, 1.5e5, n),
+            "age": rng.uniform(18, 90, n),
+            "g": rng.choice(["p", "q"], n),
+        }
+    )
     for name, value in changes.items():
         frame.loc[3, name] = value
     return frame
@@ -45,11 +49,18 @@ def table(n=40, **changes):
 
 def line(mu=0.5, sensitivity=1.0, **changes):
     entry = LedgerEntry(
-        mechanism="gaussian", label="test", unit="record", relation="replace-one", trust="central",
+        mechanism="gaussian",
+        label="test",
+        unit="record",
+        relation="replace-one",
+        trust="central",
         sensitivity=Sensitivity("l2", sensitivity, "stated"),
-        noise={"law": "gaussian", "scale": sensitivity / mu}, loss=GaussianLoss(mu), source="lattice",
-        secure=True, assumptions=("n is public",),
-    )  # fmt: skip
+        noise={"law": "gaussian", "scale": sensitivity / mu},
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        assumptions=("n is public",),
+    )
     return entry.to_dict() | changes
 
 
@@ -181,8 +192,14 @@ def watched(monkeypatch, failing=None):
 
 
 def squares(site, **changes):
-    given = {"op": "squared_residuals", "args": {"residual_clip": 1.0}, "design": site.design.digest,
-             "session": "s", "sequence": 1, "charges": (line(),)}  # fmt: skip
+    given = {
+        "op": "squared_residuals",
+        "args": {"residual_clip": 1.0},
+        "design": site.design.digest,
+        "session": "s",
+        "sequence": 1,
+        "charges": (line(),),
+    }
     known = SITE_OPS.get(changes.get("op", given["op"]))
     return Query(**{"version": 1 if known is None else known.version} | given | changes)
 
@@ -219,23 +236,56 @@ def test_a_question_is_rehearsed_once(monkeypatch):
 BEFORE = {
     "too many bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": 52}),
     "negative bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": -1}),
-    "a norm below the grid": ("clipped_score", {
-        "columns": [0, 1, 2, 3], "clip": 1.0, "residual_clip": 1.0, "bits": 2}),
-    "a clip below the grid": ("glm.score", {
-        "family": "gaussian", "theta": np.zeros(4), "radius": 1.0, "residual_clip": 1.0, "client_rows": 50,
-        "client_clip": 1e-40}),
+    "a norm below the grid": (
+        "clipped_score",
+        {"columns": [0, 1, 2, 3], "clip": 1.0, "residual_clip": 1.0, "bits": 2},
+    ),
+    "a clip below the grid": (
+        "glm.score",
+        {
+            "family": "gaussian",
+            "theta": np.zeros(4),
+            "radius": 1.0,
+            "residual_clip": 1.0,
+            "client_rows": 50,
+            "client_clip": 1e-40,
+        },
+    ),
     "a scale of nothing": ("column_sums", {"columns": [0], "bound": 1.0, "scale": np.full(4, 5e-324)}),
-    "a probe in no direction": ("glm.sketched_score", {
-        "family": "gaussian", "theta": np.zeros(4), "radius": 1.0, "residual_clip": 1.0, "clip": 1.0,
-        "probes": 1, "probe_seed": 1, "probe_scale": 1.0, "moment": np.zeros(4), "unit": np.zeros(4)}),
-    "draws without end": ("multiplier_scores", {
-        "columns": [0, 1], "transform": np.eye(2), "clip": 1.0, "residual_clip": 1.0, "draws": 10**9,
-        "law": "rademacher", "seed": 1}),
+    "a probe in no direction": (
+        "glm.sketched_score",
+        {
+            "family": "gaussian",
+            "theta": np.zeros(4),
+            "radius": 1.0,
+            "residual_clip": 1.0,
+            "clip": 1.0,
+            "probes": 1,
+            "probe_seed": 1,
+            "probe_scale": 1.0,
+            "moment": np.zeros(4),
+            "unit": np.zeros(4),
+        },
+    ),
+    "draws without end": (
+        "multiplier_scores",
+        {
+            "columns": [0, 1],
+            "transform": np.eye(2),
+            "clip": 1.0,
+            "residual_clip": 1.0,
+            "draws": 10**9,
+            "law": "rademacher",
+            "seed": 1,
+        },
+    ),
     "a text for a number": ("squared_residuals", {"residual_clip": "1.0"}),
     "a list for a number": ("squared_residuals", {"residual_clip": [1.0]}),
-    "flags for a support": ("residual_sum", {
-        "residual_clip": 1.0, "support": np.array([True]), "beta": np.array([1.0])}),
-}  # fmt: skip
+    "flags for a support": (
+        "residual_sum",
+        {"residual_clip": 1.0, "support": np.array([True]), "beta": np.array([1.0])},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BEFORE)
@@ -264,8 +314,12 @@ OWN = {
 MOMENTS = {
     "moments.total": {"response_factor": 1.0, "norm": 1.0, "response_bound": 1.0},
     "moments.residual": {
-        "response_factor": 1.0, "norm": 1.0, "residual_clip": 1.0, "coefficients": np.zeros(4)},
-}  # fmt: skip
+        "response_factor": 1.0,
+        "norm": 1.0,
+        "residual_clip": 1.0,
+        "coefficients": np.zeros(4),
+    },
+}
 
 
 def test_the_statistics_that_a_curator_may_tell_more_are_these():
@@ -330,9 +384,14 @@ def test_listed_designs_are_taken_and_not_counted():
 
 @pytest.mark.parametrize(
     ("policy", "most"),
-    [({}, 0), ({"trusted_server": True}, 16), ({"secure_sums": True}, 16), ({"new_designs": 3}, 3),
-     ({"secure_sums": True, "new_designs": 0}, 0)],
-)  # fmt: skip
+    [
+        ({}, 0),
+        ({"trusted_server": True}, 16),
+        ({"secure_sums": True}, 16),
+        ({"new_designs": 3}, 3),
+        ({"secure_sums": True, "new_designs": 0}, 0),
+    ],
+)
 def test_how_many_new_designs(policy, most):
     site = Site(table(), SCHEMA, policy=SitePolicy(**policy))
     errors = [
@@ -373,8 +432,14 @@ def test_designs_that_are_refused(monkeypatch):
     assert "does not describe a design" in refusal({})
     many = good | {"columns": [good["columns"][1] | {"name": f"c{j}"} for j in range(1001)]}
     assert "up to 1000 columns" in refusal(many)
-    knots = {"kind": "cr", "knots": list(np.linspace(19, 89, 300)), "lower": 18.0, "upper": 90.0, "degree": 3,
-             "include_intercept": False}  # fmt: skip
+    knots = {
+        "kind": "cr",
+        "knots": list(np.linspace(19, 89, 300)),
+        "lower": 18.0,
+        "upper": 90.0,
+        "degree": 3,
+        "include_intercept": False,
+    }
     spline = {"name": "s", "pieces": [{"spline": "age", "basis": knots, "index": 0}]}
     assert "100 knots" in refusal(good | {"columns": [good["columns"][0], spline]})
     long = [{"name": f"l{j}", "pieces": [{"expression": "+".join(["age"] * 400)}]} for j in range(50)]
@@ -423,8 +488,14 @@ def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
     monkeypatch.setattr(SiteBlock, "of", watching)
 
     def ask(turn, number):
-        asked = squares(site, op="column_squares", args={"columns": [turn + 0], "bound": 1.0},
-                        design=designs[turn].digest, session=f"s{turn}", sequence=number)  # fmt: skip
+        asked = squares(
+            site,
+            op="column_squares",
+            args={"columns": [turn + 0], "bound": 1.0},
+            design=designs[turn].digest,
+            session=f"s{turn}",
+            sequence=number,
+        )
         return site.answer(asked, "north").sums
 
     first = [ask(0, 1), ask(1, 1), ask(0, 2), ask(1, 2)]
@@ -459,8 +530,10 @@ def test_a_design_needs_an_introduction():
         site.answer(Query("residual_sum", {"residual_clip": 1.0}, 1, digest, "s", 1, (line(),)), "north")
 
 
-@pytest.mark.parametrize("wrong", [{"new_designs": -1}, {"new_designs": True}, {"designs": "abc"},
-                                   {"designs": ["abc"]}, {"designs": [3]}])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [{"new_designs": -1}, {"new_designs": True}, {"designs": "abc"}, {"designs": ["abc"]}, {"designs": [3]}],
+)
 def test_policies_of_designs_that_are_none(wrong):
     with pytest.raises(PrivinfError, match="designs"):
         SitePolicy(**wrong)

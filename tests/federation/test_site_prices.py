@@ -33,10 +33,18 @@ BOX = Reach.box((3, 5), 1.0, "2B")
 
 def line(mechanism, loss, norm="l2", sensitivity=2.0, scale=2.0, **noise):
     return LedgerEntry(
-        mechanism=mechanism, label="line", unit="record", relation="replace-one", trust="central",
-        sensitivity=Sensitivity(norm, sensitivity, "stated"), noise={"scale": scale, **noise},
-        loss=loss, source="lattice", secure=True, assumptions=("n is public",),
-    )  # fmt: skip
+        mechanism=mechanism,
+        label="line",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        sensitivity=Sensitivity(norm, sensitivity, "stated"),
+        noise={"scale": scale, **noise},
+        loss=loss,
+        source="lattice",
+        secure=True,
+        assumptions=("n is public",),
+    )
 
 
 def gumbel(loss, picks=2, **options):
@@ -46,8 +54,16 @@ def gumbel(loss, picks=2, **options):
 # A ratio of 1 throughout; of peeling three vectors, two picks each.
 ACCEPTED = {
     "gaussian": (line("gaussian", GaussianLoss(1.0)), BALL),
-    "gaussian values": (line("gaussian", GaussianLoss(math.sqrt(3.0)), sensitivity=math.sqrt(2) * 2,
-                             scale=math.sqrt(2) * 2, picks=2), BOX),
+    "gaussian values": (
+        line(
+            "gaussian",
+            GaussianLoss(math.sqrt(3.0)),
+            sensitivity=math.sqrt(2) * 2,
+            scale=math.sqrt(2) * 2,
+            picks=2,
+        ),
+        BOX,
+    ),
     "gumbel": (gumbel(ConcentratedLoss(3.0)), BOX),
     "gumbel, pure": (gumbel(PureLoss(12.0)), BOX),
     "laplace picks": (line("laplace peeling", ConcentratedLoss(6 * pure_rho(2.0)), "linf", picks=2), BOX),
@@ -56,7 +72,7 @@ ACCEPTED = {
     "laplace values, pure": (line("laplace", PureLoss(6.0), "linf", picks=2), BOX),
     "one laplace pick": (line("laplace peeling", PureLoss(2.0), "linf", picks=1), BALL),
     "laplace": (line("laplace", PureLoss(1.0), "l1", 2.0 * math.sqrt(2.0), 2.0 * math.sqrt(2.0)), BALL),
-}  # fmt: skip
+}
 
 LESS = 1.0 - 1e-6
 REFUSED = {
@@ -67,8 +83,10 @@ REFUSED = {
     "a Gaussian by its linf": (line("gaussian", GaussianLoss(1.0), "linf"), BALL),
     "a Gaussian, too cheap": (line("gaussian", GaussianLoss(LESS)), BALL),
     "a Gaussian, sensitivity": (line("gaussian", GaussianLoss(1.0), sensitivity=2.0 * LESS), BALL),
-    "values of one vector": (line("gaussian", GaussianLoss(1.0), sensitivity=math.sqrt(2) * 2,
-                                  scale=math.sqrt(2) * 2, picks=2), BOX),
+    "values of one vector": (
+        line("gaussian", GaussianLoss(1.0), sensitivity=math.sqrt(2) * 2, scale=math.sqrt(2) * 2, picks=2),
+        BOX,
+    ),
     "values of one pick": (line("gaussian", GaussianLoss(math.sqrt(3.0)), picks=2), BOX),
     "a pick of pure 1 as .506": (gumbel(PureLoss(0.506), 1, scale=4.0), BALL),
     "a pick of pure 1 as mu .5": (gumbel(GaussianLoss(0.5), 1, scale=4.0), BALL),
@@ -82,8 +100,10 @@ REFUSED = {
     "picks in l2": (line("gumbel peeling", ConcentratedLoss(3.0), "l2", picks=2), BOX),
     "picks, sensitivity": (gumbel(ConcentratedLoss(3.0), sensitivity=2.0 * LESS), BOX),
     "picks not said": (line("gumbel peeling", ConcentratedLoss(3.0), "linf"), BOX),
-    "laplace picks by one lambda": (line("laplace peeling", ConcentratedLoss(6 * pure_rho(1.0)), "linf",
-                                         picks=2), BOX),
+    "laplace picks by one lambda": (
+        line("laplace peeling", ConcentratedLoss(6 * pure_rho(1.0)), "linf", picks=2),
+        BOX,
+    ),
     "laplace picks as mu": (line("laplace peeling", GaussianLoss(100.0), "linf", picks=2), BOX),
     "laplace picks, pure, of one": (line("laplace peeling", PureLoss(6.0), "linf", picks=2), BOX),
     "one laplace pick in zCDP": (line("laplace peeling", ConcentratedLoss(9.0), "linf", picks=1), BALL),
@@ -95,7 +115,7 @@ REFUSED = {
     "negative noise": (line("gaussian", GaussianLoss(1.0), scale=-2.0), BALL),
     "endless noise": (line("gaussian", GaussianLoss(1e-3), scale=math.inf), BALL),
     "noise beyond doubles": (line("gaussian", GaussianLoss(1e-3), scale=10**400), BALL),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -131,10 +151,16 @@ def test_zcdp_of_a_gaussian_is_for_secure_sums_on_coarse_grids():
 
 @pytest.mark.parametrize(
     ("name", "rho"),
-    [("gaussian", 0.5), ("gaussian values", 1.5), ("gumbel", 3.0), ("gumbel, pure", 3.0),
-     ("laplace picks, pure", 6 * pure_rho(2.0)), ("laplace values", 6 * pure_rho(1.0)),
-     ("laplace", pure_rho(1.0))],
-)  # fmt: skip
+    [
+        ("gaussian", 0.5),
+        ("gaussian values", 1.5),
+        ("gumbel", 3.0),
+        ("gumbel, pure", 3.0),
+        ("laplace picks, pure", 6 * pure_rho(2.0)),
+        ("laplace values", 6 * pure_rho(1.0)),
+        ("laplace", pure_rho(1.0)),
+    ],
+)
 def test_the_cap_is_on_the_sites_own_reckoning(name, rho):
     entry, reach = ACCEPTED[name]
     SitePolicy(trusted_server=True, largest_rho=rho * 1.0001).accept([entry.to_dict()], reach)
@@ -219,13 +245,14 @@ def masked_lies():
         "a coarser grid at the same price": lambda: asked(grid=grid * 8.0),
         "noise of less than four steps": rough,
         "the grid left out": lambda: stated(sensitivity=bare),
-        "a mu on a coarse grid": lambda: check_price_of(replace(
-            entry, sensitivity=replace(bare, value=2 * reach.l2)), coarse),
+        "a mu on a coarse grid": lambda: check_price_of(
+            replace(entry, sensitivity=replace(bare, value=2 * reach.l2)), coarse
+        ),
         "no room": lambda: check_room(replace(asked(), sigma=2.0**57), 70, reach.bound),
         "no room for rows": lambda: check_room(asked(), 10**13, reach.bound),
         "another mechanism": lambda: stated(mechanism="gumbel peeling"),
         "picks of a secure sum": lambda: stated(**noise(picks=1)),
-    }  # fmt: skip
+    }
 
     def check_price_of(other, step):
         terms = replace(read_terms(query, other), grid=math.ldexp(1.0, math.frexp(step)[1]))

@@ -92,9 +92,11 @@ def test_leaving_a_record_out_moves_no_sum_further_than_stated():
     y, X = rows_of(300, 3)
     design = design_of()
     whole = {
-        "clipped_score": SCORE, "union_gram": {"columns": [0, 1, 2, 3], "bound": 1.2},
-        "column_sums": {"columns": [0, 2], "bound": 0.7}, "squared_residuals": {"residual_clip": 0.9},
-    }  # fmt: skip
+        "clipped_score": SCORE,
+        "union_gram": {"columns": [0, 1, 2, 3], "bound": 1.2},
+        "column_sums": {"columns": [0, 2], "bound": 0.7},
+        "squared_residuals": {"residual_clip": 0.9},
+    }
     site = pi.federation.Site((y, X), design, policy=ALLOWED)
     for name, args in whole.items():
         op = SITE_OPS[name]

@@ -298,10 +298,15 @@ def test_a_formula_with_a_factor_is_fitted():
 
 def counts_table(n=6000):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({
-        "a": rng.uniform(-1, 1, n), "b": rng.uniform(0, 4, n), "off": rng.uniform(-1, 2, n),
-        "days": rng.uniform(0.2, 5, n), "w": rng.uniform(0.5, 3, n),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "a": rng.uniform(-1, 1, n),
+            "b": rng.uniform(0, 4, n),
+            "off": rng.uniform(-1, 2, n),
+            "days": rng.uniform(0.2, 5, n),
+            "w": rng.uniform(0.5, 3, n),
+        }
+    )
     mean = np.exp(0.2 + 0.5 * table["a"] - 0.3 * table["b"])
     table["y"] = np.minimum(rng.poisson(mean * table["days"]), 40).astype(float)
     table["z"] = np.minimum(rng.poisson(mean * np.exp(table["off"])), 40).astype(float)
@@ -329,9 +334,12 @@ def test_offset_and_exposure_are_those_of_statsmodels(role, column, response):
     model = pi.Poisson.from_formula(f"{response} ~ a + b", table, schema=pi.Schema(COUNTS), **{role: column})
     X = pi.add_constant(table[["a", "b", column]])
     other = pi.Poisson(
-        table[response], X, bounds={name: COUNTS[name] for name in ("a", "b", column)}, y_bounds=(0, 40),
+        table[response],
+        X,
+        bounds={name: COUNTS[name] for name in ("a", "b", column)},
+        y_bounds=(0, 40),
         **{role: column},
-    )  # fmt: skip
+    )
     for one in (model, other):
         fit = one.fit(epsilon=math.inf, cov_type="nonrobust")
         np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
@@ -370,9 +378,12 @@ def test_weights_are_those_of_a_weighted_likelihood():
     )
     fit = model.fit(epsilon=math.inf)
     reference = sm.GLM(
-        table["y"], sm.add_constant(table[["a", "b"]]), family=sm.families.Poisson(), exposure=table["days"],
+        table["y"],
+        sm.add_constant(table[["a", "b"]]),
+        family=sm.families.Poisson(),
+        exposure=table["days"],
         var_weights=table["w"],
-    ).fit(cov_type="HC0", tol=1e-12)  # fmt: skip
+    ).fit(cov_type="HC0", tol=1e-12)
     np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
     np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
 

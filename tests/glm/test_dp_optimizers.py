@@ -132,10 +132,11 @@ def test_what_is_sent_is_counted():
     sent = {
         name: model.fit(epsilon=1.0, delta=1e-6, optimizer=option, rng=0).communication
         for name, option in {
-            "DPSGD": pi.DPSGD(epochs=1), "RandomSketch": pi.RandomSketch(k=6, epochs=1),
+            "DPSGD": pi.DPSGD(epochs=1),
+            "RandomSketch": pi.RandomSketch(k=6, epochs=1),
             "DOME": pi.DOME(k=6, most_learned=2, epochs=1),
         }.items()
-    }  # fmt: skip
+    }
     assert (sent["DPSGD"]["floats_up"] == d).all()
     assert (sent["RandomSketch"]["floats_up"] == 6).all()
     assert (sent["DOME"]["bytes_up"] == 48).all()

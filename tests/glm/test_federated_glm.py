@@ -31,8 +31,10 @@ COLUMNS = ["const", "a", "b", "c", "d"]
 BOUNDS = {"a": (-1, 3), "b": (-1, 1), "c": (-1, 1), "d": (-1, 1)}
 Y_BOUNDS = {"gaussian": (-4.0, 5.0), "binomial": None, "poisson": (0, 40)}
 FAMILIES = {
-    "gaussian": sm.families.Gaussian(), "binomial": sm.families.Binomial(), "poisson": sm.families.Poisson()
-}  # fmt: skip
+    "gaussian": sm.families.Gaussian(),
+    "binomial": sm.families.Binomial(),
+    "poisson": sm.families.Poisson(),
+}
 
 
 def draw(family, n, seed=0):
@@ -128,14 +130,18 @@ def test_a_formula_over_a_federation_is_the_same_fit():
 
 def test_public_columns_and_levels_are_scaled_and_bounded():
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({
-        "a": rng.uniform(-1, 3, 6000), "g": rng.choice(list("uvw"), 6000), "t": rng.uniform(0, 40, 6000)
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {"a": rng.uniform(-1, 3, 6000), "g": rng.choice(list("uvw"), 6000), "t": rng.uniform(0, 40, 6000)}
+    )
     table["y"] = (rng.uniform(size=6000) < expit(0.4 * table["a"] + 0.05 * table["t"] - 1.0)).astype(float)
-    schema = pi.Schema({
-        "y": pi.Numeric(0, 1), "a": pi.Numeric(-1, 3), "g": pi.Factor(list("uvw")),
-        "t": pi.Numeric(0, 40, public=True),
-    })  # fmt: skip
+    schema = pi.Schema(
+        {
+            "y": pi.Numeric(0, 1),
+            "a": pi.Numeric(-1, 3),
+            "g": pi.Factor(list("uvw")),
+            "t": pi.Numeric(0, 40, public=True),
+        }
+    )
     model = pi.FederatedGLM.from_formula("y ~ a + g + t", table, schema=schema, family="binomial")
     # constant, a, one of two levels, t: each at most 1
     assert model._rows.radius == pytest.approx(2.0)
@@ -232,9 +238,7 @@ def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
     assert "zero-out" in half.summary().as_text()
     assert "Neighbours" not in full.options
     assert half.privacy.mu == pytest.approx(full.privacy.mu, rel=1e-9)
-    scales = [
-        {entry.label: entry.noise["scale"] for entry in fit.privacy.entries} for fit in (full, half)
-    ]  # fmt: skip
+    scales = [{entry.label: entry.noise["scale"] for entry in fit.privacy.entries} for fit in (full, half)]
     # two orthogonal matrices are sqrt 2 apart, two scores up to twice their length
     assert scales[1]["final Hessian"] == pytest.approx(scales[0]["final Hessian"] / math.sqrt(2.0), rel=1e-5)
     first = "score, round 1" if optimizer == pi.Newton() else "gradient"

@@ -30,9 +30,14 @@ def model_of(sites, rows, seed=0, beta=BETA, **options):
 def test_a_site_pays_for_every_batch_of_every_epoch(trust, relation):
     model = model_of(12, 60, trust=trust)
     fit = model.fit(
-        epsilon=2.0, delta=1e-6, unit="client", client_clip=9.0, relation=relation,
-        optimizer=pi.DPSGD(epochs=3, batches=4, step=0.5), rng=0,
-    )  # fmt: skip
+        epsilon=2.0,
+        delta=1e-6,
+        unit="client",
+        client_clip=9.0,
+        relation=relation,
+        optimizer=pi.DPSGD(epochs=3, batches=4, step=0.5),
+        rng=0,
+    )
     lines = fit.privacy.entries
     assert len(lines) == 12
     assert {(line.unit, line.relation, line.scope) for line in lines} == {("client", relation, ())}
@@ -72,11 +77,15 @@ def test_every_optimizer_finds_the_coefficients_of_many_sites(optimizer):
 def test_a_tight_clip_of_sites_biases_and_a_wide_one_costs_noise():
     fits = {
         clip: model_of(100, 60).fit(
-            epsilon=8.0, delta=1e-6, unit="client", client_clip=clip, rng=0,
+            epsilon=8.0,
+            delta=1e-6,
+            unit="client",
+            client_clip=clip,
+            rng=0,
             optimizer=pi.DPSGD(epochs=8, batches=1, step=3.0, clip=1.0),
         )
         for clip in (0.05, 25.0, 2500.0)
-    }  # fmt: skip
+    }
     errors = {clip: np.abs(fit.params - BETA).max() for clip, fit in fits.items()}
     assert errors[25.0] < 0.5 * errors[0.05]
     scales = [fit.privacy.entries[0].noise["scale"] for fit in fits.values()]

@@ -85,12 +85,18 @@ def test_what_needs_a_covariance_says_why_it_is_not_there(tmp_path):
     y, X = rows_of(60_000, RARE, 0)
     fit = model_of(y, X).fit(epsilon=4.0, delta=1e-6, optimizer=pi.Newton(), rng=0)
     asked = {
-        "bse": lambda: fit.bse, "tvalues": lambda: fit.tvalues, "pvalues": lambda: fit.pvalues,
-        "conf_int": fit.conf_int, "cov_params": fit.cov_params, "t_test": lambda: fit.t_test("x1 = 0"),
-        "wald_test": lambda: fit.wald_test("x1 = x2 = 0"), "draws": lambda: fit.draws(10, rng=0),
-        "get_prediction": lambda: fit.get_prediction(X[:2]), "simultaneous": lambda: fit.simultaneous(rng=0),
+        "bse": lambda: fit.bse,
+        "tvalues": lambda: fit.tvalues,
+        "pvalues": lambda: fit.pvalues,
+        "conf_int": fit.conf_int,
+        "cov_params": fit.cov_params,
+        "t_test": lambda: fit.t_test("x1 = 0"),
+        "wald_test": lambda: fit.wald_test("x1 = x2 = 0"),
+        "draws": lambda: fit.draws(10, rng=0),
+        "get_prediction": lambda: fit.get_prediction(X[:2]),
+        "simultaneous": lambda: fit.simultaneous(rng=0),
         "bse_privacy": lambda: fit.bse_privacy,
-    }  # fmt: skip
+    }
     for name, ask in asked.items():
         with pytest.raises(NotAvailableError) as told:
             ask()
@@ -129,10 +135,16 @@ GOOD = {
     "binomial, eps 2": ("binomial", 20_000, BETA, False, 2.0, {}),
     "binomial, eps .5": ("binomial", 20_000, BETA, False, 0.5, {}),
     "one slope, eps .5": ("binomial", 20_000, np.array([0.2, 0.8]), True, 0.5, {}),
-    "gaussian": ("gaussian", 60_000, np.array([0.3, 0.5, -0.5, 0.0, 1.0]), True, 2.0,
-                 {"y_bounds": (-4, 5), "residual_clip": 2.0}),
+    "gaussian": (
+        "gaussian",
+        60_000,
+        np.array([0.3, 0.5, -0.5, 0.0, 1.0]),
+        True,
+        2.0,
+        {"y_bounds": (-4, 5), "residual_clip": 2.0},
+    ),
     "poisson": ("poisson", 60_000, np.array([0.3, 0.5, -0.5, 0.0, 1.0]), True, 2.0, {"y_bounds": (0, 12)}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -15,9 +15,10 @@ from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.simulation import binomial_limits
 
 FAMILIES = {
-    "binomial": {"family": "binomial"}, "gaussian": {"family": "gaussian", "residual_clip": 0.8},
+    "binomial": {"family": "binomial"},
+    "gaussian": {"family": "gaussian", "residual_clip": 0.8},
     "poisson": {"family": "poisson", "residual_clip": 2.0, "mean_cap": 3.0},
-}  # fmt: skip
+}
 THETA, CHOSEN, R = np.array([0.8, -0.4, 0.3, 0.5]), np.array([2, 0]), 1.2
 
 
@@ -52,9 +53,7 @@ def test_a_block_is_part_of_the_whole_where_no_row_is_too_long():
     y, X = rows_of(300)
     args = {"family": "binomial", "theta": THETA, "radius": 5.0}
     for op in ("glm.score", "glm.hessian", "glm.meat"):
-        whole, part = (
-            SITE_OPS[op].total(block_of(y, X), args | more) for more in ({}, {"block": CHOSEN})
-        )  # fmt: skip
+        whole, part = (SITE_OPS[op].total(block_of(y, X), args | more) for more in ({}, {"block": CHOSEN}))
         if op == "glm.score":
             np.testing.assert_allclose(part, whole[CHOSEN])
         else:
@@ -159,9 +158,14 @@ def test_targets_that_noise_hides_have_coefficients_alone():
 def test_bad_targets_spend_nothing():
     model = model_of(0)
     for wrong in (
-        {"targets": []}, {"targets": "x1"}, {"targets": ["z"]}, {"targets": ["x1", "x1"]},
-        {"targets": ["x1"], "nuisance": ["x1"]}, {"nuisance": ["x1"]}, {"targets": ["x1"], "nuisance": "x2"},
-    ):  # fmt: skip
+        {"targets": []},
+        {"targets": "x1"},
+        {"targets": ["z"]},
+        {"targets": ["x1", "x1"]},
+        {"targets": ["x1"], "nuisance": ["x1"]},
+        {"nuisance": ["x1"]},
+        {"targets": ["x1"], "nuisance": "x2"},
+    ):
         with pytest.raises(ArgumentError):
             model.fit(epsilon=2.0, delta=1e-6, rng=0, **wrong)
     for wrong, reason in (
@@ -175,9 +179,11 @@ def test_bad_targets_spend_nothing():
         model_of(0, radius=None).fit(epsilon=1.5, delta=1e-6, targets=["x1"], rng=0)
     rng = np.random.default_rng(0)
     linear = pi.FederatedGLM.from_arrays(
-        [(rng.normal(size=500), rng.uniform(-1, 1, (500, 40)))], bounds=[(-1, 1)] * 40, y_bounds=(-3, 3),
+        [(rng.normal(size=500), rng.uniform(-1, 1, (500, 40)))],
+        bounds=[(-1, 1)] * 40,
+        y_bounds=(-3, 3),
         family="gaussian",
-    )  # fmt: skip
+    )
     with pytest.raises(NotAvailableError, match="offered for family='binomial'"):
         linear.fit(epsilon=1.0, delta=1e-6, targets=["x1"], rng=0)
     assert len(model.ledger) == len(linear.ledger) == 0

@@ -56,8 +56,11 @@ def test_it_covers_and_is_half_as_wide_as_moments():
 def test_one_sided_tails_are_warned_of_or_covered():
     missed = warned = 0
     for seed in range(25):
-        y, X = draw(20_000, seed, lambda x, rng: 3.0 * ((rng.random(len(x)) < 0.005) - 0.005)
-                    + 0.2 * rng.standard_normal(len(x)))  # fmt: skip
+        y, X = draw(
+            20_000,
+            seed,
+            lambda x, rng: 3.0 * ((rng.random(len(x)) < 0.005) - 0.005) + 0.2 * rng.standard_normal(len(x)),
+        )
         fit = model_of(y, X, (-3, 6)).fit(epsilon=1.0, delta=1e-6, rng=seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -289,9 +292,20 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         0.04,
     )
     look = SecondLook(
-        Pilot(np.zeros(3), np.eye(3), 9.0), Clip(1.0, 3.0, 0.0, 1.0, 0.0), hessian, 9.0, score, np.zeros(3),
-        np.eye(3), np.eye(3), 0.0, 0.0, sd, Measures(1.0, 1.0), 1000,
-    )  # fmt: skip
+        Pilot(np.zeros(3), np.eye(3), 9.0),
+        Clip(1.0, 3.0, 0.0, 1.0, 0.0),
+        hessian,
+        9.0,
+        score,
+        np.zeros(3),
+        np.eye(3),
+        np.eye(3),
+        0.0,
+        0.0,
+        sd,
+        Measures(1.0, 1.0),
+        1000,
+    )
     noise = sd / math.sqrt(2.0) * rng.standard_normal((400_000, 3, 3))
     noise = (noise + noise.transpose(0, 2, 1)) / math.sqrt(2.0)
     step = np.linalg.solve(hessian, score)
@@ -381,9 +395,12 @@ def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
     """40 records beyond C hold 5 each of the layer: where a form shows 50 of 200, a quarter may be."""
     clip = Clip(2.5, 7.5, 0.1, 1.06, 900.0, cut=40.0, beyond=90.0)
     look = SimpleNamespace(
-        influence=np.diag([2.0, 1.0, 1.0]), clip=clip, upper=np.array([50.0, -500.0, 0.0]) / 1000.0,
-        upper_sd=0.0, n=1000,
-    )  # fmt: skip
+        influence=np.diag([2.0, 1.0, 1.0]),
+        clip=clip,
+        upper=np.array([50.0, -500.0, 0.0]) / 1000.0,
+        upper_sd=0.0,
+        n=1000,
+    )
     np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.25, 1.0, 0.0])
     look.upper_sd = 20.0 / 1000.0
     np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.45, 1.0, 0.2])

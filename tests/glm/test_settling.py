@@ -28,9 +28,9 @@ def simulated(rounds, averaged, meat, draws=20_000):
 
 
 @pytest.mark.parametrize(
-    ("averaged", "batches", "kind"), [(1, 1.0, "matrix"), (1, 1.0, "diagonal"), (6, 1.0, "diagonal"),
-                                      (5, 4.0, "diagonal")]
-)  # fmt: skip
+    ("averaged", "batches", "kind"),
+    [(1, 1.0, "matrix"), (1, 1.0, "diagonal"), (6, 1.0, "diagonal"), (5, 4.0, "diagonal")],
+)
 def test_the_noise_of_the_rounds_is_followed_to_where_they_end(averaged, batches, kind):
     rng = np.random.default_rng(1)
     meat = np.diag([2.0, 1.0, 0.5])

@@ -52,5 +52,9 @@ def noisy_records(rng, X, y, scale, *, intercept=False, weight=0.7, **options):
     entries = isometric(np.column_stack([X, weight * y]), public)
     return NoisyRecordMoments(
         entries + scale * rng.standard_normal(entries.shape),
-        public=X[:, :public], private=X.shape[1] - public, weight=weight, scale=scale, **options,
-    )  # fmt: skip
+        public=X[:, :public],
+        private=X.shape[1] - public,
+        weight=weight,
+        scale=scale,
+        **options,
+    )

@@ -74,9 +74,15 @@ def test_feature_noise_meat_is_the_covariance_over_the_noise(flags, y_sd, shared
         v = rng.standard_normal(n)
         noisy_y = y + y_sd * (v[options["groups"]] if shared else v)
         system = CorrectedLeastSquares(
-            x + u, noisy_y, cov, y_noise_var=y_sd**2, fourth_directions=V, fourth_cumulants=cumulants,
-            shared_response_noise=shared, **options,
-        )  # fmt: skip
+            x + u,
+            noisy_y,
+            cov,
+            y_noise_var=y_sd**2,
+            fourth_directions=V,
+            fourth_cumulants=cumulants,
+            shared_response_noise=shared,
+            **options,
+        )
         psi[i] = system.g - system.A @ b
         if i < 400:
             meats.append(system.noise_meat(b))

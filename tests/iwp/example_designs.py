@@ -36,10 +36,12 @@ class Design:
 def mixed_design(rng, n, *, gaussian=True):
     X = np.column_stack(
         [
-            np.ones(n), rng.uniform(-1, 1, (n, 3)), rng.integers(0, 2, n),
+            np.ones(n),
+            rng.uniform(-1, 1, (n, 3)),
+            rng.integers(0, 2, n),
             np.eye(3)[rng.integers(0, 3, n)][:, 1:],
         ]
-    )  # fmt: skip
+    )
     return Design(X, NOISE if gaussian else np.zeros(7), RESPONSES)
 
 
@@ -86,9 +88,15 @@ def released(rng, loss, design, labels, *, law=None, correction=None, **options)
     """One release of a design and its labels, as a system."""
     law = label_law(loss) if law is None else law
     return ExampleScores(
-        design.sent(rng), sent_labels(rng, labels, law), design.noise, loss=loss,
-        correction=correction or correction_of(loss), label=law, responses=design.responses, **options,
-    )  # fmt: skip
+        design.sent(rng),
+        sent_labels(rng, labels, law),
+        design.noise,
+        loss=loss,
+        correction=correction or correction_of(loss),
+        label=law,
+        responses=design.responses,
+        **options,
+    )
 
 
 def clean(loss, design, labels, **options):
@@ -96,9 +104,14 @@ def clean(loss, design, labels, **options):
     law = label_law(loss)
     law = LabelNoise(law.levels, 1.0, 0.0) if isinstance(law, LabelNoise) else 0.0
     return ExampleScores(
-        design.X, labels, np.zeros(design.X.shape[1]), loss=loss, correction=correction_of(loss), label=law,
+        design.X,
+        labels,
+        np.zeros(design.X.shape[1]),
+        loss=loss,
+        correction=correction_of(loss),
+        label=law,
         **options,
-    )  # fmt: skip
+    )
 
 
 def wald_cov(system, params):

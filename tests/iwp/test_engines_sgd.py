@@ -50,9 +50,17 @@ def example(loss="logistic", correction="conditional", *, gaussian=True, respons
     if loss in ("squared", "poisson"):
         label, labels = 0.4, rng.normal(1.0, 1.0, n)
     return ExampleScores(
-        X, labels, noise, loss=loss, correction=correction, label=label, responses=responses, ridge=0.7,
-        penalized=[False, True, True], **options,
-    )  # fmt: skip
+        X,
+        labels,
+        noise,
+        loss=loss,
+        correction=correction,
+        label=label,
+        responses=responses,
+        ridge=0.7,
+        penalized=[False, True, True],
+        **options,
+    )
 
 
 CASES = [
@@ -177,9 +185,13 @@ def test_the_step_is_the_theorys_unless_given():
     zero = np.zeros(2)
     for average, start in ((False, zero), (True, regression_calibration(system))):
         expected = theory_step(
-            system.jacobian(start), system.meat(start), n=system.n, batch=64, theta_radius=4.0,
+            system.jacobian(start),
+            system.meat(start),
+            n=system.n,
+            batch=64,
+            theta_radius=4.0,
             decay=AVERAGED_DECAY if average else 0.0,
-        )  # fmt: skip
+        )
         fit = fit_sgd(system, theta_radius=4.0, batch=64, average=average)
         assert fit.schedule.step == pytest.approx(expected)
         assert fit.schedule.burn_in == (0.2 if average else 0.0)

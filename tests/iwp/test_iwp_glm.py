@@ -41,10 +41,15 @@ def frame(n=20_000, seed=0):
 
 SCHEMA = pi.Schema(
     {
-        "age": (20.0, 80.0), "sex": (0.0, 1.0), "g": ["u", "v", "w"], "ill": ["no", "yes"],
-        "visits": (0.0, 15.0), "stage": ["a", "b", "c"], "cost": (0.0, 20.0),
+        "age": (20.0, 80.0),
+        "sex": (0.0, 1.0),
+        "g": ["u", "v", "w"],
+        "ill": ["no", "yes"],
+        "visits": (0.0, 15.0),
+        "stage": ["a", "b", "c"],
+        "cost": (0.0, 20.0),
     }
-)  # fmt: skip
+)
 FORMULA = "ill ~ age + sex + C(g)"
 
 
@@ -174,9 +179,12 @@ def test_how_counts_scatter_is_told_and_new_counts_scatter_so(size):
 def test_where_nothing_tells_how_counts_scatter_there_are_no_new_ones(tmp_path):
     fit = model("visits ~ age", "poisson", 3000).fit(epsilon=math.inf)
     fit.save(tmp_path / "fit.npz", records=False)
-    for unknown in (pi.load_results(tmp_path / "fit.npz"), model("visits ~ age", "poisson", 3000).fit(
-        epsilon_x=60.0, epsilon_y=60.0, delta=1e-5, rng=0, correction="none"
-    )):  # fmt: skip
+    for unknown in (
+        pi.load_results(tmp_path / "fit.npz"),
+        model("visits ~ age", "poisson", 3000).fit(
+            epsilon_x=60.0, epsilon_y=60.0, delta=1e-5, rng=0, correction="none"
+        ),
+    ):
         with pytest.raises(errors.NotAvailableError):
             unknown.dispersion
         with pytest.raises(errors.NotAvailableError, match="new observations"):
@@ -384,10 +392,14 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_spent(options, w
 
 def test_corrections_are_refused_for_losses_that_have_none():
     for loss, correction in (
-        ("squared", "series"), ("squared", "conditional"), ("poisson", "series"),
+        ("squared", "series"),
+        ("squared", "conditional"),
+        ("poisson", "series"),
         ("quadratic", "conditional"),
-        ("exponential", "conditional"), ("multinomial", "series"), ("multinomial", "exact"),
-    ):  # fmt: skip
+        ("exponential", "conditional"),
+        ("multinomial", "series"),
+        ("multinomial", "exact"),
+    ):
         formula = {"squared": "cost", "poisson": "visits", "multinomial": "stage"}.get(loss, "ill") + " ~ age"
         m = model(formula, loss, 200)
         with pytest.raises(errors.ArgumentError, match="not available"):
@@ -505,11 +517,17 @@ def test_every_option_of_a_fit_has_an_effect():
     one = {"method": "sgd", "theta_radius": 3.0, "step": 0.3}
     base = m.fit(**one)
     for change in (
-        {"theta_radius": 0.5}, {"batch": 64}, {"step": 0.2}, {"decay": 0.3}, {"average": True},
+        {"theta_radius": 0.5},
+        {"batch": 64},
+        {"step": 0.2},
+        {"decay": 0.3},
+        {"average": True},
         {"ridge": 0.1},
-        {"public_seed": 1}, {"start": [3.0, 3.0]}, {"correction": "none"},
+        {"public_seed": 1},
+        {"start": [3.0, 3.0]},
+        {"correction": "none"},
         {"correction": "series", "truncation": 2},
-    ):  # fmt: skip
+    ):
         assert abs(m.fit(**(one | change)).params - base.params).max() > 1e-9, change
     late = m.fit(**one, average=True, burn_in=0.6).params
     assert abs(late - m.fit(**one, average=True).params).max() > 1e-9

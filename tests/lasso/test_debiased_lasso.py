@@ -293,10 +293,11 @@ def test_released_means_replace_the_middles_of_the_bounds():
 def test_released_means_change_nothing_for_a_fit_with_a_constant_and_no_noise():
     y, X, _ = draw(14, n=2_000, p=4)
     fits = [
-        pi.DebiasedLasso(y + 1.0, sm.add_constant(pd.DataFrame(X + 0.5)).rename(columns=str), x_bound=6.0,
-                         y_bounds=(-9, 9)).fit(epsilon=np.inf, sparsity=4, targets=["0"], center=center)
+        pi.DebiasedLasso(
+            y + 1.0, sm.add_constant(pd.DataFrame(X + 0.5)).rename(columns=str), x_bound=6.0, y_bounds=(-9, 9)
+        ).fit(epsilon=np.inf, sparsity=4, targets=["0"], center=center)
         for center in ("declared", "released")
-    ]  # fmt: skip
+    ]
     assert np.allclose(fits[0].params, fits[1].params, atol=1e-9)
     assert np.allclose(fits[0].sparse_params, fits[1].sparse_params, atol=1e-9)
 
@@ -336,7 +337,7 @@ def test_blocks_and_clips(options):
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
     ],
-)  # fmt: skip
+)
 def test_bad_requests_spend_nothing(request_, match):
     fitting, _ = model()
     given = {"epsilon": 1.0, "delta": 1e-5, "sparsity": 3, "targets": [0], "rng": 0} | request_
@@ -378,9 +379,7 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
         name: federation.Site(part, schema, policy=federation.SitePolicy(True, simulation=True))
         for name, part in data.groupby("clinic")
     }
-    for source, machines in [
-        (data, None), (data, "clinic"), (federation.InProcessFederation(sites), None)
-    ]:  # fmt: skip
+    for source, machines in [(data, None), (data, "clinic"), (federation.InProcessFederation(sites), None)]:
         fitting = pi.DebiasedLasso.from_formula(formula, source, schema=schema, machines=machines)
         fits.append(fitting.fit(epsilon=np.inf, sparsity=3, targets=["c", "d"]))
     ols = sm.OLS.from_formula(formula, data.assign(y=y.clip(-5, 5))).fit(cov_type="HC0")
@@ -401,8 +400,11 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
 
 
 EXTRAS = {
-    "bootstrap_draws": 39, "restricted_eigenvalues": True, "noise_variance": True, "bias_bound": True,
-}  # fmt: skip
+    "bootstrap_draws": 39,
+    "restricted_eigenvalues": True,
+    "noise_variance": True,
+    "bias_bound": True,
+}
 
 
 def test_extras_are_paid_out_of_the_same_budget():
@@ -436,9 +438,16 @@ def test_extras_and_selection_are_kept_by_a_file(tmp_path):
 def test_the_papers_variant():
     fitting, beta = model(22)
     fit = fitting.fit(
-        epsilon=30.0, delta=0.5 / N, sparsity=3, targets=["x3", 9, 30], variant="paper", iterations=8,
-        refit=True, rng=0, paper_options={"variance": "robust"},
-    )  # fmt: skip
+        epsilon=30.0,
+        delta=0.5 / N,
+        sparsity=3,
+        targets=["x3", 9, 30],
+        variant="paper",
+        iterations=8,
+        refit=True,
+        rng=0,
+        paper_options={"variance": "robust"},
+    )
     assert fit.privacy.epsilon() == pytest.approx(30.0, rel=1e-6)
     assert list(fit.params.index) == ["x3", "x10", "x31"]
     assert (np.abs(fit.params - beta[[2, 9, 30]]) < 4.0 * fit.bse).all()
@@ -487,9 +496,16 @@ def test_parties_with_parts_of_their_own(accounting, precision):
     y, X, labels, beta = parties(3)
     fitting = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5), machines=labels)
     fit = fitting.fit(
-        epsilon=3.0, delta=1e-5, sparsity=4, shared_sparsity=3, heterogeneous=True, targets=[2, 9, 30, 36],
-        accounting=accounting, precision=precision, rng=0,
-    )  # fmt: skip
+        epsilon=3.0,
+        delta=1e-5,
+        sparsity=4,
+        shared_sparsity=3,
+        heterogeneous=True,
+        targets=[2, 9, 30, 36],
+        accounting=accounting,
+        precision=precision,
+        rng=0,
+    )
     assert fit.privacy.stamp in fit.summary()
     assert fit.privacy.stamp in repr(fit)
     joint = fit.privacy.epsilon(1e-5)
@@ -559,9 +575,15 @@ def test_parties_leave_out_targets_whose_slope_is_clipped_away():
         y + 0.05 * X[:, 36], X, bounds=bounds, y_bounds=(-5, 5), x_scale=1.0, machines=labels
     )
     fit = fitting.fit(
-        epsilon=4.0, delta=0.5 / len(y), sparsity=4, shared_sparsity=3, heterogeneous=True,
-        targets=[2, 9, 30, 36], accounting="per-interval", rng=0,
-    )  # fmt: skip
+        epsilon=4.0,
+        delta=0.5 / len(y),
+        sparsity=4,
+        shared_sparsity=3,
+        heterogeneous=True,
+        targets=[2, 9, 30, 36],
+        accounting="per-interval",
+        rng=0,
+    )
     for label in fit.labels:
         one = fit.machine(label)
         assert list(one.params.index) == ["x3", "x10", "x31"]

@@ -40,10 +40,19 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     rows = pi.DebiasedLasso(y, X * scale, x_bound=bound * scale, y_bounds=(-6, 6))._rows
     every = targets == "all"
     plan = check_plan(
-        rho=rho, delta=1e-5, sparsity=2, max_sparsity=None,
-        targets=targets, precision_sparsity=None, iterations=None, clip=None, center="declared", shares=None,
-        names=rows.names, constant=None,
-    )  # fmt: skip
+        rho=rho,
+        delta=1e-5,
+        sparsity=2,
+        max_sparsity=None,
+        targets=targets,
+        precision_sparsity=None,
+        iterations=None,
+        clip=None,
+        center="declared",
+        shares=None,
+        names=rows.names,
+        constant=None,
+    )
     asked = check_extras(**options)
     plan = replace(plan, rho=asked.basic(rho))
     ledger = pi.Ledger()
@@ -88,15 +97,22 @@ def test_what_needs_which_and_what_it_takes():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"bootstrap_draws": 19}, {"bootstrap_draws": 50.0}, {"bootstrap_multipliers": "normal"},
-        {"extra_shares": {"bootstrap": 0.2}}, {"bias_bound": True, "extra_shares": {"noise_variance": 0.1}},
+        {"bootstrap_draws": 19},
+        {"bootstrap_draws": 50.0},
+        {"bootstrap_multipliers": "normal"},
+        {"extra_shares": {"bootstrap": 0.2}},
+        {"bias_bound": True, "extra_shares": {"noise_variance": 0.1}},
         {"noise_variance": True, "extra_shares": {"noise_variance": 1.0}},
         {"noise_variance": True, "extra_shares": {"noise_variance": 0.0}},
-        {"noise_variance": True, "extra_shares": [0.1]}, {"public_seed": -1},
-        {"noise_variance": True, "bootstrap_draws": 30,
-         "extra_shares": {"noise_variance": 0.5, "bootstrap": 0.5}},
+        {"noise_variance": True, "extra_shares": [0.1]},
+        {"public_seed": -1},
+        {
+            "noise_variance": True,
+            "bootstrap_draws": 30,
+            "extra_shares": {"noise_variance": 0.5, "bootstrap": 0.5},
+        },
     ],
-)  # fmt: skip
+)
 def test_wrong_requests(wrong):
     with pytest.raises(ArgumentError):
         check_extras(**wrong)
@@ -254,9 +270,10 @@ def test_an_extra_that_the_noise_hides_does_not_take_the_fit_with_it():
         assert (result.bse > 0.0).all()
         assert "DebiasedLasso" in str(result.summary())
     asked = [
-        lambda r: r.bias_bound, lambda r: r.noise_variance,
+        lambda r: r.bias_bound,
+        lambda r: r.noise_variance,
         lambda r: r.simultaneous(method="private-bootstrap"),
-    ]  # fmt: skip
+    ]
     for ask in asked:
         reasons = []
         for result in results:

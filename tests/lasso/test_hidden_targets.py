@@ -170,18 +170,25 @@ KINDS = {
     "sites": {"targets": [0, 1], "machines": True},
     "secure sums": {"targets": [0, 1], "machines": True, "trust": "secure-sum", "max_sparsity": 3},
     "sites with parts of their own": {
-        "targets": [0, 1], "machines": True, "heterogeneous": True, "sparsity": 2, "shared_sparsity": 1,
+        "targets": [0, 1],
+        "machines": True,
+        "heterogeneous": True,
+        "sparsity": 2,
+        "shared_sparsity": 1,
     },
     "logistic": {"targets": [0, 1], "family": "binomial"},
     "logistic, selected": {"targets": "selected", "family": "binomial"},
     "with extras": {
-        "targets": [0, 1], "noise_variance": True, "restricted_eigenvalues": True, "bias_bound": True,
+        "targets": [0, 1],
+        "noise_variance": True,
+        "restricted_eigenvalues": True,
+        "bias_bound": True,
         "bootstrap_draws": 20,
     },
     "a clip of next to nothing": {"targets": [0, 1], "clip": 1e-6},
     "with a constant": {"targets": [1, 2], "constant": True},
     "logistic, with a constant": {"targets": [1, 2], "constant": True, "family": "binomial"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -87,11 +87,14 @@ def test_a_federation_of_tables_and_a_constant():
     keys, roster = federation.pinned_keys(["0", "1"])
     sites = {
         str(name): federation.Site(
-            part, schema, policy=federation.SitePolicy(secure_sums=True, simulation=True),
-            key=keys[str(name)], roster=roster,
+            part,
+            schema,
+            policy=federation.SitePolicy(secure_sums=True, simulation=True),
+            key=keys[str(name)],
+            roster=roster,
         )
         for name, part in data.groupby("clinic")
-    }  # fmt: skip
+    }
     options = {"epsilon": np.inf, "sparsity": 3, "targets": ["a2", "a15"]}
     trusted = pi.DebiasedLasso.from_formula(formula, data, schema=schema).fit(**options)
     for source, machines in [(data, "clinic"), (federation.InProcessFederation(sites), None)]:

@@ -38,9 +38,14 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
     parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
     budget = rho if isinstance(rho, SiteBudget) else SiteBudget(*(share * rho for share in SHARES))
     found = site_fits(
-        SparseSums(server, units, server.nobs), parties, targets, budget,
-        shared_sparsity=shared, own_sparsity=own, **kind,
-    )  # fmt: skip
+        SparseSums(server, units, server.nobs),
+        parties,
+        targets,
+        budget,
+        shared_sparsity=shared,
+        own_sparsity=own,
+        **kind,
+    )
     return found, server, units.scale
 
 
@@ -100,9 +105,17 @@ def test_a_joint_plan_costs_its_budget_and_others_what_they_say(joint, machine):
     design = LassoDesign(machines=2, n=3_000, p=12, sparsity=3, shared_sparsity=2)
     targets = [0, 5, 7]
     plan = check_site_plan(
-        0.5, sparsity=3, shared_sparsity=2, neighbours=3, shares=None, targets=3, p=12, rows=[3_000, 3_000],
-        accounting="joint" if joint else "per-interval", precision="machine" if machine else "pooled",
-    )  # fmt: skip
+        0.5,
+        sparsity=3,
+        shared_sparsity=2,
+        neighbours=3,
+        shares=None,
+        targets=3,
+        p=12,
+        rows=[3_000, 3_000],
+        accounting="joint" if joint else "per-interval",
+        precision="machine" if machine else "pooled",
+    )
     found, server, _ = fitted(
         design.draw(0), plan.budget, targets, 1, shared=2, own=1, joint=joint, own_precision=machine
     )
@@ -116,8 +129,16 @@ def test_a_joint_plan_costs_its_budget_and_others_what_they_say(joint, machine):
 
 
 def request(**changes):
-    given = {"epsilon": 4.0, "delta": 1e-5, "sparsity": 5, "shared_sparsity": 3, "heterogeneous": True,
-             "accounting": "per-interval", "targets": "all", "rng": 0}  # fmt: skip
+    given = {
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "sparsity": 5,
+        "shared_sparsity": 3,
+        "heterogeneous": True,
+        "accounting": "per-interval",
+        "targets": "all",
+        "rng": 0,
+    }
     return given | changes
 
 

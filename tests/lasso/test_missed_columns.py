@@ -65,9 +65,19 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
 
 def planned(rho, targets, names):
     return check_plan(
-        rho=rho, delta=1e-4, sparsity=2, max_sparsity=None, targets=targets, precision_sparsity=None,
-        iterations=None, clip=None, center="declared", shares=None, names=names, constant=None,
-    )  # fmt: skip
+        rho=rho,
+        delta=1e-4,
+        sparsity=2,
+        max_sparsity=None,
+        targets=targets,
+        precision_sparsity=None,
+        iterations=None,
+        clip=None,
+        center="declared",
+        shares=None,
+        names=names,
+        constant=None,
+    )
 
 
 @pytest.mark.parametrize(("n", "rho"), [(6_000, 0.4), (12_000, 0.3)])

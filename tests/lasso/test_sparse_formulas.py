@@ -135,8 +135,10 @@ def test_debiased_coordinates_have_their_variance(n):
             u.T @ psi / n + score_sd * rng.standard_normal(2),
             (u * x * (np.abs(r) < bound)[:, None]).mean(axis=0) + slope_sd * rng.standard_normal(2),
             ((u * psi[:, None]) ** 2).mean(axis=0),
-            score_sd, slope_sd, n,
-        )  # fmt: skip
+            score_sd,
+            slope_sd,
+            n,
+        )
         found = debiased_coordinates(start, released, np.zeros(2))
         ratios[rep] = (found.params - truth) / np.sqrt(found.variance)
     for target in range(2):

@@ -68,8 +68,9 @@ def test_without_noise_and_with_all_columns_it_is_logit(constant):
     )
     order = [3, 0, 1, 2]
     np.testing.assert_allclose(fit.params, logit.params[order], atol=1e-8)
-    np.testing.assert_allclose(fit.sparse_params[frame.columns.drop("const", errors="ignore")],
-                               logit.params[:4], atol=1e-8)  # fmt: skip
+    np.testing.assert_allclose(
+        fit.sparse_params[frame.columns.drop("const", errors="ignore")], logit.params[:4], atol=1e-8
+    )
     np.testing.assert_allclose(fit.bse, logit.bse[order], rtol=1e-6)
     np.testing.assert_allclose(fit.predict_sparse(frame), logit.predict(), atol=1e-8)
 
@@ -230,8 +231,9 @@ def test_secure_sums_and_other_responses_are_refused():
         pi.DebiasedLasso.from_formula(
             "y ~ x0", pd.DataFrame({"x0": X[:, 0], "y": y}), schema=schema, family="binomial"
         )
-    secure = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial", machines=np.arange(N) % 3,
-                              trust="secure-sum")  # fmt: skip
+    secure = pi.DebiasedLasso(
+        y, X, x_bound=4.0, family="binomial", machines=np.arange(N) % 3, trust="secure-sum"
+    )
     with pytest.raises(NotAvailableError, match="peels un-noised sums"):
         secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
 

@@ -66,13 +66,24 @@ def test_it_scales_with_both_noises_and_vanishes_without():
 
 @pytest.mark.parametrize(
     "change",
-    [{"ratio": 0.9}, {"privacy_share": 1.1}, {"members": np.array([0])}, {"column": np.array([-1.0])},
-     {"eta": 0.0}, {"picked": -1}, {"members": np.array([3, 3])}],
-)  # fmt: skip
+    [
+        {"ratio": 0.9},
+        {"privacy_share": 1.1},
+        {"members": np.array([0])},
+        {"column": np.array([-1.0])},
+        {"eta": 0.0},
+        {"picked": -1},
+        {"members": np.array([3, 3])},
+    ],
+)
 def test_bad_input(change):
     good = {
-        "column": np.array([1e-4]), "members": np.array([3]), "picked": 3, "privacy_share": 0.5, "ratio": 1.5,
-    }  # fmt: skip
+        "column": np.array([1e-4]),
+        "members": np.array([3]),
+        "picked": 3,
+        "privacy_share": 0.5,
+        "ratio": 1.5,
+    }
     privacy_slack(**good)
     with pytest.raises(ArgumentError):
         privacy_slack(**(good | change))

@@ -226,8 +226,13 @@ def test_a_column_in_the_place_of_the_response():
     low, high = np.full(P, -6.0), np.full(P, 6.0)
     block = SiteBlock(X, y, low, high, -8.0, 8.0)
     other = SiteBlock(X, X[:, 2], low, high, -8.0, 8.0)
-    args = {"columns": np.array([0, 1]), "clip": 1.0, "residual_clip": 0.7, "support": np.array([4]),
-            "beta": np.array([0.3])}  # fmt: skip
+    args = {
+        "columns": np.array([0, 1]),
+        "clip": 1.0,
+        "residual_clip": 0.7,
+        "support": np.array([4]),
+        "beta": np.array([0.3]),
+    }
     op = SITE_OPS["clipped_score"]
     assert np.array_equal(op.total(block, args | {"response": 2}), op.total(other, args))
     for wrong in (P, -1, True, 1.0):

@@ -31,10 +31,12 @@ def table(n=3000):
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(
         {
-            "y": rng.normal(3, 3, n), "x": rng.normal(0, 1, n), "w": rng.integers(-5, 9, n).astype(float),
+            "y": rng.normal(3, 3, n),
+            "x": rng.normal(0, 1, n),
+            "w": rng.integers(-5, 9, n).astype(float),
             "g": rng.choice(["a", "b", "c"], n),
         }
-    )  # fmt: skip
+    )
     return frame.assign(b=(frame["y"] > 3).astype(int), c=frame["w"].clip(lower=0))
 
 

@@ -43,10 +43,12 @@ def frame():
     rng = np.random.default_rng(5)
     return pd.DataFrame(
         {
-            "y": rng.uniform(-1, 11, 150), "x": rng.uniform(-2, 2, 150),
-            "g": rng.choice(["u", "v", "elsewhere"], 150), "b": rng.choice(["n", "m"], 150),
+            "y": rng.uniform(-1, 11, 150),
+            "x": rng.uniform(-2, 2, 150),
+            "g": rng.choice(["u", "v", "elsewhere"], 150),
+            "b": rng.choice(["n", "m"], 150),
         }
-    )  # fmt: skip
+    )
 
 
 def summed(kind, data, missing="raise"):

@@ -38,9 +38,7 @@ MORE = {
         {"clip": 50.0},
     ]
 }
-CASES = [
-    (op, name, extra) for op in GLM_OPS for name in FAMILIES for extra in MORE.get(op, [{}])
-]  # fmt: skip
+CASES = [(op, name, extra) for op in GLM_OPS for name in FAMILIES for extra in MORE.get(op, [{}])]
 TIGHT, LAWS = 0.97, ("euclidean", "chebyshev")
 
 
@@ -58,10 +56,16 @@ def candidates(op, args):
     angles = np.linspace(0.0, math.pi, 49)
     t = theta / np.linalg.norm(theta) if theta.any() else flat[0]
     turned = np.cos(angles)[:, None, None] * t + np.sin(angles)[:, None, None] * across
-    x = np.concatenate([
-        R * turned.reshape(-1, P), 0.7 * R * turned.reshape(-1, P), 1.3 * R * turned.reshape(-1, P),
-        np.array(list(product([-EDGE, 0.0, EDGE], repeat=P))), R * np.eye(P), 20.0 * rng.normal(size=(20, P)),
-    ])  # fmt: skip
+    x = np.concatenate(
+        [
+            R * turned.reshape(-1, P),
+            0.7 * R * turned.reshape(-1, P),
+            1.3 * R * turned.reshape(-1, P),
+            np.array(list(product([-EDGE, 0.0, EDGE], repeat=P))),
+            R * np.eye(P),
+            20.0 * rng.normal(size=(20, P)),
+        ]
+    )
     x = np.concatenate([x, x, x])
     y = np.repeat([0.0, 1.0, 5.0], len(x) // 3)
     mean = {"binomial": expit(x @ theta), "gaussian": x @ theta}.get(args["family"])
@@ -118,8 +122,10 @@ def test_the_farthest_pair_attains_the_stated_sensitivity(name, family, extra, b
 # Orthogonal records that both have the largest curvature or score do not exist at these theta: the stated
 # figure is a bound. Poisson means are at the cap in a half-space only.
 NOT_ATTAINED = {
-    ("glm.meat", "binomial"), ("glm.meat", "binomial, steep"), ("glm.hessian", "poisson"),
-}  # fmt: skip
+    ("glm.meat", "binomial"),
+    ("glm.meat", "binomial, steep"),
+    ("glm.hessian", "poisson"),
+}
 
 
 @pytest.mark.parametrize("steep", [0.0, 0.3, 1.0, 3.0, 30.0])

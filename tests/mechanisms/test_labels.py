@@ -182,12 +182,15 @@ def test_every_row_is_at_one_machine(name, form):
     assert len(in_process(design, parts).sites) == 3
 
 
-@pytest.mark.parametrize(("labels", "error", "why"), [
-    ([1, "1"], SchemaError, "machines= holds numbers and texts"),
-    (["a", None], SchemaError, "machines= has missing values"),
-    ([1.0, np.nan], SchemaError, "machines= has missing values"),
-    (["a"], ArgumentError, "one label for each"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("labels", "error", "why"),
+    [
+        ([1, "1"], SchemaError, "machines= holds numbers and texts"),
+        (["a", None], SchemaError, "machines= has missing values"),
+        ([1.0, np.nan], SchemaError, "machines= has missing values"),
+        (["a"], ArgumentError, "one label for each"),
+    ],
+)
 def test_machines_are_named_in_one_type(labels, error, why):
     design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
     rows = Rows(np.zeros((2, 1)), np.zeros(2))

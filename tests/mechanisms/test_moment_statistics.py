@@ -24,8 +24,11 @@ NORM, CENTER, WEIGHT = 1.3, 1.0, 0.6
 UNITS = {"center": np.array([0.5, 0.0, -0.5]), "scale": np.array([1.5, 1.0, 2.0]), "intercept": CENTER}
 TOTAL = UNITS | {"norm": NORM, "response_factor": WEIGHT, "response_bound": 0.9 * NORM}
 RESIDUAL = UNITS | {
-    "norm": NORM, "response_factor": 0.5, "coefficients": np.array([0.4, -0.3, 0.2]), "residual_clip": 0.8,
-}  # fmt: skip
+    "norm": NORM,
+    "response_factor": 0.5,
+    "coefficients": np.array([0.4, -0.3, 0.2]),
+    "residual_clip": 0.8,
+}
 CASES = {
     "total": ("moments.total", TOTAL),
     "total, constant": ("moments.total", TOTAL | {"constant": CONSTANT}),
@@ -205,10 +208,18 @@ def test_weights_and_rows_of_a_person_multiply_sums_and_their_reach(name):
 @pytest.mark.parametrize(
     "change",
     [
-        {"public": -1}, {"public": 1.5}, {"public_norm2": -1.0}, {"public_norm2": None}, {"max_rows": 0},
-        {"weight_bound": 0.0}, {"weight_bound": math.nan}, {"constant": 0}, {"bits": 40}, {"public": None},
+        {"public": -1},
+        {"public": 1.5},
+        {"public_norm2": -1.0},
+        {"public_norm2": None},
+        {"max_rows": 0},
+        {"weight_bound": 0.0},
+        {"weight_bound": math.nan},
+        {"constant": 0},
+        {"bits": 40},
+        {"public": None},
     ],
-)  # fmt: skip
+)
 def test_what_a_holder_says_of_its_rows_is_checked(change):
     op, args, _ = own("total, constant")
     changed = {key: value for key, value in (args | change).items() if value is not None}

@@ -69,9 +69,14 @@ class NoNoise(LatticeNoise):
 def second_moments(rows):
     """Return a curator's exact sums of second moments of weighted rows (x1, x2, y)."""
     told = {
-        "norm": 2.0, "public": 1, "public_norm2": 1.0, "max_rows": 1, "weight_bound": 2.0,
-        "response_factor": 1.0, "response_bound": 1.0,
-    }  # fmt: skip
+        "norm": 2.0,
+        "public": 1,
+        "public_norm2": 1.0,
+        "max_rows": 1,
+        "weight_bound": 2.0,
+        "response_factor": 1.0,
+        "response_bound": 1.0,
+    }
     ends, y = np.full(2, 1.0), rows[:, 2]
     block = SiteBlock(
         rows[:, :2], y, -ends, ends, -1.0, 1.0, clear=np.ones((len(y), 1)), weights=1.0 + np.abs(y)

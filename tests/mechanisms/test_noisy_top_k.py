@@ -222,9 +222,15 @@ def test_noisy_scalar(source):
 
 def test_bad_input():
     for options in (
-        {}, {"rho": 0.0}, {"rho": 1.0, "mu": 1.0}, {"epsilon": 1.0}, {"epsilon": 1.0, "delta": 2.0},
-        {"rho": 1.0, "method": "exponential"}, {"rho": 1.0, "values_share": 1.0}, {"rho": math.nan},
-    ):  # fmt: skip
+        {},
+        {"rho": 0.0},
+        {"rho": 1.0, "mu": 1.0},
+        {"epsilon": 1.0},
+        {"epsilon": 1.0, "delta": 2.0},
+        {"rho": 1.0, "method": "exponential"},
+        {"rho": 1.0, "values_share": 1.0},
+        {"rho": math.nan},
+    ):
         with pytest.raises(ArgumentError):
             NoisyTopK(2, 1.0, **options)
     for k, sensitivity in ((0, 1.0), (2, 0.0), (2, math.inf), (1.5, 1.0)):

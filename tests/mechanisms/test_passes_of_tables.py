@@ -32,10 +32,13 @@ def frame():
     n = 120
     return pd.DataFrame(
         {
-            "y": rng.uniform(-1, 11, n), "x": rng.uniform(-2, 2, n), "k": rng.integers(0, 12, n),
-            "g": rng.choice(["u", "v", "elsewhere"], n), "q": rng.uniform(1, 2, n),
+            "y": rng.uniform(-1, 11, n),
+            "x": rng.uniform(-2, 2, n),
+            "k": rng.integers(0, 12, n),
+            "g": rng.choice(["u", "v", "elsewhere"], n),
+            "q": rng.uniform(1, 2, n),
         }
-    )  # fmt: skip
+    )
 
 
 def again(data):

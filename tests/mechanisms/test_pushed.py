@@ -72,10 +72,13 @@ def table(n=500):
     rng = np.random.default_rng(3)
     return pd.DataFrame(
         {
-            "y": rng.normal(3, 3, n), "x": rng.normal(0, 1, n), "w": rng.integers(-5, 9, n),
-            "g": rng.choice(["a'", "b", "c"], n), "k": rng.choice([1, 2, 5], n),
+            "y": rng.normal(3, 3, n),
+            "x": rng.normal(0, 1, n),
+            "w": rng.integers(-5, 9, n),
+            "g": rng.choice(["a'", "b", "c"], n),
+            "k": rng.choice([1, 2, 5], n),
         }
-    )  # fmt: skip
+    )
 
 
 def of_table(database, frame):
@@ -555,11 +558,14 @@ def test_products_too_small_for_a_double_are_known():
 
 
 BEYOND = [
-    (21327.2, 22030.9, -0.0127, 100.0, 1e-3), (-3.27766, -3.27762, 0.0, 100.0, 1e-3),
-    (-0.0832, 3573.72, -1208.3, 1e-4, 1e-3), (-2.83, 7836.9, 3917.0, 0.01, 1.0),
+    (21327.2, 22030.9, -0.0127, 100.0, 1e-3),
+    (-3.27766, -3.27762, 0.0, 100.0, 1e-3),
+    (-0.0832, 3573.72, -1208.3, 1e-4, 1e-3),
+    (-2.83, 7836.9, 3917.0, 0.01, 1.0),
     (-1e25, 1e25, 0.0, 1e-3, 1.0),
-    (0.3, 0.7, 0.5, 0.2, 1e9), (-1.0, 1.0, 0.0, 1.0, 1.0),
-]  # fmt: skip
+    (0.3, 0.7, 0.5, 0.2, 1e9),
+    (-1.0, 1.0, 0.0, 1.0, 1.0),
+]
 
 
 @pytest.mark.parametrize("drawn", BEYOND)

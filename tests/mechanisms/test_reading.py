@@ -119,8 +119,10 @@ def test_a_stream_that_breaks_off_or_changes_is_refused(frame):
     for later in (None, texts):
         refused(
             lambda later=later: pa.RecordBatchReader.from_batches(batch.schema, broken(later)),
-            (SchemaError, StorageError), "later part|could not be read to its end", ONCE,
-        )  # fmt: skip
+            (SchemaError, StorageError),
+            "later part|could not be read to its end",
+            ONCE,
+        )
 
 
 def test_a_column_that_is_missing_in_some_blocks_keeps_its_kind(frame, tmp_path):

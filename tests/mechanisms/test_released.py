@@ -96,8 +96,11 @@ def test_a_released_number_is_a_float_in_everything_that_users_did_with_it():
     assert np.asarray([found, 1.0]).dtype == np.float64
     assert np.sqrt(found) == math.sqrt(plain)
     assert (round(found, 2), f"{found:.3f}", str(found), f"{found}") == (
-        round(plain, 2), f"{plain:.3f}", str(plain), str(plain),
-    )  # fmt: skip
+        round(plain, 2),
+        f"{plain:.3f}",
+        str(plain),
+        str(plain),
+    )
     assert json.loads(json.dumps({"x": found})) == {"x": plain}
     assert {found: 1}[plain] == 1
     back = pickle.loads(pickle.dumps(found))

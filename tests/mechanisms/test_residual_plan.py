@@ -11,9 +11,15 @@ from privinf.moments.equation import NoisyTotals
 
 def scale_of(**changed):
     given = {
-        "weight": 1.0, "x_norm": math.sqrt(3.0), "y_norm": 1.0, "public": 1, "public_norm2": 1.0, "n": 10_000,
-        "noise": 1e-4, "residual_noise": 1e-4,
-    }  # fmt: skip
+        "weight": 1.0,
+        "x_norm": math.sqrt(3.0),
+        "y_norm": 1.0,
+        "public": 1,
+        "public_norm2": 1.0,
+        "n": 10_000,
+        "noise": 1e-4,
+        "residual_noise": 1e-4,
+    }
     return MomentScale(**given | changed)
 
 

@@ -16,15 +16,27 @@ from privinf.mechanisms.statistics.scores import SINGLE_OPS
 P, LOW, HIGH = 3, -2.0, 2.0
 OP = SINGLE_OPS["target_scores"]
 TWO = {
-    "support": np.array([2]), "beta": np.array([0.5]), "intercept": 0.1, "columns": np.array([0, 1]),
-    "transform": np.array([[1.0, 0.2], [-0.1, 1.0]]), "bound": 0.7, "targets": np.array([1, 0]),
-    "weights": np.array([1.0, 0.8]), "slope_clip": 1.5, "slope_weight": 0.9, "average_clip": 1.2,
+    "support": np.array([2]),
+    "beta": np.array([0.5]),
+    "intercept": 0.1,
+    "columns": np.array([0, 1]),
+    "transform": np.array([[1.0, 0.2], [-0.1, 1.0]]),
+    "bound": 0.7,
+    "targets": np.array([1, 0]),
+    "weights": np.array([1.0, 0.8]),
+    "slope_clip": 1.5,
+    "slope_weight": 0.9,
+    "average_clip": 1.2,
     "average_weight": 0.7,
-}  # fmt: skip
+}
 ONE = TWO | {"transform": TWO["transform"][:, :1], "targets": np.array([1]), "weights": np.ones(1)}
 # Light and heavy slopes beside the scores.
-CASES = {"two": TWO, "one": ONE, "light": ONE | {"slope_weight": 0.1, "average_weight": 0.05},
-         "heavy": ONE | {"slope_weight": 3.0, "average_weight": 2.0}}  # fmt: skip
+CASES = {
+    "two": TWO,
+    "one": ONE,
+    "light": ONE | {"slope_weight": 0.1, "average_weight": 0.05},
+    "heavy": ONE | {"slope_weight": 3.0, "average_weight": 2.0},
+}
 
 
 def block(y, X):
@@ -129,9 +141,15 @@ def test_exact_sums_do_not_depend_on_order_or_blocks(sample, monkeypatch):
 
 def test_bad_arguments():
     wrong = [
-        {"bound": -1.0}, {"transform": np.ones((3, 2))}, {"clip": 1.0}, {"targets": np.array([0])},
-        {"slope_clip": 0.0}, {"average_clip": math.nan}, {"weights": np.ones(3)}, {"average_weight": -1.0},
-    ]  # fmt: skip
+        {"bound": -1.0},
+        {"transform": np.ones((3, 2))},
+        {"clip": 1.0},
+        {"targets": np.array([0])},
+        {"slope_clip": 0.0},
+        {"average_clip": math.nan},
+        {"weights": np.ones(3)},
+        {"average_weight": -1.0},
+    ]
     for change in wrong:
         with pytest.raises(ArgumentError):
             OP.reach(TWO | change, P)

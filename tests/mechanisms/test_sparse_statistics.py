@@ -30,7 +30,8 @@ CASES = {
     "union_gram, one": ("union_gram", {"columns": np.array([2]), "bound": 1.5}),
     "clipped_score": SCORE,
     "clipped_score, gradient": (
-        "clipped_score", BETA | {"columns": np.arange(3), "clip": 1.0, "residual_clip": 0.8}
+        "clipped_score",
+        BETA | {"columns": np.arange(3), "clip": 1.0, "residual_clip": 0.8},
     ),
     "slopes": SCORE | {"targets": np.array([2, 3]), "column_clip": 1.8},
     "slopes, norm": ("slopes", SCORE | {"targets": np.array([2, 3]), "column_clip": 1.8, "norm": 0.9}),
@@ -44,11 +45,19 @@ CASES = {
     "paper_gradient": BETA | {"column_bound": 1.0, "residual_clip": 0.8, "form": "residual"},
     "paper_gradient, response": (
         "paper_gradient",
-        {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "column_bound": 1.0,
-         "residual_clip": 0.8, "form": "response"},
+        {
+            "support": np.array([0, 2]),
+            "beta": np.array([0.5, -0.25]),
+            "column_bound": 1.0,
+            "residual_clip": 0.8,
+            "form": "response",
+        },
     ),
     "precision_gradient": {
-        "column_bound": 1.0, "clip": 0.9, "columns": np.array([1, 2]), "weights": np.array([1.0, -0.5])
+        "column_bound": 1.0,
+        "clip": 0.9,
+        "columns": np.array([1, 2]),
+        "weights": np.array([1.0, -0.5]),
     },
     "paper_scores": PAPER,
     "paper_variances": PAPER,
@@ -57,9 +66,10 @@ CASES = {
     "multiplier_scores": PAPER | {"draws": 5, "law": "rademacher", "seed": 7},
     # so low a bound that most multipliers stand at it
     "multiplier_scores, gaussian": (
-        "multiplier_scores", PAPER | {"draws": 5, "law": "gaussian", "seed": 7, "multiplier_bound": 0.3}
+        "multiplier_scores",
+        PAPER | {"draws": 5, "law": "gaussian", "seed": 7, "multiplier_bound": 0.3},
     ),
-}  # fmt: skip
+}
 
 
 def case(name):
@@ -297,9 +307,12 @@ def test_rademacher_and_gaussian_multipliers():
         assert abs(e.mean()) < 5.0 / math.sqrt(e.size)
         assert abs((e**2).mean() - 1.0) < (1e-12 if law == "rademacher" else 5.0 * math.sqrt(2.0 / e.size))
         cut = np.concatenate(
-            [form_statistics.multipliers(block(X[a:b, 0], X[a:b], stream=5, start=a), args)
-             for a, b in ((0, 1234), (1234, 4000))], axis=1,
-        )  # fmt: skip
+            [
+                form_statistics.multipliers(block(X[a:b, 0], X[a:b], stream=5, start=a), args)
+                for a, b in ((0, 1234), (1234, 4000))
+            ],
+            axis=1,
+        )
         np.testing.assert_array_equal(cut, e)
         other = form_statistics.multipliers(block(X[:, 0], X, stream=6), args)
         assert abs((other * e).mean()) < 5.0 / math.sqrt(e.size)

@@ -30,10 +30,15 @@ pytest.importorskip("pyarrow")
 N = 70_000
 SCHEMA = pi.Schema(
     {
-        "y": (-3.0, 3.0), "x1": (-1.0, 1.0), "x2": (-1.0, 1.0), "b": (0.0, 1.0), "g": ["a", "b", "c"],
-        "lab": ["no", "yes"], "w": pi.Numeric(0.5, 2.0, public=True),
+        "y": (-3.0, 3.0),
+        "x1": (-1.0, 1.0),
+        "x2": (-1.0, 1.0),
+        "b": (0.0, 1.0),
+        "g": ["a", "b", "c"],
+        "lab": ["no", "yes"],
+        "w": pi.Numeric(0.5, 2.0, public=True),
     }
-)  # fmt: skip
+)
 GAUSSIAN, BOTH = {"epsilon": 8.0, "delta": 1e-6}, {"epsilon_x": 16.0, "epsilon_y": 6.0, "delta": 1e-6}
 # Formula, spending and options of each kind of release of rows; IWPGLM: features and labels in every way.
 CASES = {
@@ -51,12 +56,15 @@ def rows() -> pd.DataFrame:
     x = rng.uniform(-1, 1, (N, 2))
     return pd.DataFrame(
         {
-            "x1": x[:, 0], "x2": x[:, 1], "b": rng.integers(0, 2, N), "g": rng.choice(["a", "b", "c"], N),
+            "x1": x[:, 0],
+            "x2": x[:, 1],
+            "b": rng.integers(0, 2, N),
+            "g": rng.choice(["a", "b", "c"], N),
             "y": np.clip(x @ [1.0, -0.5] + 0.3 * rng.standard_normal(N), -3, 3),
             "lab": np.where(rng.random(N) < 1 / (1 + np.exp(-x @ [1.5, -1.0])), "yes", "no"),
             "w": rng.uniform(0.5, 2.0, N),
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

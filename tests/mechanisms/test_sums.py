@@ -117,8 +117,10 @@ def test_sums_take_2_to_the_40_rows_and_no_more():
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.integers(-(2**90), 2**90), st.floats(1e-12, 1e12), st.integers(-40, 70),
-)  # fmt: skip
+    st.integers(-(2**90), 2**90),
+    st.floats(1e-12, 1e12),
+    st.integers(-40, 70),
+)
 def test_totals_are_rounded_once(number, unit, power):
     held = ExactSum((1,))
     words = [number >> shift & (2**30 - 1) for shift in (0, 30, 60)] + [number >> 90]

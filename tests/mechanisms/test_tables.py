@@ -66,9 +66,15 @@ def collected(table):
 
 
 FORMS = [
-    ".csv", "_bom.csv", "_semicolon.csv", ".tsv", ".csv.gz",
-    ".parquet", "_text.parquet", "_categories.parquet",
-]  # fmt: skip
+    ".csv",
+    "_bom.csv",
+    "_semicolon.csv",
+    ".tsv",
+    ".csv.gz",
+    ".parquet",
+    "_text.parquet",
+    "_categories.parquet",
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -227,9 +233,13 @@ def test_a_column_there_twice_is_refused(frame, tmp_path):
 
 def test_csv_is_read_as_the_schema_declares(tmp_path):
     schema = pi.Schema(
-        {"code": pi.Factor(["01", "NA", "1"]), "level": pi.Factor([1, 2]), "ok": pi.Factor([False, True]),
-         "x": (0.0, 1.0)}
-    )  # fmt: skip
+        {
+            "code": pi.Factor(["01", "NA", "1"]),
+            "level": pi.Factor([1, 2]),
+            "ok": pi.Factor([False, True]),
+            "x": (0.0, 1.0),
+        }
+    )
     path = tmp_path / "rows.csv"
     path.write_text("code,level,ok,x\n01,1,True,0.5\nNA, 2,False,1e-1\n1,1,True,1\n")
     block = next(open_table(path, schema).blocks())[1]

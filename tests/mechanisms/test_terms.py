@@ -21,10 +21,19 @@ MODEL = {
     "curvature_bound": 0.2,
 }
 SECOND = {
-    "response_factor": 0.5, "theta": np.array([0.1, 0.2, -0.3]), "whitening": np.eye(P) + 0.1, "unit": 0.7,
-    "low": 0.5, "high": 1.5, "weight": 1.2, "clip": 1.6, "thresholds": np.array([0.2, 0.4, 0.9]),
-    "quantity": "score", "response_weight": 0.8, "residual_clip": 1.1,
-}  # fmt: skip
+    "response_factor": 0.5,
+    "theta": np.array([0.1, 0.2, -0.3]),
+    "whitening": np.eye(P) + 0.1,
+    "unit": 0.7,
+    "low": 0.5,
+    "high": 1.5,
+    "weight": 1.2,
+    "clip": 1.6,
+    "thresholds": np.array([0.2, 0.4, 0.9]),
+    "quantity": "score",
+    "response_weight": 0.8,
+    "residual_clip": 1.1,
+}
 CASES = {
     "curved.step": MODEL | {"family": "binomial", "share": 0.5},
     "curved.score": MODEL | {"family": "poisson", "high": 0.7},

@@ -37,20 +37,27 @@ def records(name, bits):
     rng = np.random.default_rng(0)
     # Beside a small target all other columns stand at their clip.
     near = np.array([0.24, 0.2885, 0.3])
-    pairs = [np.column_stack([np.full(3, HIGH), np.broadcast_to(one, 3), np.full(3, HIGH), near * sign])
-             for sign in (-1.0, 1.0) for one in (HIGH, near * sign)]  # fmt: skip
-    X = np.concatenate([
-        rng.choice([LOW, -1.0, 0.0, 1.0, HIGH], (200, P)), *pairs,
-        np.repeat(rng.choice([LOW, HIGH], (20, P)), 2, axis=0), rng.normal(0.0, 50.0, (20, P)),
-    ])  # fmt: skip
+    pairs = [
+        np.column_stack([np.full(3, HIGH), np.broadcast_to(one, 3), np.full(3, HIGH), near * sign])
+        for sign in (-1.0, 1.0)
+        for one in (HIGH, near * sign)
+    ]
+    X = np.concatenate(
+        [
+            rng.choice([LOW, -1.0, 0.0, 1.0, HIGH], (200, P)),
+            *pairs,
+            np.repeat(rng.choice([LOW, HIGH], (20, P)), 2, axis=0),
+            rng.normal(0.0, 50.0, (20, P)),
+        ]
+    )
     y = rng.choice([-3.0, 3.0, -0.5, 0.5, 400.0], len(X))
     y[212:252] = np.tile([-3.0, 3.0], 20)
     X[-1], y[-1] = 1e308, -1e308
     op, args = CASES[name]
     args = args | {"bits": bits}
-    return np.array([
-        SITE_OPS[op].function(block(y[i : i + 1], X[i : i + 1]), args).ravel() for i in range(len(y))
-    ])  # fmt: skip
+    return np.array(
+        [SITE_OPS[op].function(block(y[i : i + 1], X[i : i + 1]), args).ravel() for i in range(len(y))]
+    )
 
 
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
@@ -115,8 +122,9 @@ def test_exact_sums_do_not_depend_on_order_or_blocks(case, sample, monkeypatch):
     np.testing.assert_array_equal(SITE_OPS[op].total(block(y[order], X[order]), args), whole)
 
 
-@pytest.mark.parametrize(("name", "peeled"), [("clipped only", "clipped_products"),
-                                              ("not shrunk", "column_products")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "peeled"), [("clipped only", "clipped_products"), ("not shrunk", "column_products")]
+)
 def test_with_room_for_every_record_it_is_the_sum_that_is_peeled(name, peeled, sample):
     op, args = CASES[name]
     plain = {key: value for key, value in args.items() if key != "norm"}
@@ -127,9 +135,15 @@ def test_with_room_for_every_record_it_is_the_sum_that_is_peeled(name, peeled, s
 
 
 def test_bad_arguments():
-    wrong = [(SHRUNK, {"norm": -1.0}), (SHRUNK, {"norm": math.nan}), (SHRUNK, {"bound": 0.0}),
-             (SHRUNK, {"targets": np.array([0])}), (TWO, {"norm": 0.0}), (TWO, {"targets": np.array([9])}),
-             (TWO, {"transform": np.eye(3)})]  # fmt: skip
+    wrong = [
+        (SHRUNK, {"norm": -1.0}),
+        (SHRUNK, {"norm": math.nan}),
+        (SHRUNK, {"bound": 0.0}),
+        (SHRUNK, {"targets": np.array([0])}),
+        (TWO, {"norm": 0.0}),
+        (TWO, {"targets": np.array([9])}),
+        (TWO, {"transform": np.eye(3)}),
+    ]
     for (op, args), change in wrong:
         with pytest.raises(ArgumentError):
             SITE_OPS[op].reach(args | change, P)

@@ -35,8 +35,11 @@ def test_array_names_and_constant_first():
     r = model().fit(epsilon=4.0, delta=1e-5, rng=0)
     assert list(r.params.index) == ["const", "x1", "x2", "x3", "x4"]
     assert list(model(intercept=False).fit(epsilon=4.0, delta=1e-5, rng=0).params.index) == [
-        "x1", "x2", "x3", "x4",
-    ]  # fmt: skip
+        "x1",
+        "x2",
+        "x3",
+        "x4",
+    ]
     assert r.use_t
     assert r.df_resid == len(r.release.arrays["response"]) - D
     assert "t" in r.summary().as_text().split("std err")[1][:60]

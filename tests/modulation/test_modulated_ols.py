@@ -164,16 +164,25 @@ def test_the_lemmas_behind_theorem_8_1():
         np.testing.assert_allclose(system.A @ beta - system.g - clean, blocks[draw], atol=1e-12)
     length2 = beta @ beta
     claims = [
-        (C[:, 0] ** 2, 0.5), (C[:, 0], 0.0), (q[:, 0] ** 2, sigma**2 * length2),  # B.1
-        (q[:, 0] * (noise[:, 0] @ v), 0.0), (q[:, 0] * (noise[:, 0] @ X[1]), sigma**2 * beta @ X[1]),
+        (C[:, 0] ** 2, 0.5),
+        (C[:, 0], 0.0),
+        (q[:, 0] ** 2, sigma**2 * length2),  # B.1
+        (q[:, 0] * (noise[:, 0] @ v), 0.0),
+        (q[:, 0] * (noise[:, 0] @ X[1]), sigma**2 * beta @ X[1]),
         (q[:, 0] ** 2 * (noise[:, 0] ** 2).sum(axis=1), sigma**4 * (d + 2) * length2),
-        (((T1 + T2) ** 2).sum(axis=1), r @ r * (lam**2 / 2 + d * sigma**2)  # C.1
-         + 2 * sigma**2 * beta @ X.T @ r + sigma**2 * length2 * (X**2).sum()),
-        ((T1 * T3).sum(axis=1), 0.0), ((T2 * T3).sum(axis=1), 0.0),  # C.2
-        (s**2, K * sigma**2 * length2 / 2), (s * (w @ v), 0.0),  # D.1
+        (
+            ((T1 + T2) ** 2).sum(axis=1),
+            r @ r * (lam**2 / 2 + d * sigma**2)  # C.1
+            + 2 * sigma**2 * beta @ X.T @ r
+            + sigma**2 * length2 * (X**2).sum(),
+        ),
+        ((T1 * T3).sum(axis=1), 0.0),
+        ((T2 * T3).sum(axis=1), 0.0),  # C.2
+        (s**2, K * sigma**2 * length2 / 2),
+        (s * (w @ v), 0.0),  # D.1
         ((centred**2).sum(axis=1), K * sigma**4 * length2 * (d + 1)),
         ((T3**2).sum(axis=1), K * length2 * (lam**2 * sigma**2 / 2 + (d + 1) * sigma**4)),  # D.2
-    ]  # fmt: skip
+    ]
     for draws, claim in claims:
         assert draws.mean() == pytest.approx(claim, abs=4.5 * draws.std() / math.sqrt(reps))
 
@@ -209,8 +218,16 @@ def test_corollary_9_1_is_above_every_simulation_and_reached_at_the_binding_tabl
     radius, bound, reps, rng = 1.0, 2.0, 1500, np.random.default_rng([n, int(10 * mu)])
     shape = {"contraction": 0.5, "amplitude": 0.8}
     scale = 0.5 * 2.0 * radius / mu
-    given = {"beta_norm": length, "feature_norm": radius, "response_norm": bound, "scale": scale,
-             "dimension": d, "nobs": n, "directions": m, **shape}  # fmt: skip
+    given = {
+        "beta_norm": length,
+        "feature_norm": radius,
+        "response_norm": bound,
+        "scale": scale,
+        "dimension": d,
+        "nobs": n,
+        "directions": m,
+        **shape,
+    }
     for protected, lie in ((a, b) for a in (False, True) for b in ("any", "orthogonal", "along")):
         if lie == "orthogonal" and m == d:
             continue
@@ -246,15 +263,28 @@ def test_corollary_9_1_is_the_exact_variance_at_the_binding_table(lie, response_
     X, y = binding_table(n, beta, 1.2, 2.0)
     residual = X @ beta - y
     exact = theory.gradient_variance(
-        beta, second_moment=X.T @ X / n, residual_cross=X.T @ residual / n,
-        residual_variance=float(np.mean(residual**2)), response_noise=response_noise, nobs=n, directions=V,
+        beta,
+        second_moment=X.T @ X / n,
+        residual_cross=X.T @ residual / n,
+        residual_variance=float(np.mean(residual**2)),
+        response_noise=response_noise,
+        nobs=n,
+        directions=V,
         noise_cov=theory.modulation_noise_cov(V, scale=0.1, **shape),
         cumulants=theory.modulation_cumulants(V, **shape),
-    )  # fmt: skip
+    )
     bound = theory.variance_bound(
-        beta_norm=float(np.linalg.norm(beta)), feature_norm=1.2, response_norm=2.0, scale=0.1, dimension=d,
-        nobs=n, directions=2, alignment=share(V, beta), response_noise=response_noise, **shape,
-    )  # fmt: skip
+        beta_norm=float(np.linalg.norm(beta)),
+        feature_norm=1.2,
+        response_norm=2.0,
+        scale=0.1,
+        dimension=d,
+        nobs=n,
+        directions=2,
+        alignment=share(V, beta),
+        response_noise=response_noise,
+        **shape,
+    )
     assert bound == pytest.approx(exact, rel=1e-9)
 
 
@@ -263,8 +293,17 @@ def test_corollary_9_1_is_the_papers_where_the_paper_has_it():
     reach, keep = R * B + M, 1.0 - alpha
     first = reach**2 * (lam**2 / 2 + d * sigma**2) + 2 * sigma**2 * B * R * reach + sigma**2 * B**2 * R**2
     paper = (first + B**2 * (lam**2 * sigma**2 / 2 + (d + 1) * sigma**4) / keep**2) / (K * keep**2)
-    given = {"beta_norm": B, "feature_norm": R, "response_norm": M, "scale": sigma, "contraction": alpha,
-             "amplitude": lam, "dimension": d, "nobs": K, "directions": 2}  # fmt: skip
+    given = {
+        "beta_norm": B,
+        "feature_norm": R,
+        "response_norm": M,
+        "scale": sigma,
+        "contraction": alpha,
+        "amplitude": lam,
+        "dimension": d,
+        "nobs": K,
+        "directions": 2,
+    }
     assert theory.variance_bound(**given, alignment=0.0) == pytest.approx(paper)
     assert theory.variance_bound(**given) > paper
 
@@ -283,10 +322,16 @@ def test_a_results_bound_holds_for_its_own_gradient(mu, options):
         beta = np.random.default_rng(seed).normal(size=5)
         beta *= 1.5 / np.linalg.norm(beta)
         exact = theory.gradient_variance(
-            beta, second_moment=clean.A, residual_cross=clean.A @ beta - clean.g,
-            residual_variance=clean.residual_variance(beta), noise_cov=noise.cov, directions=noise.directions,
-            cumulants=noise.cumulants, nobs=300, response_noise=tau2,
-        )  # fmt: skip
+            beta,
+            second_moment=clean.A,
+            residual_cross=clean.A @ beta - clean.g,
+            residual_variance=clean.residual_variance(beta),
+            noise_cov=noise.cov,
+            directions=noise.directions,
+            cumulants=noise.cumulants,
+            nobs=300,
+            response_noise=tau2,
+        )
         assert exact <= bound
     assert r.variance_bound(beta_norm=1.5, alignment=0.0) < bound
     with pytest.raises(pi.errors.ArgumentError, match="alignment"):
@@ -332,10 +377,15 @@ def test_theorem_9_2_corrected_holds_and_as_printed_fails():
     uniform = theory.variance_bound(beta_norm=2.0, **reach, **given)
     V = orthonormal_directions(rng, 1, d)
     here = theory.gradient_variance(
-        best, second_moment=Sigma, residual_cross=Sigma @ best - cross, nobs=n, directions=V,
-        residual_variance=np.mean((X @ best - y) ** 2), cumulants=theory.modulation_cumulants(V, **shape),
+        best,
+        second_moment=Sigma,
+        residual_cross=Sigma @ best - cross,
+        nobs=n,
+        directions=V,
+        residual_variance=np.mean((X @ best - y) ** 2),
+        cumulants=theory.modulation_cumulants(V, **shape),
         noise_cov=theory.modulation_noise_cov(V, scale=scale, **shape),
-    )  # fmt: skip
+    )
     found, error = excess.mean(), excess.std() / math.sqrt(reps)
     bounds = [
         theory.convergence_bound(smoothness=L, distance=0.0, rounds=rounds, variance=variance)

@@ -15,10 +15,13 @@ from privinf.schema.columns import sub_design
 
 SCHEMA = pi.Schema(
     {
-        "y": (-5.0, 8.0), "a": (0.0, 4.0), "b": (-1.0, 1.0), "g": ["low", "mid", "top"],
+        "y": (-5.0, 8.0),
+        "a": (0.0, 4.0),
+        "b": (-1.0, 1.0),
+        "g": ["low", "mid", "top"],
         "q": pi.Numeric(-1.0, 1.0, public=True),
     }
-)  # fmt: skip
+)
 FORMULAS = [
     "y ~ a + b",
     "a ~ b + C(g) - 1",

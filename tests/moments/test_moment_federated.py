@@ -58,13 +58,17 @@ def federation(frame, policy=POLICY, schema=SCHEMA, ledgers=None, **options):
     return InProcessFederation(
         {
             name: Site(
-                Rows(frame.iloc[i::3]), schema, policy=policy, key=keys[name], roster=roster,
+                Rows(frame.iloc[i::3]),
+                schema,
+                policy=policy,
+                key=keys[name],
+                roster=roster,
                 ledger=(ledgers or {}).get(name),
             )
             for i, name in enumerate(names)
         },
         **options,
-    )  # fmt: skip
+    )
 
 
 def reference(y, X, cov_type):

@@ -19,10 +19,16 @@ from privinf.schema.columns import sub_design
 
 SCHEMA = pi.Schema(
     {
-        "a": (-1.0, 3.0), "b": (-2.0, 2.0), "c": (0.0, 5.0), "y": (-4.0, 6.0), "other": (0.0, 1.0),
-        "w": pi.Numeric(0.0, 1.0, public=True), "g": ["low", "mid", "top"], "h": ["no", "yes"],
+        "a": (-1.0, 3.0),
+        "b": (-2.0, 2.0),
+        "c": (0.0, 5.0),
+        "y": (-4.0, 6.0),
+        "other": (0.0, 1.0),
+        "w": pi.Numeric(0.0, 1.0, public=True),
+        "g": ["low", "mid", "top"],
+        "h": ["no", "yes"],
     }
-)  # fmt: skip
+)
 COLUMNS = ["a", "b", "g", "c", "h", "w", "y", "a:b", "I(c**2)"]
 NUMBERS = ["a", "b", "c", "y", "w", "I(c**2)"]
 
@@ -31,11 +37,15 @@ def table(n=3000, seed=0):
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
-            "a": rng.uniform(-1, 3, n), "b": rng.uniform(-2, 2, n), "c": rng.uniform(0, 5, n),
-            "w": rng.uniform(0, 1, n), "g": rng.choice(["low", "mid", "top"], n),
-            "h": rng.choice(["no", "yes"], n), "other": rng.uniform(0, 1, n),
+            "a": rng.uniform(-1, 3, n),
+            "b": rng.uniform(-2, 2, n),
+            "c": rng.uniform(0, 5, n),
+            "w": rng.uniform(0, 1, n),
+            "g": rng.choice(["low", "mid", "top"], n),
+            "h": rng.choice(["no", "yes"], n),
+            "other": rng.uniform(0, 1, n),
         }
-    )  # fmt: skip
+    )
     mean = 0.5 * frame.a - 0.3 * frame.b + 0.2 * frame.c + 0.4 * (frame.g == "mid")
     return frame.assign(y=np.clip(mean + 0.4 * rng.standard_normal(n), -4, 6))
 
@@ -145,8 +155,10 @@ def test_a_formula_with_a_constant_is_a_fit_of_moments_to_the_last_member(formul
     noise = user_noise(release)
     loadings = user_loadings(formula)
     scale = np.append(design.scale, design.y_scale)
-    lower = np.linalg.inv(np.diag(scale) + np.outer(np.append(design.center, design.y_center),
-                          np.eye(len(scale))[design.constant]))  # fmt: skip
+    lower = np.linalg.inv(
+        np.diag(scale)
+        + np.outer(np.append(design.center, design.y_center), np.eye(len(scale))[design.constant])
+    )
     noise = lower @ loadings @ noise @ loadings.T @ lower.T
     layout = MomentLayout(int((~design.private).sum()), int(design.private.sum()))
     order = np.concatenate(
@@ -156,10 +168,13 @@ def test_a_formula_with_a_constant_is_a_fit_of_moments_to_the_last_member(formul
     kept = order[: layout.public]
     public = clean.arrays["public_moments"] + noise[np.ix_(kept, kept)]
     made = Release(
-        "moments", dict(clean.arrays) | {"moments": moments, "public_moments": public},
-        dict(clean.law) | {"scale": release.law["scale"], "noise_free": False}, design, release.entries,
+        "moments",
+        dict(clean.arrays) | {"moments": moments, "public_moments": public},
+        dict(clean.law) | {"scale": release.law["scale"], "noise_free": False},
+        design,
+        release.entries,
         release.nobs,
-    )  # fmt: skip
+    )
     for target in ("population", "sample"):
         one, other = (
             release.regress(formula, target=target),

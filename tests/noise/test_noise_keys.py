@@ -43,13 +43,16 @@ def test_words_are_those_of_chacha20():
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda noise: noise.perturb(np.zeros(50_000), 1.3), lambda noise: noise.gumbel(2.0, (3, 5000)),
-        lambda noise: noise.laplace(2.0, 5000), lambda noise: noise.uniform(100),
-        lambda noise: noise.bernoulli(0.3, 100), lambda noise: noise.integers(7, 100),
+        lambda noise: noise.perturb(np.zeros(50_000), 1.3),
+        lambda noise: noise.gumbel(2.0, (3, 5000)),
+        lambda noise: noise.laplace(2.0, 5000),
+        lambda noise: noise.uniform(100),
+        lambda noise: noise.bernoulli(0.3, 100),
+        lambda noise: noise.integers(7, 100),
         lambda noise: noise.gaussian_steps(np.arange(50, dtype=np.int64), 3.7),
     ],
     ids=["perturb", "gumbel", "laplace", "uniform", "bernoulli", "integers", "gaussian steps"],
-)  # fmt: skip
+)
 def test_a_stream_gives_the_same_bytes_again(source, draw):
     first, again = (draw(source.at(STREAM)).tobytes() for _ in range(2))
     other = draw(source.at(KEY.stream("question", ("north",), SUM))).tobytes()
@@ -85,10 +88,16 @@ def test_streams_are_independent():
 def test_a_stream_depends_on_key_question_roster_and_sum():
     told = {"question": "question", "roster": ("north", "south"), "total": SUM}
     others = [
-        {"question": "question "}, {"roster": ("north",)}, {"roster": ("north", "south", "")},
-        {"roster": ("northsouth",)}, {"total": SUM[:1]}, {"total": SUM[::-1]}, {"total": SUM[None]},
-        {"total": np.nextafter(SUM, 9.0)}, {"question": "questionnorth", "roster": ("south",)},
-    ]  # fmt: skip
+        {"question": "question "},
+        {"roster": ("north",)},
+        {"roster": ("north", "south", "")},
+        {"roster": ("northsouth",)},
+        {"total": SUM[:1]},
+        {"total": SUM[::-1]},
+        {"total": SUM[None]},
+        {"total": np.nextafter(SUM, 9.0)},
+        {"question": "questionnorth", "roster": ("south",)},
+    ]
     others = [told | changed for changed in others]
     for code in (KEY.stream, KEY.commitment, NoiseKey(bytes(32)).stream):
         assert len({code(**one) for one in (told, *others)}) == 1 + len(others)

@@ -21,10 +21,17 @@ from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.planning import study as study_module
 from privinf.planning.people import population
 
-SCHEMA = pi.Schema({
-    "wage": (0, 60), "educ": (0, 20), "exper": (0, 60), "female": [0, 1], "region": ["n", "s", "w"],
-    "union": ["no", "yes"], "days": (0, 40),
-})  # fmt: skip
+SCHEMA = pi.Schema(
+    {
+        "wage": (0, 60),
+        "educ": (0, 20),
+        "exper": (0, 60),
+        "female": [0, 1],
+        "region": ["n", "s", "w"],
+        "union": ["no", "yes"],
+        "days": (0, 40),
+    }
+)
 BOOK = pi.Guesses(
     means={"wage": 20, "educ": 13, "exper": 18, "union": 0.3},
     sds={"wage": 8, "educ": 3, "exper": 12},
@@ -63,9 +70,11 @@ def test_made_up_people_are_those_of_the_guesses():
 
 def test_correlations_with_the_response_say_the_coefficients():
     book = pi.Guesses(
-        means={"wage": 20}, sds={"wage": 8, "educ": 3, "exper": 12},
-        correlations={"wage": {"educ": 0.4, "exper": 0.1}, "educ": {"exper": -0.3}}, kurtosis=0.0,
-    )  # fmt: skip
+        means={"wage": 20},
+        sds={"wage": 8, "educ": 3, "exper": 12},
+        correlations={"wage": {"educ": 0.4, "exper": 0.1}, "educ": {"exper": -0.3}},
+        kurtosis=0.0,
+    )
     rows = population(SCHEMA, "wage ~ educ + exper", book, "gaussian").rows(100_000, np.random.default_rng(1))
     assert rows.corr().wage[["educ", "exper"]].to_list() == pytest.approx([0.4, 0.1], abs=0.02)
 
@@ -277,9 +286,15 @@ def test_sums_of_sites_have_the_widths_of_one_curator():
         ends = model.fit(**LEVEL, rng=rng).conf_int().loc[["children", "educ"]].to_numpy()
         found.append(ends[:, 1] - ends[:, 0])
     study = pi.plan_study(
-        FAIR, "age ~ children + educ", 3000, guesses=FAIR_BOOK, trust="secure-sum", estimators=["MomentOLS"],
-        **LEVEL, progress=False,
-    )  # fmt: skip
+        FAIR,
+        "age ~ children + educ",
+        3000,
+        guesses=FAIR_BOOK,
+        trust="secure-sum",
+        estimators=["MomentOLS"],
+        **LEVEL,
+        progress=False,
+    )
     assert study.cells[0].widths / np.median(found, axis=0) == pytest.approx(1.0, abs=0.1)
 
 
@@ -371,8 +386,22 @@ def run(tmp_path, monkeypatch, few):
 
 
 def test_the_command_gives_what_python_gives(run):
-    done = run("--n", "3000", "--guesses", "g.toml", "--trust", "central", "--coefficient", "female",
-               "--width", "2", "--json", "p.json", "--plot", "p.svg")  # fmt: skip
+    done = run(
+        "--n",
+        "3000",
+        "--guesses",
+        "g.toml",
+        "--trust",
+        "central",
+        "--coefficient",
+        "female",
+        "--width",
+        "2",
+        "--json",
+        "p.json",
+        "--plot",
+        "p.svg",
+    )
     assert done.exit_code == 0, done.output
     book = pi.Guesses(means={"wage": 20}, sds={"wage": 8}, shares={"female": {1: 0.45}}, rsquared=0.25)
     ours = pi.plan_study(SCHEMA, "wage ~ educ + female", 3000, guesses=book, progress=False, **LEVEL)
@@ -411,9 +440,14 @@ def test_columns_have_the_guessed_skewness(skew, mean, sd):
 
     book = pi.Guesses(means={"lab": mean}, sds={"lab": sd}, skews={"lab": skew})
     study = pi.plan_study(
-        pi.Schema({"lab": (0, 8), "y": (0, 1)}), "y ~ lab", 500, guesses=book, estimators=["MomentOLS"],
-        epsilon=4, delta=1e-6,
-    )  # fmt: skip
+        pi.Schema({"lab": (0, 8), "y": (0, 1)}),
+        "y ~ lab",
+        500,
+        guesses=book,
+        estimators=["MomentOLS"],
+        epsilon=4,
+        delta=1e-6,
+    )
     lab = study.case.people.rows(100_000, np.random.default_rng(0)).lab
     assert lab.mean() == pytest.approx(mean, abs=0.02)
     assert lab.std() == pytest.approx(sd, abs=0.02)
@@ -421,8 +455,9 @@ def test_columns_have_the_guessed_skewness(skew, mean, sd):
     assert any("skewness" in line and "(guessed)" in line for line in study.case.people.told)
 
 
-@pytest.mark.parametrize("book", [{"skews": {"y": 1.0}}, {"skews": {"no": 1.0}},
-                                  {"sds": {"lab": 3.6}, "skews": {"lab": 0.2}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "book", [{"skews": {"y": 1.0}}, {"skews": {"no": 1.0}}, {"sds": {"lab": 3.6}, "skews": {"lab": 0.2}}]
+)
 def test_a_skewness_that_cannot_be_is_refused(book):
     schema, guesses = pi.Schema({"lab": (0, 8), "y": (0, 1)}), pi.Guesses(**book)
     with pytest.raises(ArgumentError, match="skewness"):

@@ -22,23 +22,35 @@ SCORE = BETA | {"columns": np.arange(3), "transform": TWO, "clip": 1.5, "residua
 LINEAR = {"family": "gaussian", "theta": np.zeros(P), "radius": 1.5, "residual_clip": 0.8}
 LOGISTIC = {"family": "binomial", "theta": np.array([0.6, -0.3, 0.2]), "radius": 1.5}
 POISSON = {
-    "family": "poisson", "theta": np.full(P, 0.3), "radius": 1.5, "residual_clip": 2.0, "mean_cap": 4.0
-}  # fmt: skip
+    "family": "poisson",
+    "theta": np.full(P, 0.3),
+    "radius": 1.5,
+    "residual_clip": 2.0,
+    "mean_cap": 4.0,
+}
 SITE = {"client_rows": 4}
 CURVED = {
-    "family": "binomial", "theta": np.zeros(P), "transform": np.diag([1.0, 0.8, 1.3]),
-    "score_bound": 0.6, "curvature_bound": 0.25,
-}  # fmt: skip
+    "family": "binomial",
+    "theta": np.zeros(P),
+    "transform": np.diag([1.0, 0.8, 1.3]),
+    "score_bound": 0.6,
+    "curvature_bound": 0.25,
+}
 TILTED = CURVED | {"theta": np.array([0.6, -0.3, 0.2])}
 BESIDE = CURVED | {
-    "columns": np.array([2, 0]), "theta": np.array([0.2, 0.5]), "intercept": -0.3,
-    "transform": np.array([[1.0, 0.2], [-0.1, 0.8]]), "offset": np.array([0.4, -0.3]),
-}  # fmt: skip
+    "columns": np.array([2, 0]),
+    "theta": np.array([0.2, 0.5]),
+    "intercept": -0.3,
+    "transform": np.array([[1.0, 0.2], [-0.1, 0.8]]),
+    "offset": np.array([0.4, -0.3]),
+}
 COUNTED = CURVED | {"family": "poisson"}
 WHITENED = {
-    "response_factor": 0.5, "theta": np.array([0.3, -0.2, 0.1]), "unit": 0.6,
+    "response_factor": 0.5,
+    "theta": np.array([0.3, -0.2, 0.1]),
+    "unit": 0.6,
     "whitening": np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]]),
-}  # fmt: skip
+}
 LAYERS = WHITENED | {"low": 0.5, "high": 1.4, "weight": 1.7}
 FORMS = BETA | {"columns": np.arange(3), "transform": TWO + 0.1, "unit": 0.6}
 # Statistic and arguments; the least share of each stated size that some pair must reach.
@@ -46,15 +58,20 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "clipped_products": ("clipped_products", BETA | {"bound": 0.7}, 0.99),
     "union_gram": ("union_gram", {"columns": np.arange(3), "bound": 1.0, "norm": 1.2}, 0.9),
     "union_gram, forms": (
-        "union_gram", {"columns": np.arange(3), "transform": TWO, "bound": 1.0, "norm": 1.2}, 0.99
+        "union_gram",
+        {"columns": np.arange(3), "transform": TWO, "bound": 1.0, "norm": 1.2},
+        0.99,
     ),
     "clipped_score, of a column": (
         # The column stands in u as well: its residual does not turn without u.
-        "clipped_score", {k: v for k, v in SCORE.items() if k != "intercept"} | {"response": 0}, 0.95
+        "clipped_score",
+        {k: v for k, v in SCORE.items() if k != "intercept"} | {"response": 0},
+        0.95,
     ),
     "column_product_vector, forms": (
         "column_product_vector",
-        {"targets": np.arange(3), "transform": TWO[:, :1], "bound": 2.0, "norm": 0.8}, 0.8,
+        {"targets": np.arange(3), "transform": TWO[:, :1], "bound": 2.0, "norm": 0.8},
+        0.8,
     ),
     "union_gram, one": ("union_gram", {"columns": np.array([2]), "bound": 1.5}, 0.99),
     "clipped_score": ("clipped_score", SCORE, 0.99),
@@ -79,15 +96,24 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "glm.meat": ("glm.meat", LINEAR, 0.99),
     "glm.sketched_score": ("glm.sketched_score", LINEAR | {"clip": 0.9}, 0.99),
     "glm.sketched_score, sites": (
-        "glm.sketched_score", LINEAR | SITE | {"clip": 0.9, "client_clip": 1.1}, 0.99
+        "glm.sketched_score",
+        LINEAR | SITE | {"clip": 0.9, "client_clip": 1.1},
+        0.99,
     ),
     "moments.total": (
-        "moments.total", {"constant": 0, "norm": 1.2, "response_factor": 0.5, "response_bound": 1.3}, 0.93
+        "moments.total",
+        {"constant": 0, "norm": 1.2, "response_factor": 0.5, "response_bound": 1.3},
+        0.93,
     ),
     "moments.residual": (
         "moments.residual",
-        {"constant": 0, "norm": 1.2, "response_factor": 2.0, "residual_clip": 0.7,
-         "coefficients": np.zeros(P)},
+        {
+            "constant": 0,
+            "norm": 1.2,
+            "response_factor": 2.0,
+            "residual_clip": 0.7,
+            "coefficients": np.zeros(P),
+        },
         0.93,
     ),
     "curved.start": ("curved.start", {"block": np.array([0, 1]), "radius": 1.5, "share": 0.6}, 0.99),
@@ -95,16 +121,22 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "curved.step, scores": ("curved.step", CURVED | {"share": 0.05}, 0.8),
     "curved.step, Poisson": ("curved.step", COUNTED | {"share": 0.5}, 0.95),
     "curved.counts": (
-        "curved.counts", TILTED | {"of": "score", "thresholds": np.geomspace(0.1, 2.0, 6)}, 0.95
+        "curved.counts",
+        TILTED | {"of": "score", "thresholds": np.geomspace(0.1, 2.0, 6)},
+        0.95,
     ),
     "curved.counts, Poisson": (
-        "curved.counts", COUNTED | {"of": "residual", "thresholds": np.geomspace(0.05, 0.5, 4)}, 0.95
+        "curved.counts",
+        COUNTED | {"of": "residual", "thresholds": np.geomspace(0.05, 0.5, 4)},
+        0.95,
     ),
     "curved.score": ("curved.score", CURVED | {"high": 0.6}, 0.82),
     "curved.score, upper": ("curved.score", COUNTED | {"low": 0.2, "high": 0.4}, 0.95),
     "curved.score, some columns": ("curved.score", BESIDE | {"high": 0.6}, 0.82),
     "curved.secant, some columns": (
-        "curved.secant", BESIDE | {"clip": 0.2, "step": np.array([0.4, -0.2])}, 0.95
+        "curved.secant",
+        BESIDE | {"clip": 0.2, "step": np.array([0.4, -0.2])},
+        0.95,
     ),
     "logistic_products": ("logistic_products", {"bound": 0.7, "intercept": 0.1}, 0.99),
     "curved.meat": ("curved.meat", TILTED | {"high": 0.5}, 0.95),
@@ -114,8 +146,13 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "layers.counts, of a column": (
         # As a target's regression on its neighbours asks: a column in its units has the response's place.
         "layers.counts",
-        FORMS | {"response": 1, "columns": np.array([0, 2]), "transform": TWO[:2] + 0.1,
-                 "thresholds": np.geomspace(0.3, 4.0, 6)},
+        FORMS
+        | {
+            "response": 1,
+            "columns": np.array([0, 2]),
+            "transform": TWO[:2] + 0.1,
+            "thresholds": np.geomspace(0.3, 4.0, 6),
+        },
         0.99,
     ),
     "layers.score": ("layers.score", FORMS | {"low": 0.0, "high": 0.8}, 0.99),
@@ -127,19 +164,29 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
         0.95,
     ),
     "whitened.counts": (
-        "whitened.counts", WHITENED | {"quantity": "score", "thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99
+        "whitened.counts",
+        WHITENED | {"quantity": "score", "thresholds": np.geomspace(0.3, 4.0, 6)},
+        0.99,
     ),
     "whitened.counts, one threshold": (
-        "whitened.counts", WHITENED | {"quantity": "score", "thresholds": np.array([0.5])}, 0.99
+        "whitened.counts",
+        WHITENED | {"quantity": "score", "thresholds": np.array([0.5])},
+        0.99,
     ),
     "whitened.counts, residual": (
-        "whitened.counts", WHITENED | {"quantity": "residual", "thresholds": np.geomspace(0.05, 1.5, 9)}, 0.99
+        "whitened.counts",
+        WHITENED | {"quantity": "residual", "thresholds": np.geomspace(0.05, 1.5, 9)},
+        0.99,
     ),
     "whitened.counts, length": (
-        "whitened.counts", WHITENED | {"quantity": "length", "thresholds": np.geomspace(0.4, 9.0, 5)}, 0.99
+        "whitened.counts",
+        WHITENED | {"quantity": "length", "thresholds": np.geomspace(0.4, 9.0, 5)},
+        0.99,
     ),
     "whitened.columns": (
-        "whitened.columns", {"columns": np.array([0, 2]), "thresholds": np.array([0.5, 1.0, 2.0])}, 0.99
+        "whitened.columns",
+        {"columns": np.array([0, 2]), "thresholds": np.array([0.5, 1.0, 2.0])},
+        0.99,
     ),
     "whitened.moments": ("whitened.moments", WHITENED | {"response_weight": 1.5, "clip": 1.1}, 0.99),
     "whitened.gram, row weights": ("whitened.gram", WHITENED | {"clip": 0.8, "row_weights": True}, 0.95),
@@ -151,18 +198,28 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "whitened.square": ("whitened.square", WHITENED | {"residual_clip": 0.8}, 0.99),
     "target_scores": (
         "target_scores",
-        {"columns": np.array([0]), "transform": np.ones((1, 1)), "bound": 0.8, "targets": np.array([1]),
-         "weights": np.ones(1), "slope_clip": 1.5, "slope_weight": 0.9, "average_clip": 1.2,
-         "average_weight": 0.6},
+        {
+            "columns": np.array([0]),
+            "transform": np.ones((1, 1)),
+            "bound": 0.8,
+            "targets": np.array([1]),
+            "weights": np.ones(1),
+            "slope_clip": 1.5,
+            "slope_weight": 0.9,
+            "average_clip": 1.2,
+            "average_weight": 0.6,
+        },
         0.9,
     ),
     "product_vector": ("product_vector", {"bound": 1e12, "norm": 0.8}, 0.99),
     "column_product_vector": (
-        "column_product_vector", {"targets": np.array([0]), "bound": 2.0, "norm": 0.8}, 0.8
+        "column_product_vector",
+        {"targets": np.array([0]), "bound": 2.0, "norm": 0.8},
+        0.8,
     ),
     "paper_scores": ("paper_scores", SCORE | {"clip": 1.2}, 0.99),
     "paper_variances": ("paper_variances", SCORE | {"clip": 1.2}, 0.99),
-}  # fmt: skip
+}
 
 
 def candidates() -> tuple[Any, Any]:

@@ -67,11 +67,15 @@ COMMANDS = (
     *(
         Command(SERVE, file, seal)
         for file, seal in (
-            ("a.csv", ""), ("schema.json", "written"), ("policy.json", "written"), ("north.key", "key"),
-            ("roster.json", "json"), ("north.ledger", "lines"),
+            ("a.csv", ""),
+            ("schema.json", "written"),
+            ("policy.json", "written"),
+            ("north.key", "key"),
+            ("roster.json", "json"),
+            ("north.ledger", "lines"),
         )
     ),
-)  # fmt: skip
+)
 
 
 class Silent:

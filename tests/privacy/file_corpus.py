@@ -82,9 +82,13 @@ def corpus(folder: Path) -> list[Kind]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [
-            *_releases(folder), *_results(folder), *_plans(), *_ledgers(folder), *_site_files(folder),
+            *_releases(folder),
+            *_results(folder),
+            *_plans(),
+            *_ledgers(folder),
+            *_site_files(folder),
             *_tables(folder),
-        ]  # fmt: skip
+        ]
 
 
 def _content_of(thing: Any, folder: Path, **how: Any) -> bytes:
@@ -180,12 +184,14 @@ def _results(folder: Path) -> list[Kind]:
         ).fit(**noise),
         "FederatedGLM": pi.FederatedGLM.from_arrays(
             [((y[i::2] > 1).astype(float), X[i::2]) for i in range(2)],
-            **bounds, family="binomial", trust="server",
+            **bounds,
+            family="binomial",
+            trust="server",
         ).fit(**noise),
         "DebiasedLasso": pi.DebiasedLasso(
             y, X, machines=np.arange(200) % 2, trust="server", x_bound=3.0, y_bounds=(-4, 6)
         ).fit(epsilon=60.0, delta=1e-5, sparsity=1, targets=[0, 1], rng=1),
-    }  # fmt: skip
+    }
     sent = pi.Moments(SCHEMA, columns=["y", "a", "b", "C(g)"]).release(data, **noise)
     rows = pi.Modulation(SCHEMA, "y ~ a + b").release(data, **noise)
     fits |= {
@@ -237,19 +243,33 @@ def _plans() -> list[Kind]:
     )
     return [
         Kind(
-            "plan", ".json", (plan.to_json() + "\n").encode(), pi.MixingPlan.load,
-            lambda plan: json.dumps(plan.to_dict()).encode(), _use_plan, "json",
+            "plan",
+            ".json",
+            (plan.to_json() + "\n").encode(),
+            pi.MixingPlan.load,
+            lambda plan: json.dumps(plan.to_dict()).encode(),
+            _use_plan,
+            "json",
         ),
         Kind(
-            "roster", ".json", roster.to_json().encode(), lambda path: Roster.from_json(_text(path)),
-            lambda roster: json.dumps([dict(roster.keys), dict(roster.verifying)]).encode(), repr, "json",
+            "roster",
+            ".json",
+            roster.to_json().encode(),
+            lambda path: Roster.from_json(_text(path)),
+            lambda roster: json.dumps([dict(roster.keys), dict(roster.verifying)]).encode(),
+            repr,
+            "json",
         ),
         Kind(
-            "heads", ".json", _heads(), HeadMemory,
+            "heads",
+            ".json",
+            _heads(),
+            HeadMemory,
             lambda memory: json.dumps([memory.of(key.verifying).text for key in HEAD_KEYS]).encode(),
-            repr, "json",
+            repr,
+            "json",
         ),
-    ]  # fmt: skip
+    ]
 
 
 HEAD_KEYS = [IdentityKey(bytes([digit]) * 32) for digit in (1, 2)]
@@ -272,11 +292,18 @@ def _use_plan(plan: Any) -> None:
 
 def _entry(label: str, mu: float) -> LedgerEntry:
     return LedgerEntry(
-        mechanism="gaussian", label=label, unit="record", relation="replace-one", trust="central",
+        mechanism="gaussian",
+        label=label,
+        unit="record",
+        relation="replace-one",
+        trust="central",
         sensitivity=pi.accounting.Sensitivity(norm="l2", value=2.0, derivation="by hand"),
         noise={"law": "discrete gaussian", "scale": 4.0, "grid": 2.0**-18},
-        loss=GaussianLoss(mu), source="lattice", secure=True, assumptions=("n is public",),
-    )  # fmt: skip
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        assumptions=("n is public",),
+    )
 
 
 def _ledgers(folder: Path) -> list[Kind]:
@@ -290,14 +317,24 @@ def _ledgers(folder: Path) -> list[Kind]:
     free.spend(_entry("first", 0.25), _entry("second", 0.125))
     return [
         Kind(
-            "ledger file", ".ledger", (folder / "made.ledger").read_bytes(), _load_ledger_file,
-            _ledger_says, _use_ledger, "lines",
+            "ledger file",
+            ".ledger",
+            (folder / "made.ledger").read_bytes(),
+            _load_ledger_file,
+            _ledger_says,
+            _use_ledger,
+            "lines",
         ),
         Kind(
-            "ledger text", ".json", free.to_json().encode(), _load_ledger_text,
-            _ledger_says, _use_ledger, "json",
+            "ledger text",
+            ".json",
+            free.to_json().encode(),
+            _load_ledger_text,
+            _ledger_says,
+            _use_ledger,
+            "json",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _load_ledger_file(path: Path) -> Ledger:
@@ -332,13 +369,24 @@ def _site_files(folder: Path) -> list[Kind]:
     lines = _site_ledger(folder).splitlines(keepends=True)
     return [
         Kind(
-            "identity key", ".key", (folder / "made.key").read_bytes(), IdentityKey.load,
-            lambda key: key.secret_bytes(), repr, "key",
+            "identity key",
+            ".key",
+            (folder / "made.key").read_bytes(),
+            IdentityKey.load,
+            lambda key: key.secret_bytes(),
+            repr,
+            "key",
         ),
         Kind(
-            "site ledger", ".ledger", b"".join(lines), _load_journal, lambda said: said, repr, "lines",
+            "site ledger",
+            ".ledger",
+            b"".join(lines),
+            _load_journal,
+            lambda said: said,
+            repr,
+            "lines",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _site_ledger(folder: Path) -> bytes:

@@ -164,9 +164,22 @@ def _places(content: bytes, mark: bytes) -> list[int]:
 
 
 PLAIN: tuple[Callable[[bytes, Rng], bytes], ...] = (
-    flipped_anywhere, flipped_anywhere, flipped_at_an_end, flipped_in_structure, flipped_digit, flipped_digit,
-    flipped_twice, truncated, truncated, extended, cut_out, zeroed, doubled, not_text, emptied,
-)  # fmt: skip
+    flipped_anywhere,
+    flipped_anywhere,
+    flipped_at_an_end,
+    flipped_in_structure,
+    flipped_digit,
+    flipped_digit,
+    flipped_twice,
+    truncated,
+    truncated,
+    extended,
+    cut_out,
+    zeroed,
+    doubled,
+    not_text,
+    emptied,
+)
 
 
 # --- archives, changed by somebody who leaves the seals ---------------------------------------------------
@@ -245,11 +258,50 @@ def edited(content: bytes, rng: Rng) -> Damage:
 
 HUGE = int("9" * 400)
 BAD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**63, HUGE, -HUGE, 0.5, -0.0, 1e308, 5e-324, float("nan"), float("inf"),
-    float("-inf"), "", "x", "\ud800", "\0", "inf", "nan", "1e999999999", "1/0", "9" * 5000, [], {}, [[]],
-    [None], {"": 0}, ["x"], [1, 2, 3], {"x": {"y": [1]}}, "9**9**9**9", "a ** 99999999", "exp(a)",
-    "(" * 500, "__import__('os')", "a.b", "a[0]", "lambda: 0", "a if a else a", "np.log(a - a)",
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**63,
+    HUGE,
+    -HUGE,
+    0.5,
+    -0.0,
+    1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    "",
+    "x",
+    "\ud800",
+    "\0",
+    "inf",
+    "nan",
+    "1e999999999",
+    "1/0",
+    "9" * 5000,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": 0},
+    ["x"],
+    [1, 2, 3],
+    {"x": {"y": [1]}},
+    "9**9**9**9",
+    "a ** 99999999",
+    "exp(a)",
+    "(" * 500,
+    "__import__('os')",
+    "a.b",
+    "a[0]",
+    "lambda: 0",
+    "a if a else a",
+    "np.log(a - a)",
+)
 
 
 def _nodes(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -342,12 +394,26 @@ def header_of(descr: str, shape: Any, fortran: Any = False) -> str:
 
 
 STRANGE = (
-    header_of("'<f8'", "(-1, 3)"), header_of("'<f8'", f"({2**70},)"), header_of("'V0'", "(3,)"),
-    header_of("'<M8[ns]'", "(3,)"), header_of("[('a', '<f8')]", "(3,)"), header_of("'<U2000000000'", "(0,)"),
-    header_of("'O'", "(1,)"), header_of("'<f8'", "(3L,)"), header_of("'<f8'", "3", 2),
-    header_of("'|f8'", "(3,)"), header_of("'<b1'", "(3,)"), header_of("'<i3'", "(3,)"), "{'descr': 'x' * 9}",
-    "{", "(" * 300, "[" * 5000, "'''", "x = (", "\\x00",
-)  # fmt: skip
+    header_of("'<f8'", "(-1, 3)"),
+    header_of("'<f8'", f"({2**70},)"),
+    header_of("'V0'", "(3,)"),
+    header_of("'<M8[ns]'", "(3,)"),
+    header_of("[('a', '<f8')]", "(3,)"),
+    header_of("'<U2000000000'", "(0,)"),
+    header_of("'O'", "(1,)"),
+    header_of("'<f8'", "(3L,)"),
+    header_of("'<f8'", "3", 2),
+    header_of("'|f8'", "(3,)"),
+    header_of("'<b1'", "(3,)"),
+    header_of("'<i3'", "(3,)"),
+    "{'descr': 'x' * 9}",
+    "{",
+    "(" * 300,
+    "[" * 5000,
+    "'''",
+    "x = (",
+    "\\x00",
+)
 
 
 def changed_array(content: bytes, rng: Rng) -> tuple[str, bytes]:
@@ -383,7 +449,7 @@ def changed_array(content: bytes, rng: Rng) -> tuple[str, bytes]:
         16: lambda: ("other numbers", npy((floats + 1.0).astype(array.dtype))),
         17: lambda: ("other numbers", npy((1.5 * floats).astype(array.dtype))),
         15: lambda: ("characters that are none", npy(np.array([0x7FFFFFFF], dtype="<u4").view("<U1"))),
-    }  # fmt: skip
+    }
     return made[how]()
 
 
@@ -445,8 +511,11 @@ def resealed_lines(content: bytes, rng: Rng) -> Damage:
 
 
 RESEALED = {
-    "container": resealed_container, "json": resealed_json, "written": resealed_json, "lines": resealed_lines,
-}  # fmt: skip
+    "container": resealed_container,
+    "json": resealed_json,
+    "written": resealed_json,
+    "lines": resealed_lines,
+}
 
 
 def damage(kind: Kind, rng: Rng) -> Damage:

@@ -37,11 +37,18 @@ def question(number: int, session: str = "honest") -> Query:
     """Return an honest question, priced as it should be."""
     reach = SITE_OPS["clipped_score"].reach(ARGS, len(DESIGN.names), 1)
     charge = LedgerEntry(
-        mechanism="gaussian", label="score", unit="record", relation="replace-one", trust="server",
-        sensitivity=Sensitivity("l2", reach.l2, "clips"), loss=GaussianLoss(1e-3),
-        noise={"law": "discrete gaussian", "scale": reach.l2 / 1e-3}, source="lattice", secure=True,
+        mechanism="gaussian",
+        label="score",
+        unit="record",
+        relation="replace-one",
+        trust="server",
+        sensitivity=Sensitivity("l2", reach.l2, "clips"),
+        loss=GaussianLoss(1e-3),
+        noise={"law": "discrete gaussian", "scale": reach.l2 / 1e-3},
+        source="lattice",
+        secure=True,
         assumptions=("n is public",),
-    ).to_dict()  # fmt: skip
+    ).to_dict()
     charge |= {"id": f"{session} {number}", "time": "2026-11-24T00:00:00+00:00"}  # the same every time
     version = SITE_OPS["clipped_score"].version
     return Query("clipped_score", ARGS, version, DESIGN.digest, session, number, (charge,))
@@ -137,11 +144,17 @@ def _designed(rng: Any, kept: bytes) -> bytes:
 
 
 KINDS: dict[str, tuple[float, Callable[[Any, bytes], bytes]]] = {
-    "truncated": (0.25, _truncated), "random": (0.2, _random), "bits flipped": (0.2, _flipped),
-    "quadratic headers": (0.12, _quadratic), "huge lengths": (0.12, _lengths), "replays": (0.08, _replayed),
-    "underpriced": (0.02, _priced), "as many values as fit": (0.004, _valued),
-    "large bodies": (0.004, _large), "large designs": (0.002, _designed),
-}  # fmt: skip
+    "truncated": (0.25, _truncated),
+    "random": (0.2, _random),
+    "bits flipped": (0.2, _flipped),
+    "quadratic headers": (0.12, _quadratic),
+    "huge lengths": (0.12, _lengths),
+    "replays": (0.08, _replayed),
+    "underpriced": (0.02, _priced),
+    "as many values as fit": (0.004, _valued),
+    "large bodies": (0.004, _large),
+    "large designs": (0.002, _designed),
+}
 
 
 SHARES = np.cumsum([share for share, _ in KINDS.values()]) / sum(share for share, _ in KINDS.values())

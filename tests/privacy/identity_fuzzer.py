@@ -192,10 +192,15 @@ def changed_reply(at: Setting, rng: Rng) -> None:
         if words.size:
             words[one] ^= np.uint64(1) << np.uint64(rng.integers(64))
         ways: list[dict[str, Any]] = [
-            {"rows": reply.rows + int(rng.integers(1, 9))}, {"masked": words}, {"masked": words[:-1]},
-            {"masked": np.append(words, words[:1])}, {"facts": {"roster": None}}, {"site": "north"},
-            {"error": "BudgetExceededError: no"}, {"sums": np.array([float(rng.normal())])},
-        ]  # fmt: skip
+            {"rows": reply.rows + int(rng.integers(1, 9))},
+            {"masked": words},
+            {"masked": words[:-1]},
+            {"masked": np.append(words, words[:1])},
+            {"facts": {"roster": None}},
+            {"site": "north"},
+            {"error": "BudgetExceededError: no"},
+            {"sums": np.array([float(rng.normal())])},
+        ]
         return replace(reply, **ways[int(rng.integers(len(ways)))]), sealed
 
     at.held.change = change
@@ -262,9 +267,18 @@ def stolen_head(at: Setting, rng: Rng) -> None:
 
 
 AT_ANALYST = (
-    without_key, with_another_key, with_anothers_key, signing_by_himself, changed_reply, changed_envelope,
-    stripped, an_old_roster, replayed, reordered, stolen_head,
-)  # fmt: skip
+    without_key,
+    with_another_key,
+    with_anothers_key,
+    signing_by_himself,
+    changed_reply,
+    changed_envelope,
+    stripped,
+    an_old_roster,
+    replayed,
+    reordered,
+    stolen_head,
+)
 
 
 # ---- at a site: each returns a question and its envelope
@@ -338,9 +352,15 @@ def invented_heads(at: Setting, rng: Rng) -> tuple[Query, Fields]:
 
 
 AT_SITE = (
-    unsigned, by_another, in_his_name, changed_question, another_body, for_another_site,
-    of_an_earlier_question, invented_heads,
-)  # fmt: skip
+    unsigned,
+    by_another,
+    in_his_name,
+    changed_question,
+    another_body,
+    for_another_site,
+    of_an_earlier_question,
+    invented_heads,
+)
 KINDS = (*(one.__name__ for one in (*AT_ANALYST, *AT_SITE)), "repeated")
 
 

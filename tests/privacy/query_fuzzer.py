@@ -47,10 +47,17 @@ NAMES = ("east", "north", "south")
 ASKED = "north"
 ROWS, REPLACED = 60, 7
 LONGEST, SLOW = 1 << 16, 2.0
-SCHEMA = pi.Schema({
-    "y": (0.0, 10.0), "hit": (0.0, 1.0), "u": (-1.0, 1.0), "v": (0.5, 3.0), "w": (0.0, 1e6),
-    "g": ["p", "q", "r"], "k": pi.schema.Numeric(0.0, 1.0, public=True),
-})  # fmt: skip
+SCHEMA = pi.Schema(
+    {
+        "y": (0.0, 10.0),
+        "hit": (0.0, 1.0),
+        "u": (-1.0, 1.0),
+        "v": (0.5, 3.0),
+        "w": (0.0, 1e6),
+        "g": ["p", "q", "r"],
+        "k": pi.schema.Numeric(0.0, 1.0, public=True),
+    }
+)
 FORMULA = "y ~ u + v + C(g)"
 POLICIES = {
     "open": SitePolicy(
@@ -68,11 +75,17 @@ def table(seed: int = 0) -> pd.DataFrame:
     """Return made-up rows."""
     rng = np.random.default_rng(seed)
     u, v = rng.uniform(-1, 1, ROWS), rng.uniform(0.5, 3.0, ROWS)
-    return pd.DataFrame({
-        "y": np.clip(np.round(3.0 + u - 0.5 * v + rng.normal(0, 1, ROWS)), 0, 10),
-        "hit": (rng.uniform(size=ROWS) < 0.4).astype(float), "u": u, "v": v,
-        "w": rng.uniform(0, 1e6, ROWS), "g": rng.choice(["p", "q", "r"], ROWS), "k": rng.uniform(0, 1, ROWS),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "y": np.clip(np.round(3.0 + u - 0.5 * v + rng.normal(0, 1, ROWS)), 0, 10),
+            "hit": (rng.uniform(size=ROWS) < 0.4).astype(float),
+            "u": u,
+            "v": v,
+            "w": rng.uniform(0, 1e6, ROWS),
+            "g": rng.choice(["p", "q", "r"], ROWS),
+            "k": rng.uniform(0, 1, ROWS),
+        }
+    )
 
 
 def keys() -> tuple[dict[str, IdentityKey], Roster]:
@@ -175,10 +188,20 @@ def _others(federation: Recorded) -> None:
 
 _TWO = {"columns": [1, 2], "transform": np.eye(2), "clip": 1.0}
 _GLM = {"family": "gaussian", "theta": np.full(5, 0.1), "radius": 2.0, "residual_clip": 1.5}
-_CURVED = {"family": "poisson", "theta": np.full(5, 0.1), "transform": np.eye(5), "score_bound": 0.8,
-           "curvature_bound": 0.4}  # fmt: skip
-_WHITE = {"response_factor": 0.5, "theta": np.full(5, 0.1), "whitening": np.eye(5), "unit": 0.3,
-          "constant": 0}  # fmt: skip
+_CURVED = {
+    "family": "poisson",
+    "theta": np.full(5, 0.1),
+    "transform": np.eye(5),
+    "score_bound": 0.8,
+    "curvature_bound": 0.4,
+}
+_WHITE = {
+    "response_factor": 0.5,
+    "theta": np.full(5, 0.1),
+    "whitening": np.eye(5),
+    "unit": 0.3,
+    "constant": 0,
+}
 _FORM = {"columns": [1, 2], "transform": np.eye(2), "unit": 0.5}
 _MOMENTS = {"response_factor": 1.0, "norm": 1.0, "constant": 0}
 STATISTICS: dict[str, dict[str, Any]] = {
@@ -196,28 +219,52 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "shrunk_sums": {"columns": [1, 2], "norm": 1.0, "center": np.full(5, 0.1)},
     "columns_outside": {"columns": [1, 2]},
     "values_outside": {"columns": [1, 2], "outcome": True, "inputs": 1},
-    "paper_gradient": {"column_bound": 1.0, "residual_clip": 1.0, "form": "response", "support": [1],
-                       "beta": [0.2]},
+    "paper_gradient": {
+        "column_bound": 1.0,
+        "residual_clip": 1.0,
+        "form": "response",
+        "support": [1],
+        "beta": [0.2],
+    },
     "precision_gradient": {"column_bound": 1.0, "clip": 1.0, "columns": [1, 2], "weights": [0.5, 0.5]},
     "paper_scores": _TWO | {"residual_clip": 1.0},
     "paper_variances": _TWO | {"residual_clip": 1.0},
     "single_slopes": _TWO | {"residual_clip": 1.0, "targets": [1, 2], "column_clip": 1.0},
     "quadratic_forms": _TWO,
-    "multiplier_scores": _TWO | {"residual_clip": 1.0, "draws": 3, "law": "gaussian", "seed": 5,
-                                 "multiplier_bound": 3.0},
-    "target_scores": {"columns": [1, 2], "transform": np.eye(2), "bound": 1.0, "targets": [1, 2],
-                      "weights": [1.0, 1.0], "slope_clip": 1.0, "slope_weight": 1.0, "average_clip": 1.0,
-                      "average_weight": 1.0},
+    "multiplier_scores": _TWO
+    | {"residual_clip": 1.0, "draws": 3, "law": "gaussian", "seed": 5, "multiplier_bound": 3.0},
+    "target_scores": {
+        "columns": [1, 2],
+        "transform": np.eye(2),
+        "bound": 1.0,
+        "targets": [1, 2],
+        "weights": [1.0, 1.0],
+        "slope_clip": 1.0,
+        "slope_weight": 1.0,
+        "average_clip": 1.0,
+        "average_weight": 1.0,
+    },
     "product_vector": {"bound": 1.0, "norm": 1.0},
     "column_product_vector": {"bound": 1.0, "norm": 1.0, "targets": [1], "transform": np.eye(1)},
-    "glm.score": _GLM, "glm.hessian": _GLM | {"curvature": "bound"}, "glm.meat": _GLM | {"block": [1, 2]},
-    "glm.sketched_score": _GLM | {"clip": 1.0, "basis": np.eye(5)[:, :2], "probes": 1, "probe_seed": 3,
-                                  "probe_scale": 1.0, "batches": 2, "batch": 1, "seed": 4},
+    "glm.score": _GLM,
+    "glm.hessian": _GLM | {"curvature": "bound"},
+    "glm.meat": _GLM | {"block": [1, 2]},
+    "glm.sketched_score": _GLM
+    | {
+        "clip": 1.0,
+        "basis": np.eye(5)[:, :2],
+        "probes": 1,
+        "probe_seed": 3,
+        "probe_scale": 1.0,
+        "batches": 2,
+        "batch": 1,
+        "seed": 4,
+    },
     "curved.start": {"block": [0, 1, 2], "radius": 2.0, "share": 0.6},
     "curved.step": _CURVED | {"share": 0.5},
     "curved.counts": _CURVED | {"of": "residual", "thresholds": [0.2, 0.4, 0.8]},
-    "curved.score": _CURVED | {"low": 0.1, "high": 0.5, "columns": [0, 1, 2, 3, 4],
-                     "offset": np.full(5, 0.1)},
+    "curved.score": _CURVED
+    | {"low": 0.1, "high": 0.5, "columns": [0, 1, 2, 3, 4], "offset": np.full(5, 0.1)},
     "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
     "logistic_products": {"bound": 1.0, "support": [1], "beta": [0.3], "intercept": -0.5},
     "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},
@@ -235,14 +282,34 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "whitened.square": _WHITE | {"residual_clip": 1.0},
     "moments.total": _MOMENTS | {"response_bound": 1.0},
     "moments.residual": _MOMENTS | {"coefficients": np.full(5, 0.1), "residual_clip": 1.0},
-}  # fmt: skip
+}
 
 
 # ---- changes
 
 
-NUMBERS = (0, 1, -1, 2, 0.5, 1e-30, 1e30, 1e-31, 1e31, -1e30, 1e308, 5e-324, 1e-300, 2**53, 2**63, 2**64,
-           10**400, float("nan"), float("inf"), 3.0)  # fmt: skip
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    0.5,
+    1e-30,
+    1e30,
+    1e-31,
+    1e31,
+    -1e30,
+    1e308,
+    5e-324,
+    1e-300,
+    2**53,
+    2**63,
+    2**64,
+    10**400,
+    float("nan"),
+    float("inf"),
+    3.0,
+)
 JUNK = (None, True, False, "", "x", "inf", "\ud800", "\u0000", [], {}, [1], ["a"], {"a": 1}, [[1]], "0" * 64)
 BITS = (0, 1, 2, 3, 8, 20, 23, 24, 28, 40, 46, 47, 48, 53, 60, -1)
 ONE_ULP = (4.458651, 0.673709, 3.343867, 4.805782, 3.768177)  # numpy's exp can be above libm's here
@@ -357,8 +424,10 @@ class Mutator:
             case 0:
                 charge[self.one(list(charge))] = self.one(JUNK)
             case 1:
-                charge["loss"] = {"kind": self.one(("pure", "gaussian", "concentrated", "approximate", "x")),
-                                  self.one(("mu", "rho", "epsilon", "delta")): self.one(NUMBERS)}  # fmt: skip
+                charge["loss"] = {
+                    "kind": self.one(("pure", "gaussian", "concentrated", "approximate", "x")),
+                    self.one(("mu", "rho", "epsilon", "delta")): self.one(NUMBERS),
+                }
             case 2:
                 charge["noise"][self.one(("scale", "picks", "vectors", "law", "grid", "x"))] = self.one(
                     NUMBERS + JUNK
@@ -621,11 +690,18 @@ def _unpacked(message: Any, found: Findings) -> Query | None:
 def charge(mu: float, sensitivity: float) -> dict[str, Any]:
     """Return a Gaussian line of this price."""
     return LedgerEntry(
-        mechanism="gaussian", label="asked", unit="record", relation="replace-one", trust="central",
+        mechanism="gaussian",
+        label="asked",
+        unit="record",
+        relation="replace-one",
+        trust="central",
         sensitivity=Sensitivity("l2", sensitivity, "stated"),
-        noise={"law": "discrete gaussian", "scale": sensitivity / mu}, loss=GaussianLoss(mu),
-        source="lattice", secure=True, assumptions=("n is public",),
-    ).to_dict()  # fmt: skip
+        noise={"law": "discrete gaussian", "scale": sensitivity / mu},
+        loss=GaussianLoss(mu),
+        source="lattice",
+        secure=True,
+        assumptions=("n is public",),
+    ).to_dict()
 
 
 __all__ = ["ASKED", "Findings", "Mutator", "Pair", "charge", "copy", "corpus", "fuzz", "replace", "site_of"]

@@ -34,9 +34,7 @@ REPLACED_BY_NOTHING = "replaced by nothing"
 # The record of either table: corners of the bounds, and far beyond them.
 TOP = {"y": 6.0, "a": 1.0, "b": 3.0, "c": 2.0, "g": "w"}
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "corner, far beyond the opposite one": (
-        TOP, {"y": -HUGE, "a": -HUGE, "b": -HUGE, "c": -HUGE, "g": "u"}
-    ),
+    "corner, far beyond the opposite one": (TOP, {"y": -HUGE, "a": -HUGE, "b": -HUGE, "c": -HUGE, "g": "u"}),
     "typical, far beyond": (
         {"y": 0.3, "a": 0.1, "b": 0.5, "c": 1.2, "g": "u"},
         {"y": HUGE, "a": -HUGE, "b": HUGE, "c": HUGE, "g": "w"},
@@ -47,7 +45,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"y": 5e-324, "a": -5e-324, "b": 0.0, "c": 0.0, "g": "u"},
         {"y": np.nextafter(6.0, 7.0), "a": np.nextafter(-1.0, -2.0), "b": -0.0, "c": 2.0, "g": "w"},
     ),
-}  # fmt: skip
+}
 FIRST = next(iter(PAIRS))
 
 
@@ -73,10 +71,14 @@ def table(pair: str, world: int, n: int = N, *, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
-            "a": rng.uniform(-1, 1, n), "b": rng.uniform(-1, 3, n), "c": rng.uniform(0, 2, n),
-            "g": rng.choice(["u", "v"], n), "w": rng.uniform(0.5, 2.0, n), "q": rng.uniform(-0.3, 0.3, n),
+            "a": rng.uniform(-1, 1, n),
+            "b": rng.uniform(-1, 3, n),
+            "c": rng.uniform(0, 2, n),
+            "g": rng.choice(["u", "v"], n),
+            "w": rng.uniform(0.5, 2.0, n),
+            "q": rng.uniform(-0.3, 0.3, n),
         }
-    )  # fmt: skip
+    )
     mean = 1.0 + 0.5 * frame.a - 0.4 * frame.b + 0.3 * frame.c
     frame["y"] = (mean + rng.normal(0, 0.3, n)).clip(-4, 6)
     frame["s"] = np.tile([0.0, 1.0], n)[:n]
@@ -366,9 +368,14 @@ def parties(name: str, cls: Any, how: Any = None, **options: Any) -> None:
     def run(pair: str, world: int, ledger: Ledger) -> Any:
         frame = table(pair, world)
         model = cls(
-            frame.y, frame[["a", "b", "c"]], parties={"one": ["a"], "two": ["b", "y"], "three": ["c"]},
-            bounds=[(-1, 1), (-1, 3), (0, 2)], y_bounds=(-4, 6), ledger=ledger, **options,
-        )  # fmt: skip
+            frame.y,
+            frame[["a", "b", "c"]],
+            parties={"one": ["a"], "two": ["b", "y"], "three": ["c"]},
+            bounds=[(-1, 1), (-1, 3), (0, 2)],
+            y_bounds=(-4, 6),
+            ledger=ledger,
+            **options,
+        )
         released = model.release(**SPEND)
         return released, cls.from_release(released, label="y").fit(**(how or {})), repr(model)
 
@@ -628,9 +635,13 @@ lasso(
 )
 lasso("logistic", family="binomial", epsilon=200.0, rows=300)
 lasso(
-    "logistic, parties, selected", family="binomial", epsilon=200.0, rows=300, parties=True,
+    "logistic, parties, selected",
+    family="binomial",
+    epsilon=200.0,
+    rows=300,
+    parties=True,
     targets="selected",
-)  # fmt: skip
+)
 lasso("secure sums", trust="secure-sum")
 lasso(
     "secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True
@@ -749,17 +760,31 @@ def _two_vectors(pair: str, world: int, ledger: Ledger) -> Any:
 
 # Left to the long run: fits that differ from others in what is done with the same releases, or in time alone.
 LONG = {
-    "MomentOLS central, HC0, robust share", "MomentOLS central, finite population",
+    "MomentOLS central, HC0, robust share",
+    "MomentOLS central, finite population",
     "MomentOLS central, ridge",
-    "MomentOLS central, weak", "MomentOLS local, ridge", "MomentOLS central, derived response",
-    "IWPGLM logistic, series", "IWPGLM logistic, single pass", "IWPGLM exponential, radius",
-    "RMGMOLS the paper's estimate", "RMGMOLS shrunk", "RMGMOLS size by the plan", "DGMOLS finite population",
-    "FederatedGLM poisson, secure-sum, nonrobust", "FederatedGLM gaussian, secure-sum, DPSGD",
-    "FederatedGLM binomial, server, sites as units", "FederatedGLM gaussian, secure-sum, a colluding site",
-    "FederatedGLM gaussian, server, too little to spend", "FederatedGLM gaussian, secure-sum, checkpoint",
+    "MomentOLS central, weak",
+    "MomentOLS local, ridge",
+    "MomentOLS central, derived response",
+    "IWPGLM logistic, series",
+    "IWPGLM logistic, single pass",
+    "IWPGLM exponential, radius",
+    "RMGMOLS the paper's estimate",
+    "RMGMOLS shrunk",
+    "RMGMOLS size by the plan",
+    "DGMOLS finite population",
+    "FederatedGLM poisson, secure-sum, nonrobust",
+    "FederatedGLM gaussian, secure-sum, DPSGD",
+    "FederatedGLM binomial, server, sites as units",
+    "FederatedGLM gaussian, secure-sum, a colluding site",
+    "FederatedGLM gaussian, server, too little to spend",
+    "FederatedGLM gaussian, secure-sum, checkpoint",
     "DebiasedLasso heterogeneous, own precision, an interval each",
     "DebiasedLasso the paper's, heterogeneous",
-    "DebiasedLasso secure sums", "DebiasedLasso with a constant", "DebiasedLasso of what it selects",
-    "ModulatedOLS several directions", "NoisyTopK, Laplace, the paper's formula",
-}  # fmt: skip
+    "DebiasedLasso secure sums",
+    "DebiasedLasso with a constant",
+    "DebiasedLasso of what it selects",
+    "ModulatedOLS several directions",
+    "NoisyTopK, Laplace, the paper's formula",
+}
 assert set(FITS) >= LONG

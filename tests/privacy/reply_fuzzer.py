@@ -64,11 +64,14 @@ def sites_of(names: tuple[str, ...] = NAMES) -> dict[str, Site]:
     rng = np.random.default_rng(3)
     return {
         name: Site(
-            (rng.uniform(-1, 1, ROWS), rng.uniform(-1, 1, (ROWS, 2))), DESIGN, policy=POLICY,
-            key=keys[name], roster=roster,
+            (rng.uniform(-1, 1, ROWS), rng.uniform(-1, 1, (ROWS, 2))),
+            DESIGN,
+            policy=POLICY,
+            key=keys[name],
+            roster=roster,
         )
         for name in names
-    }  # fmt: skip
+    }
 
 
 class Bent(InProcessFederation):
@@ -208,13 +211,22 @@ class Mutator:
     def _sums(self, header: Any, arrays: Any, reply: Reply, masked: bool) -> Any:
         name = "masked" if masked else "sums"
         array = arrays[name]
-        bad = [array[:-1], np.concatenate([array] * 2), array.reshape(1, -1), array[:0], array.astype("U8"),
-               array.astype(np.float32), np.zeros(array.shape, dtype=complex)]  # fmt: skip
+        bad = [
+            array[:-1],
+            np.concatenate([array] * 2),
+            array.reshape(1, -1),
+            array[:0],
+            array.astype("U8"),
+            array.astype(np.float32),
+            np.zeros(array.shape, dtype=complex),
+        ]
         if masked:
             bad += [array.view(np.int64), array.astype(np.float64)]
         else:
-            bad += [np.where(np.arange(array.size) == 1, one, array) for one in
-                    (math.nan, math.inf, -math.inf, 1e300, -1e4, 2.0 * ROWS)]  # fmt: skip
+            bad += [
+                np.where(np.arange(array.size) == 1, one, array)
+                for one in (math.nan, math.inf, -math.inf, 1e300, -1e4, 2.0 * ROWS)
+            ]
         arrays[name] = self.one(bad)
         if self.rng.uniform() < 0.5:
             return f"{name} {arrays[name].dtype} {arrays[name].shape}", None

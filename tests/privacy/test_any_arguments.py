@@ -151,7 +151,9 @@ MUTANTS = {
             "np.clip(self.ends, -FULL_SCALE, FULL_SCALE)",
             "self.ends",
         ),
-        "moments.total", 600, "l2 is passed",
+        "moments.total",
+        600,
+        "l2 is passed",
     ),
     "private columns lost beside public ones": (
         Mutant(
@@ -160,13 +162,17 @@ MUTANTS = {
             "math.sqrt(8.0 * public_norm2 * rho2)",
             "math.sqrt(2.0 * ((public_norm2 + rho2) ** 2 - (public_norm2 - rho2) ** 2))",
         ),
-        "moments.total", 600, "l2 is passed",
+        "moments.total",
+        600,
+        "l2 is passed",
     ),
     "digits of a site's clip, not of a record's entry": (
         Mutant("mechanisms.statistics.ops", "SiteOp.rounded", "reach.entry or reach.bound", "reach.bound"),
-        "glm.score", 300, "stops",
+        "glm.score",
+        300,
+        "stops",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -21,17 +21,39 @@ from privinf.errors import PrivinfError
 
 ROWS, PRIVATE = 60, "yabc"
 TERMS = ("a", "b", "c", "a:b", "I(a**2)", "C(g)", "C(g):a", "q")
-FITS = ("moments", "HC0", "cluster", "columns", "local", "modulated", "sites", "OLS", "Poisson", "GLM",
-        "examples", "mean", "ttest", "pearsonr", "mannwhitneyu", "quantile")  # fmt: skip
+FITS = (
+    "moments",
+    "HC0",
+    "cluster",
+    "columns",
+    "local",
+    "modulated",
+    "sites",
+    "OLS",
+    "Poisson",
+    "GLM",
+    "examples",
+    "mean",
+    "ttest",
+    "pearsonr",
+    "mannwhitneyu",
+    "quantile",
+)
 
 
 def _bounds(rng):
     """Return public bounds."""
     size, far = 10.0 ** rng.uniform(-9, 9), 10.0 ** rng.uniform(-3, 9) * rng.choice([-1, 1])
     kinds = [
-        (-size, size), (0.0, size), (-size, 0.0), (far, far + abs(far) * 10.0 ** rng.uniform(-9, 1)),
-        (-size * 10.0 ** -rng.uniform(0, 6), size), (1.0 - 2.0**-52, 1.0), (-1.0, 1.0), (0.0, 1.0),
-    ]  # fmt: skip
+        (-size, size),
+        (0.0, size),
+        (-size, 0.0),
+        (far, far + abs(far) * 10.0 ** rng.uniform(-9, 1)),
+        (-size * 10.0 ** -rng.uniform(0, 6), size),
+        (1.0 - 2.0**-52, 1.0),
+        (-1.0, 1.0),
+        (0.0, 1.0),
+    ]
     return tuple(map(float, kinds[rng.integers(len(kinds))]))
 
 
@@ -92,10 +114,12 @@ def _fit(name, schema, formula, tables, mu, how, world, ledger):
         return made.fit(mu=mu) if name == "sites" else made.fit(epsilon=10.0 * mu, delta=1e-3)
     asked = {"data": rows, "schema": schema, **spend}
     calls = {
-        "mean": partial(stats.mean, "y"), "ttest": partial(stats.ttest_1samp, "y", 0.0),
-        "pearsonr": partial(stats.pearsonr, "y", "a"), "mannwhitneyu": partial(stats.mannwhitneyu, "a ~ h"),
+        "mean": partial(stats.mean, "y"),
+        "ttest": partial(stats.ttest_1samp, "y", 0.0),
+        "pearsonr": partial(stats.pearsonr, "y", "a"),
+        "mannwhitneyu": partial(stats.mannwhitneyu, "a ~ h"),
         "quantile": partial(stats.quantile, "a", [0.1, 0.5]),
-    }  # fmt: skip
+    }
     return calls[name](**asked)
 
 

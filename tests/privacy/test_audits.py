@@ -529,9 +529,13 @@ def response_scores(levels, source, n=200_000, used=1.0):
 
 def audit_response(scores):
     return audit_mechanism(
-        lambda which, count, rng: scores[which], lambda x: x, draws=len(scores[0]), rng=0,
-        epsilon=1.0, exact_epsilon=1.0,
-    )  # fmt: skip
+        lambda which, count, rng: scores[which],
+        lambda x: x,
+        draws=len(scores[0]),
+        rng=0,
+        epsilon=1.0,
+        exact_epsilon=1.0,
+    )
 
 
 @pytest.mark.parametrize("levels", [2, 5])

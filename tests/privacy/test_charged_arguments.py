@@ -18,10 +18,27 @@ from privinf.mechanisms.statistics.ops import SiteOp
 
 DESIGN = SCHEMA.design(query_fuzzer.FORMULA)
 VALUES = (
-    *JUNK, *NUMBERS, 45.045, "nan", True, 1 << 40, -(1 << 40), [True], [0.5, 1.5], [[1.0, 2.0], [3.0, 4.0]],
-    [1, 1], [99],
-    [-1], [1e30, -1e30], [0.0], np.zeros((3, 0)), np.zeros((1, 1, 1)), np.eye(5), "gaussian", "laplace",
-)  # fmt: skip
+    *JUNK,
+    *NUMBERS,
+    45.045,
+    "nan",
+    True,
+    1 << 40,
+    -(1 << 40),
+    [True],
+    [0.5, 1.5],
+    [[1.0, 2.0], [3.0, 4.0]],
+    [1, 1],
+    [99],
+    [-1],
+    [1e30, -1e30],
+    [0.0],
+    np.zeros((3, 0)),
+    np.zeros((1, 1, 1)),
+    np.eye(5),
+    "gaussian",
+    "laplace",
+)
 
 
 def questions(op):

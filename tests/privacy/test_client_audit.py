@@ -12,9 +12,13 @@ from privinf.schema import Design
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9
 DESIGN = Design.from_arrays(["a", "b"], bounds=[(-1.0, 1.0)] * 2, y_bounds=(0.0, 1.0))
 ARGS = {
-    "family": "binomial", "theta": np.zeros(2), "radius": 1.4, "clip": 1.0, "client_rows": ROWS,
+    "family": "binomial",
+    "theta": np.zeros(2),
+    "radius": 1.4,
+    "clip": 1.0,
+    "client_rows": ROWS,
     "client_clip": CLIP,
-}  # fmt: skip
+}
 SERVERS = {"server": TrustedServer, "secure-sum": SecureServer}
 KEYS, ROSTER = pinned_keys(["east", "west"])
 POLICY = SitePolicy(trusted_server=True, secure_sums=True, simulation=True, zero_out=True)
@@ -39,10 +43,8 @@ def audit(trust="server", draws=DRAWS, args=ARGS):
         means.append(sum(op.total(site._placed(name), args) for name, site in federation._sites.items()))
         server = SERVERS[trust](federation, rng=world)
         seen.append(
-            np.array(
-                [server.vector_sum(op.name, args, mu=MU, label="sum").values for _ in range(draws)]
-            )
-        )  # fmt: skip
+            np.array([server.vector_sum(op.name, args, mu=MU, label="sum").values for _ in range(draws)])
+        )
     scores = [gaussian_log_ratio(one, *means, op.reach(args, 2).l2 / MU) for one in seen]
     return audit_mechanism(
         lambda world, count, rng: scores[world], lambda x: x, draws=draws, rng=0, mu=MU, exact_mu=MU

@@ -14,9 +14,12 @@ P, EDGE, TOP = 3, 2.0, 5.0
 CURVED = "mechanisms.statistics.curved"
 THETA = np.array([0.8, -0.4, 0.3])
 AT = {
-    "family": "binomial", "theta": THETA, "score_bound": 0.7, "curvature_bound": 0.2,
+    "family": "binomial",
+    "theta": THETA,
+    "score_bound": 0.7,
+    "curvature_bound": 0.2,
     "transform": np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]]),
-}  # fmt: skip
+}
 EDGES = np.geomspace(0.05, 4.0, 9)
 STATISTICS = {
     "curved.start": {"block": np.arange(P), "radius": 1.9, "share": 0.6},
@@ -80,24 +83,28 @@ MUTANTS = {
     "a step's scores not held": (
         (0, Mutant(TERMS, "Product.plain", "-self.top, self.top", "-99.0, 99.0")),
         (36, Mutant(TERMS, "Product.integers", "-FULL_SCALE, FULL_SCALE", "-9e7, 9e7")),
-        "curved.step", POISSON,
+        "curved.step",
+        POISSON,
     ),
     "a matrix not shrunk": (
         (0, Mutant(TERMS, "Square.plain", "self.top / ", "99.0 / ")),
         (36, Mutant(TERMS, "_nearest", "_room(vectors)", "9e7")),
-        "curved.secant", {"clip": 0.1},
+        "curved.secant",
+        {"clip": 0.1},
     ),
     "a layer not cut": (
         (0, Mutant(CURVED, "_score", "(left, high - low, at.v", "(9.0 * left, 9.0 * (high - low), at.v")),
         (36, Mutant(CURVED, "_score", "(left, high - low, at.v", "(9.0 * left, 9.0 * (high - low), at.v")),
-        "curved.score", POISSON | {"high": 0.5, "curvature_bound": 9.0},
+        "curved.score",
+        POISSON | {"high": 0.5, "curvature_bound": 9.0},
     ),
     "both sums for the price of the dearer": (
         (0, Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)")),
         (36, Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)")),
-        "curved.step", {},
+        "curved.step",
+        {},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -119,7 +126,8 @@ def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
         return CURVED_OPS["curved.score"].function(block(y, X), args) / math.sqrt(len(X))
 
     assert np.abs(score()).max() < 1.5
-    seen = Mutant(CURVED, "_Rows.largest", "(1.0 - logistic(self.predictor, exact=self.exact))",
-                  "np.abs(self.error)")  # fmt: skip
+    seen = Mutant(
+        CURVED, "_Rows.largest", "(1.0 - logistic(self.predictor, exact=self.exact))", "np.abs(self.error)"
+    )
     with seen.applied():
         assert np.abs(score()).max() > 10.0

@@ -29,9 +29,15 @@ from privinf.errors import (
 from privinf.noise import SimulationNoise
 
 ROOMS = (
-    "privinf", "privinf.accounting", "privinf.federation", "privinf.mechanisms", "privinf.models",
-    "privinf.results", "privinf.schema", "privinf.stats",
-)  # fmt: skip
+    "privinf",
+    "privinf.accounting",
+    "privinf.federation",
+    "privinf.mechanisms",
+    "privinf.models",
+    "privinf.results",
+    "privinf.schema",
+    "privinf.stats",
+)
 NO_DOORS = {"errors"}
 SCHEMA = pi.Schema({"x": (0, 1), "y": (0, 2)})
 DUNDERS = {"__new__", "__init__", "__call__", "__getitem__"}

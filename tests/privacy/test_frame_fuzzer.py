@@ -44,7 +44,15 @@ def test_hostile_frames_charge_nothing_and_raise_nothing(daemon, caplog):
 
 def test_the_kinds_are_those_of_the_benchmark():
     assert set(KINDS) == {
-        "truncated", "random", "bits flipped", "quadratic headers", "huge lengths", "replays", "underpriced",
-        "as many values as fit", "large bodies", "large designs",
-    }  # fmt: skip
+        "truncated",
+        "random",
+        "bits flipped",
+        "quadratic headers",
+        "huge lengths",
+        "replays",
+        "underpriced",
+        "as many values as fit",
+        "large bodies",
+        "large designs",
+    }
     assert len(frame_fuzzer.framed(question(0))) > 500

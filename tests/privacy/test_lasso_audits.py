@@ -117,9 +117,14 @@ def peeled(pair, noise, *, factor=1.0, count=None, delta=DELTA, law=None, **opti
 def audit(scores, epsilon, *, exact=None, delta=DELTA):
     sight = {} if exact is None else {"exact_epsilon": exact}
     return audit_mechanism(
-        lambda world, count, rng: scores[world], lambda x: x, draws=len(scores[0]), rng=0,
-        epsilon=epsilon, delta=delta, **sight,
-    )  # fmt: skip
+        lambda world, count, rng: scores[world],
+        lambda x: x,
+        draws=len(scores[0]),
+        rng=0,
+        epsilon=epsilon,
+        delta=delta,
+        **sight,
+    )
 
 
 def check_peeling(*args, delta=DELTA, **options):
@@ -273,13 +278,14 @@ PEELING_MUTANTS = {
     "un-noised selection reused for noisy values": ((Peeling, "draw", picks_reused), {}),
     "lambda where 2 lambda is due": (None, {"factor": 2.0}),
     "lambda where 2 lambda is due, private max": (
-        None, {"factor": 2.0, "pair": CROWD, "k": 1, "values": False, "epsilon": 1.0, "delta": 0.0}
+        None,
+        {"factor": 2.0, "pair": CROWD, "k": 1, "values": False, "epsilon": 1.0, "delta": 0.0},
     ),
     "half noise, private max": (
         (SimulationNoise, "gumbel", half_gumbel),
         {"pair": CROWD, "k": 1, "values": False, "epsilon": 1.0, "delta": 0.0},
     ),
-}  # fmt: skip
+}
 
 
 def mutant_scores(name, count=None):

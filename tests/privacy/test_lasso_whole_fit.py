@@ -42,9 +42,15 @@ Y_BOUNDS, FAR = (-3.0, 3.0), 1e3  # the response is cut at 8 times the width of 
 EPSILON, DELTA = 6.0, 0.05
 # Generous where a fit of 50 rows would hardly ever get to its intervals.
 SHARES = {
-    "selection": 0.06, "refit": 0.26, "scales": 0.12, "neighbours": 0.01, "gram": 0.05, "slopes": 0.1,
-    "score": 0.35, "missed": 0.05,
-}  # fmt: skip
+    "selection": 0.06,
+    "refit": 0.26,
+    "scales": 0.12,
+    "neighbours": 0.01,
+    "gram": 0.05,
+    "slopes": 0.1,
+    "score": 0.35,
+    "missed": 0.05,
+}
 OPTIONS = {"sparsity": 1, "targets": [0], "precision_sparsity": 1, "delta": DELTA, "target": "mean"}
 
 # Opposite responses of one x move every sum of products with a residual by its whole sensitivity; orthogonal
@@ -230,9 +236,14 @@ def exact_epsilon(ratios, delta=DELTA):
 
 def audit(scores, claim, delta=DELTA, **sight):
     return audit_mechanism(
-        lambda world, count, rng: scores[world], lambda x: x, draws=len(scores[0]), rng=0,
-        epsilon=claim, delta=delta, **sight,
-    )  # fmt: skip
+        lambda world, count, rng: scores[world],
+        lambda x: x,
+        draws=len(scores[0]),
+        rng=0,
+        epsilon=claim,
+        delta=delta,
+        **sight,
+    )
 
 
 # ---- what the audits rest on
@@ -328,13 +339,22 @@ def unclipped_score(block, args):
 spend, perturb = Ledger.spend, SimulationNoise.perturb
 # Most of the budget for scores, and rows enough for nearly every fit to get there.
 HEAVY_SCORE = {
-    "selection": 0.01, "refit": 0.08, "scales": 0.012, "neighbours": 0.003, "gram": 0.01, "slopes": 0.005,
-    "score": 0.87, "missed": 0.01,
-}  # fmt: skip
+    "selection": 0.01,
+    "refit": 0.08,
+    "scales": 0.012,
+    "neighbours": 0.003,
+    "gram": 0.01,
+    "slopes": 0.005,
+    "score": 0.87,
+    "missed": 0.01,
+}
 HEAVY = {"shares": HEAVY_SCORE, "rows": 250}
 FORGOTTEN = {
-    "debiasing scores", "debiasing scores, upper layer", "step of the refit", "score of the suspect",
-}  # fmt: skip
+    "debiasing scores",
+    "debiasing scores, upper layer",
+    "step of the refit",
+    "score of the suspect",
+}
 
 
 def forgetful(self, *entries):
@@ -369,7 +389,7 @@ MUTANTS = {
     "score not clipped": (op(function=unclipped_score), {}, 1000),
     "scores and steps missing in the ledger": ([(Ledger, "spend", forgetful)], HEAVY, 4500),
     "parts and steps spend the whole budget, counted once": (WHOLE, {}, 3000),
-}  # fmt: skip
+}
 # Here double the loss of a Gaussian release stands out most of what zCDP allows, by so many draws.
 # Proved of the claim 1.998: 2.520 for CR, 2.363 for b - a; of 0.358, all that a ledger without
 # scores says, 0.393 by 2,250 draws and 0.426 by 3,000. At delta = .05 and 50 records, where four of ten

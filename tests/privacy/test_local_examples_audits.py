@@ -48,9 +48,14 @@ def audit(scores, *, epsilon=None, exact=True, mu=None, delta=DELTA):
     currency, level = ("mu", mu) if epsilon is None else ("epsilon", epsilon)
     sight = {f"exact_{currency}": level} if exact else {}
     return audit_mechanism(
-        lambda world, count, rng: scores[world], lambda x: x, draws=len(scores[0]), rng=0,
-        delta=delta, **{currency: level}, **sight,
-    )  # fmt: skip
+        lambda world, count, rng: scores[world],
+        lambda x: x,
+        draws=len(scores[0]),
+        rng=0,
+        delta=delta,
+        **{currency: level},
+        **sight,
+    )
 
 
 def mechanism_of(formula, **options):

@@ -18,10 +18,15 @@ P, EDGE = 4, 2.0
 PRODUCTS, CURVED = "mechanisms.statistics.regression", "mechanisms.statistics.curved"
 SPARSE = {"support": np.array([0, 2]), "beta": np.array([0.8, -0.5]), "intercept": -1.0, "bound": 0.3}
 BESIDE = {
-    "family": "binomial", "columns": np.array([2, 0]), "theta": np.array([-0.5, 0.8]), "intercept": -1.0,
-    "transform": np.array([[1.0, 0.2, 0.0], [-0.1, 0.8, 0.3]]), "offset": np.array([0.4, -0.3, 1.0]),
-    "score_bound": 0.7, "curvature_bound": 0.2,
-}  # fmt: skip
+    "family": "binomial",
+    "columns": np.array([2, 0]),
+    "theta": np.array([-0.5, 0.8]),
+    "intercept": -1.0,
+    "transform": np.array([[1.0, 0.2, 0.0], [-0.1, 0.8, 0.3]]),
+    "offset": np.array([0.4, -0.3, 1.0]),
+    "score_bound": 0.7,
+    "curvature_bound": 0.2,
+}
 STATISTICS = {
     "logistic_products": SPARSE,
     "curved.score": BESIDE | {"high": 0.7},
@@ -149,8 +154,12 @@ def test_a_replayed_fit_of_neighbours_is_charged_for_all_that_differs(name):
 def test_a_whole_fit_that_spends_more_than_asked_is_seen():
     name = "DebiasedLasso logistic"
     asked, delta = ASKED[name]
-    dear = Mutant("lasso.binomial.thresholding", "sparse_logistic", "budget.selection * size / picks",
-                  "budget.selection")  # fmt: skip
+    dear = Mutant(
+        "lasso.binomial.thresholding",
+        "sparse_logistic",
+        "budget.selection * size / picks",
+        "budget.selection",
+    )
     for expected, broken in ((False, nullcontext()), (True, dear.applied())):
         with broken:
             spent = audit(run_of(name), allowed=allowed(name)).ledger.total().epsilon(delta)

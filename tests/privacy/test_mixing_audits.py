@@ -302,9 +302,14 @@ def model_of(kind, low, high):
     options = {} if kind == "rows" else {"k": k, "kind": kind}
     cls = pi.DGMOLS if kind == "rows" else pi.RMGMOLS
     return cls(
-        table[:, 3], table[:, :3], parties={"one": [0, 1], "two": [2, "y"]}, bounds=[(-1, 1)] * 3,
-        y_bounds=(-1, 1), intercept=False, **options,
-    )  # fmt: skip
+        table[:, 3],
+        table[:, :3],
+        parties={"one": [0, 1], "two": [2, "y"]},
+        bounds=[(-1, 1)] * 3,
+        y_bounds=(-1, 1),
+        intercept=False,
+        **options,
+    )
 
 
 def two_parties(kind, noise, worlds, *, many, kept=None):

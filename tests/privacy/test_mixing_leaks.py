@@ -357,8 +357,11 @@ def test_bad_models_cost_nothing(case, recorder):
     _, X, y = model_of(pi.RMGMOLS)
     ledger = pi.Ledger(pi.Budget(mu=100.0))
     options = {
-        "parties": {"one": [0, 1], "two": [2, "y"]}, "bounds": [(-1, 1)] * 3, "y_bounds": (-1, 1), "k": 60,
-    }  # fmt: skip
+        "parties": {"one": [0, 1], "two": [2, "y"]},
+        "bounds": [(-1, 1)] * 3,
+        "y_bounds": (-1, 1),
+        "k": 60,
+    }
     with pytest.raises(error):
         pi.RMGMOLS(y, X, **(options | changed), ledger=ledger).fit(mu=1.0)
     assert (ledger.entries, recorder.calls) == ((), [])
@@ -423,11 +426,14 @@ def test_seeded_noise_is_the_same_in_every_process():
     """Python's salt of hashes must not decide which array gets which noise."""
     told = [
         subprocess.run(
-            [sys.executable, "-c", SEEDED_RELEASE], env=os.environ | {"PYTHONHASHSEED": salt}, text=True,
-            capture_output=True, check=True,
+            [sys.executable, "-c", SEEDED_RELEASE],
+            env=os.environ | {"PYTHONHASHSEED": salt},
+            text=True,
+            capture_output=True,
+            check=True,
         ).stdout
         for salt in ("0", "5")
-    ]  # fmt: skip
+    ]
     assert told[0] == told[1] != ""
 
 

@@ -133,9 +133,15 @@ def test_a_site_answers_batches_from_one_table(monkeypatch, large_arrays):
 
     def batch(number, seed=5):
         args = {
-            "family": "gaussian", "radius": 2.0, "residual_clip": 2.0, "theta": np.zeros(2), "clip": 1.0,
-            "batches": 3, "batch": number, "seed": seed,
-        }  # fmt: skip
+            "family": "gaussian",
+            "radius": 2.0,
+            "residual_clip": 2.0,
+            "theta": np.zeros(2),
+            "clip": 1.0,
+            "batches": 3,
+            "batch": number,
+            "seed": seed,
+        }
         return server.vector_sum("glm.sketched_score", args, label="gradient", mu=1.0, sites=["north"])
 
     batch(0)
@@ -287,9 +293,14 @@ def test_a_partition_is_held_to_the_public_sizes_of_the_table():
     rows.public_sizes()
     for table, wrong in ((frame()[::-1], False), (frame().assign(q=1.5), True)):
         task = PartitionTask(
-            design=design, missing="raise", weights=None, stream=None, public=rows._public,
-            passes=passes.RowPasses, asked=(),
-        )  # fmt: skip
+            design=design,
+            missing="raise",
+            weights=None,
+            stream=None,
+            public=rows._public,
+            passes=passes.RowPasses,
+            asked=(),
+        )
         assert (BEYOND in getattr(partition_sums(task, table), "told", "")) == wrong
 
 

@@ -298,12 +298,17 @@ def _most_rho(epsilon, delta):
 def line(**changes):
     """Return a ledger line."""
     plain = {
-        "mechanism": "gaussian", "label": "x", "unit": "record", "relation": "replace-one",
+        "mechanism": "gaussian",
+        "label": "x",
+        "unit": "record",
+        "relation": "replace-one",
         "trust": "central",
-        "loss": GaussianLoss(1.0), "source": "lattice", "secure": True,
+        "loss": GaussianLoss(1.0),
+        "source": "lattice",
+        "secure": True,
         "sensitivity": Sensitivity("l2", 2.0, "test"),
         "noise": {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20},
-    }  # fmt: skip
+    }
     return LedgerEntry(**(plain | changes))
 
 
@@ -312,9 +317,7 @@ def of_policy():
     reach = Reach((2, 5), 2.0, 2.0, 1.0, "test", 1.0)
     gaussian = {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20}
     picks = {"law": "gumbel", "scale": 8.0, "grid": 2.0**-18, "picks": 3, "vectors": 2}
-    peeling = {
-        "mechanism": "gumbel peeling", "noise": picks, "sensitivity": Sensitivity("linf", 2.0, "test")
-    }  # fmt: skip
+    peeling = {"mechanism": "gumbel peeling", "noise": picks, "sensitivity": Sensitivity("linf", 2.0, "test")}
     values = {
         "noise": {**gaussian, "scale": 4.0, "picks": 3, "vectors": 2},
         "sensitivity": Sensitivity("l2", 2.0 * math.sqrt(3.0), "test"),

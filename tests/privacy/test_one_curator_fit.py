@@ -26,9 +26,11 @@ PAIRS = {
     "inside, and a corner": ((0.1, 0.05), (1.0, -1.0)),
 }
 OPTIONS = {
-    "by counts": {}, "at the bounds": {"residual_clip": "bounds"}, "a stated clip": {"residual_clip": 0.3},
+    "by counts": {},
+    "at the bounds": {"residual_clip": "bounds"},
+    "a stated clip": {"residual_clip": 0.3},
     "logistic": {"model": "Logit"},
-}  # fmt: skip
+}
 
 
 def worlds(pair, spread=1.0):
@@ -113,9 +115,14 @@ def fits(pair, count, *, model="OLS", spread=1.0, cov_type="HC0", **options):
 
 def audit(ratios, **sight):
     return audit_mechanism(
-        lambda world, count, rng: ratios[world], lambda x: x, draws=ratios.shape[1], rng=0,
-        mu=MU, delta=DELTA, **sight,
-    )  # fmt: skip
+        lambda world, count, rng: ratios[world],
+        lambda x: x,
+        draws=ratios.shape[1],
+        rng=0,
+        mu=MU,
+        delta=DELTA,
+        **sight,
+    )
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -57,19 +57,23 @@ def test_neighbours_differ_in_their_releases_alone_by_what_is_charged(run, share
 
 MUTANTS = {
     "ranks that are not centred": (
-        of_two, Mutant(HERE, "_rank_sums", "- 0.5 * (len(sample) + 1)", "* 1.05"),
+        of_two,
+        Mutant(HERE, "_rank_sums", "- 0.5 * (len(sample) + 1)", "* 1.05"),
     ),
     "over fewer records than there are": (
-        of_two, Mutant(HERE, "_two_ranked", "(len(sample) - 1.0)", "(len(sample) - 5.0)"),
+        of_two,
+        Mutant(HERE, "_two_ranked", "(len(sample) - 1.0)", "(len(sample) - 5.0)"),
     ),
     "absolute sums at half their price": (of_many, Mutant(HERE, "_many_ranked", "np.abs(", "2.0 * np.abs(")),
     "signed ranks a tenth too large": (
-        of_signed, Mutant(HERE, "_signed_ranks", "rankdata(np.abs(u))", "rankdata(np.abs(u)) * 1.1"),
+        of_signed,
+        Mutant(HERE, "_signed_ranks", "rankdata(np.abs(u))", "rankdata(np.abs(u)) * 1.1"),
     ),
     "the charge forgotten": (
-        of_signed, Mutant("mechanisms.samples", "release_sample", "price.ledger.spend(entry)", "(entry,)"),
+        of_signed,
+        Mutant("mechanisms.samples", "release_sample", "price.ledger.spend(entry)", "(entry,)"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTANTS)

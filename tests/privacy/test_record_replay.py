@@ -25,9 +25,20 @@ def test_there_are_fits_enough():
     assert len(FITS) >= 100
     assert len(FITS.keys() - LONG) >= 40
     assert {name.split()[0].rstrip(",") for name in FITS} >= {
-        "MomentOLS", "ModulatedOLS", "IWPGLM", "RMGMOLS", "DGMOLS", "BGMOLS", "FederatedGLM", "DebiasedLasso",
-        "sparse_mean", "NoisyTopK", "private_max", "noisy_scalar", "LocalExamples",
-    }  # fmt: skip
+        "MomentOLS",
+        "ModulatedOLS",
+        "IWPGLM",
+        "RMGMOLS",
+        "DGMOLS",
+        "BGMOLS",
+        "FederatedGLM",
+        "DebiasedLasso",
+        "sparse_mean",
+        "NoisyTopK",
+        "private_max",
+        "noisy_scalar",
+        "LocalExamples",
+    }
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -61,9 +61,12 @@ def test_noise_is_shared_by_no_two_answers():
 
 @pytest.mark.parametrize(
     ("left_out", "found"),
-    [("question", ["another label", "another price", "another place"]), ("roster", ["another roster"]),
-     ("total", ["another sum"])],
-)  # fmt: skip
+    [
+        ("question", ["another label", "another price", "another place"]),
+        ("roster", ["another roster"]),
+        ("total", ["another sum"]),
+    ],
+)
 def test_streams_without_one_of_their_arguments_are_found(left_out, found, monkeypatch):
     true = NoiseKey.stream
 

@@ -57,7 +57,7 @@ def farthest(kind, norm, statistic=None, add=summed):
         add(statistic, weighted, one_record(record, cell, CELLS[kind]))
         for record in product(values, repeat=COLUMNS[kind])
         for cell in range(CELLS[kind])
-    ]  # fmt: skip
+    ]
     return pdist(np.array(found).reshape(len(found), -1), "euclidean" if norm == "l2" else "cityblock").max()
 
 
@@ -159,10 +159,16 @@ def bernstein(a, b, low, high):
     # F as powers of p and q: see the module docstring of the statistics.
     power = [[Fraction(0)] * 5 for _ in range(5)]
     for i, j, c in [
-        (0, 0, 2 * a * a + 2 * b * b + 1), (1, 0, -2 * a * a), (0, 1, -2 * a * a),
-        (2, 0, a * a - 2 * b * b), (0, 2, a * a - 2 * b * b), (4, 0, b * b), (0, 4, b * b),
-        (1, 1, -2), (2, 2, 1),
-    ]:  # fmt: skip
+        (0, 0, 2 * a * a + 2 * b * b + 1),
+        (1, 0, -2 * a * a),
+        (0, 1, -2 * a * a),
+        (2, 0, a * a - 2 * b * b),
+        (0, 2, a * a - 2 * b * b),
+        (4, 0, b * b),
+        (0, 4, b * b),
+        (1, 1, -2),
+        (2, 2, 1),
+    ]:
         power[i][j] += c
     shifted = [[Fraction(0)] * 5 for _ in range(5)]
     (p, q), (dp, dq) = low, (high[0] - low[0], high[1] - low[1])

@@ -104,9 +104,13 @@ def audit(secure=False, draws=DRAWS):
 
 def verdict(scores, mu, exact=None):
     return audit_mechanism(
-        lambda world, count, rng: scores[world], lambda x: x, draws=len(scores[0]), rng=0, mu=mu,
+        lambda world, count, rng: scores[world],
+        lambda x: x,
+        draws=len(scores[0]),
+        rng=0,
+        mu=mu,
         exact_mu=exact,
-    )  # fmt: skip
+    )
 
 
 def audit_of_two_questions(draws, mu=2.0):

@@ -33,8 +33,11 @@ def audit(pair=PAIR, *, seeded=SEEDED, score=None, exact=EPSILON):
     return audit_mechanism(
         lambda world, count, rng: released(pair, world, count, rng, seeded=seeded),
         score or (lambda sent: ODDS * (2.0 * sent.answers - 1.0)),
-        draws=DRAWS, rng=0, epsilon=EPSILON, exact_epsilon=exact,
-    )  # fmt: skip
+        draws=DRAWS,
+        rng=0,
+        epsilon=EPSILON,
+        exact_epsilon=exact,
+    )
 
 
 @pytest.mark.parametrize("seeded", [SEEDED, SECURE], ids=["seeded", "secure"])

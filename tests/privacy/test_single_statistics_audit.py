@@ -16,10 +16,16 @@ from privinf.schema import Design
 
 MU, BOUND, SLOPE, AVERAGE, FAR = 3.0, 0.8, 0.9, 0.6, 4.0
 ARGS = {
-    "columns": np.array([0, 1]), "transform": np.array([[1.0], [0.0]]), "bound": BOUND,
-    "targets": np.array([1]), "weights": np.ones(1), "slope_clip": 1.5, "slope_weight": SLOPE,
-    "average_clip": 1.2, "average_weight": AVERAGE,
-}  # fmt: skip
+    "columns": np.array([0, 1]),
+    "transform": np.array([[1.0], [0.0]]),
+    "bound": BOUND,
+    "targets": np.array([1]),
+    "weights": np.ones(1),
+    "slope_clip": 1.5,
+    "slope_weight": SLOPE,
+    "average_clip": 1.2,
+    "average_weight": AVERAGE,
+}
 # u = 2 in both worlds, products just inside +-B, slopes at their two clips.
 RECORDS = ((0.3999996, 2.0, 1.0), (-0.3999996, 2.0, -1.0))
 OTHERS = (np.array([0.3, -0.2]), np.array([[0.5, 0.1], [-0.4, 0.9]]))

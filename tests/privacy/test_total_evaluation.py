@@ -105,9 +105,14 @@ def test_ends_are_computed_as_rows_are_and_round_outward():
 
 @pytest.mark.parametrize(
     ("source", "low", "high"),
-    [("np.log(x)", 0.0, None), ("np.sqrt(np.log(x))", 0.0, None), ("np.sqrt(64 - x)", 0.0, 63**0.5),
-     ("np.sqrt(np.exp(x - 1) - 1)", 0.0, None), ("(np.exp(1 - x) - np.exp(-63)) ** 0.5", None, None)],
-)  # fmt: skip
+    [
+        ("np.log(x)", 0.0, None),
+        ("np.sqrt(np.log(x))", 0.0, None),
+        ("np.sqrt(64 - x)", 0.0, 63**0.5),
+        ("np.sqrt(np.exp(x - 1) - 1)", 0.0, None),
+        ("(np.exp(1 - x) - np.exp(-63)) ** 0.5", None, None),
+    ],
+)
 def test_formulas_that_touch_the_edge_of_a_domain_still_work(source, low, high):
     bounds = Interval(1.0, 64.0)
     found = expressions.interval(source, lambda _: bounds)
@@ -189,10 +194,13 @@ def test_matrices_are_opened_once_and_not_copied():
 
 
 @pytest.mark.parametrize(
-    "knots", ["[0.5, 0.5000000001], lower_bound=0, upper_bound=1",
-              "[0], lower_bound=-1e308, upper_bound=1e308",
-              "[3e-300], lower_bound=0, upper_bound=5e-300"],
-)  # fmt: skip
+    "knots",
+    [
+        "[0.5, 0.5000000001], lower_bound=0, upper_bound=1",
+        "[0], lower_bound=-1e308, upper_bound=1e308",
+        "[3e-300], lower_bound=0, upper_bound=5e-300",
+    ],
+)
 @pytest.mark.parametrize("kind", ["bs", "cr"])
 def test_knots_without_room_for_digits_are_refused(kind, knots):
     with pytest.raises(SchemaError, match="knots must"):

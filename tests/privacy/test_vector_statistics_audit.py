@@ -26,13 +26,12 @@ KEYS, ROSTER = pinned_keys(NAMES)
 OTHERS = (np.array([0.3, -0.2]), np.array([[0.5, 0.1, -0.2], [-0.4, 0.9, 0.3]]))
 # Opposite residuals at one x; a small target that changes its sign beside columns at their clip.
 CASES = {
-    "product_vector": (
-        {"bound": 1e12, "norm": 0.8}, ((1.5, 1.0, -2.0, 0.5), (-1.5, 1.0, -2.0, 0.5))
-    ),
+    "product_vector": ({"bound": 1e12, "norm": 0.8}, ((1.5, 1.0, -2.0, 0.5), (-1.5, 1.0, -2.0, 0.5))),
     "column_product_vector": (
-        {"targets": np.array([0]), "bound": 3.0, "norm": 0.8}, ((0.0, 0.2, 3.0, 3.0), (0.0, -0.2, 3.0, 3.0))
+        {"targets": np.array([0]), "bound": 3.0, "norm": 0.8},
+        ((0.0, 0.2, 3.0, 3.0), (0.0, -0.2, 3.0, 3.0)),
     ),
-}  # fmt: skip
+}
 
 
 def sums(op, record):
@@ -44,8 +43,10 @@ def sums(op, record):
 
 
 def server_of(record, seed):
-    rows = {"a": (np.append(record[0], OTHERS[0][:1]), np.vstack([record[1:], OTHERS[1][:1]])),
-            "b": (OTHERS[0][1:], OTHERS[1][1:])}  # fmt: skip
+    rows = {
+        "a": (np.append(record[0], OTHERS[0][:1]), np.vstack([record[1:], OTHERS[1][:1]])),
+        "b": (OTHERS[0][1:], OTHERS[1][1:]),
+    }
     sites = {name: Site(rows[name], DESIGN, policy=POLICY, key=KEYS[name], roster=ROSTER) for name in NAMES}
     return SecureServer(InProcessFederation(sites), rng=seed)
 

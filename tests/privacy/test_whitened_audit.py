@@ -23,21 +23,35 @@ WHITENED, SUMMANDS = "mechanisms.statistics.whitened", "mechanisms.statistics.su
 LAYERS = "mechanisms.statistics.layers"
 OPS = WHITENED_OPS | {name: op for name, op in LAYER_OPS.items() if "." in name}
 REACHED = {
-    "layers.counts": 0.95, "layers.score": 0.99, "layers.meat": 0.95, "layers.slopes": 0.95,
-    "whitened.counts": 0.95, "whitened.columns": 0.95, "whitened.moments": 0.95, "whitened.gram": 0.95,
-    "whitened.score": 0.99, "whitened.meat": 0.95, "whitened.hessian": 0.95, "whitened.square": 0.99,
-}  # fmt: skip
+    "layers.counts": 0.95,
+    "layers.score": 0.99,
+    "layers.meat": 0.95,
+    "layers.slopes": 0.95,
+    "whitened.counts": 0.95,
+    "whitened.columns": 0.95,
+    "whitened.moments": 0.95,
+    "whitened.gram": 0.95,
+    "whitened.score": 0.99,
+    "whitened.meat": 0.95,
+    "whitened.hessian": 0.95,
+    "whitened.square": 0.99,
+}
 
 
 def drawn_args(name, rng):
     """Return arguments of a statistic as a fit makes them: a full whitening, a theta, clips that bind."""
     args = {
-        "response_factor": rng.uniform(0.3, 1.5), "intercept": rng.normal(0.0, 0.3),
-        "unit": rng.uniform(0.2, 1.0), "theta": rng.normal(0.0, 0.4, P),
+        "response_factor": rng.uniform(0.3, 1.5),
+        "intercept": rng.normal(0.0, 0.3),
+        "unit": rng.uniform(0.2, 1.0),
+        "theta": rng.normal(0.0, 0.4, P),
         "whitening": np.eye(P) + 0.4 * rng.standard_normal((P, P)),
-        "support": np.array([0, 2]), "beta": rng.normal(0.0, 0.4, 2), "columns": np.arange(P),
-        "transform": np.eye(P)[:, :2] + 0.3 * rng.standard_normal((P, 2)), "targets": np.array([1, 0]),
-    }  # fmt: skip
+        "support": np.array([0, 2]),
+        "beta": rng.normal(0.0, 0.4, 2),
+        "columns": np.arange(P),
+        "transform": np.eye(P)[:, :2] + 0.3 * rng.standard_normal((P, 2)),
+        "targets": np.array([1, 0]),
+    }
     low = rng.choice([0.0, rng.uniform(0.2, 1.5)])
     layers = {"low": low, "high": low + rng.uniform(0.3, 1.5)}
     if name.endswith((".meat", ".hessian", ".slopes")):
@@ -157,8 +171,12 @@ MUTANTS = {
         "whitened.gram",
     ),
     "cells without the place below them": (
-        Mutant(SUMMANDS, "root_sensitivity", "np.column_stack([np.zeros(cells), root_matrix(cells)])",
-           "root_matrix(cells)"),
+        Mutant(
+            SUMMANDS,
+            "root_sensitivity",
+            "np.column_stack([np.zeros(cells), root_matrix(cells)])",
+            "root_matrix(cells)",
+        ),
         "whitened.counts, one threshold",
     ),
     "counts charged as a histogram": (
@@ -170,8 +188,12 @@ MUTANTS = {
         "whitened.score",
     ),
     "the second layer from zero on": (
-        Mutant(LAYERS, "layer", "args) - low, 0.0, width), e), width, v",
-           "args), 0.0, width + low), e), width + low, v"),
+        Mutant(
+            LAYERS,
+            "layer",
+            "args) - low, 0.0, width), e), width, v",
+            "args), 0.0, width + low), e), width + low, v",
+        ),
         "whitened.score, upper",
     ),
     "directions of any length": (
@@ -179,11 +201,16 @@ MUTANTS = {
         "whitened.score",
     ),
     "a layer charged its radius": (
-        Mutant(LAYERS, "layer_reach", "high - low, ", "(high - low) / 2.0, "), "whitened.score",
+        Mutant(LAYERS, "layer_reach", "high - low, ", "(high - low) / 2.0, "),
+        "whitened.score",
     ),
     "the upper layer's weight left out of the meat's charge": (
-        Mutant(LAYERS, "meat_reach", "outer_reach(columns, largest(args))",
-           'outer_reach(columns, float(args["high"]))'),
+        Mutant(
+            LAYERS,
+            "meat_reach",
+            "outer_reach(columns, largest(args))",
+            'outer_reach(columns, float(args["high"]))',
+        ),
         "whitened.meat",
     ),
     "products of slopes that are not shrunk": (
@@ -195,8 +222,12 @@ MUTANTS = {
         "layers.slopes",
     ),
     "the meat of targets without the upper layer's weight": (
-        Mutant(LAYERS, "_meat_reach", "meat_reach(args, width_of_forms(args, columns))",
-           'meat_reach({**args, "weight": 1.0}, width_of_forms(args, columns))'),
+        Mutant(
+            LAYERS,
+            "_meat_reach",
+            "meat_reach(args, width_of_forms(args, columns))",
+            'meat_reach({**args, "weight": 1.0}, width_of_forms(args, columns))',
+        ),
         "layers.meat",
     ),
     "squares of residuals that are not clipped": (
@@ -207,7 +238,7 @@ MUTANTS = {
         Mutant(WHITENED, "_slopes", 'float(rows.args["clip"])', "max(0.1, v.length.max())"),
         "whitened.hessian",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -226,8 +257,17 @@ BAD = {
     "theta": [None, np.zeros(2), np.full(P, np.nan), np.full(P, 1e31), np.zeros((P, 1))],
     "unit": [None, 0.0, -1.0, math.nan, math.inf, "1"],
     "response_factor": [None, 0.0, -1.0, math.nan, math.inf],
-    "thresholds": [None, [], [1.0, 0.5], [0.5, 0.5], [-1.0, 1.0], [math.nan, 1.0], [1.0, math.inf],
-                   [[1.0, 2.0]], np.arange(1.0, 400.0)],
+    "thresholds": [
+        None,
+        [],
+        [1.0, 0.5],
+        [0.5, 0.5],
+        [-1.0, 1.0],
+        [math.nan, 1.0],
+        [1.0, math.inf],
+        [[1.0, 2.0]],
+        np.arange(1.0, 400.0),
+    ],
     "quantity": [None, "rows", 3],
     "clip": [None, 0.0, -1.0, math.nan, math.inf],
     "low": [None, -1.0, math.nan, math.inf],
@@ -236,7 +276,7 @@ BAD = {
     "residual_clip": [0.0, -1.0, math.nan, math.inf],
     "constant": [P, -1, 0.5, "x"],
     "bits": [-1, 64, 0.5],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WHITENED_OPS)

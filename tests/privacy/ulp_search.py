@@ -27,11 +27,21 @@ FUNCTIONS = {name: f"np.{name}({{}})" for name in expressions.FUNCTION_NAMES}
 POWERS = {f"**{power}": f"({{}}) ** ({power})" for power in ("2", "3", "0.5", "-1", "1.7", "1/3")}
 STEPS = FUNCTIONS | POWERS
 MATH: dict[str, Callable[[float], float]] = {
-    "abs": abs, "log": math.log, "log1p": math.log1p, "log2": math.log2, "log10": math.log10,
-    "exp": math.exp, "expm1": math.expm1, "sqrt": math.sqrt, "**2": lambda x: pow(x, 2.0),
-    "**3": lambda x: pow(x, 3.0), "**0.5": lambda x: pow(x, 0.5), "**-1": lambda x: pow(x, -1.0),
-    "**1.7": lambda x: pow(x, 1.7), "**1/3": lambda x: pow(x, 1 / 3),
-}  # fmt: skip
+    "abs": abs,
+    "log": math.log,
+    "log1p": math.log1p,
+    "log2": math.log2,
+    "log10": math.log10,
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "sqrt": math.sqrt,
+    "**2": lambda x: pow(x, 2.0),
+    "**3": lambda x: pow(x, 3.0),
+    "**0.5": lambda x: pow(x, 0.5),
+    "**-1": lambda x: pow(x, -1.0),
+    "**1.7": lambda x: pow(x, 1.7),
+    "**1/3": lambda x: pow(x, 1 / 3),
+}
 # Where the inner argument is looked for: where the outer function neither overflows nor leaves its domain.
 DOMAIN = (1.25, 6.0)
 SHELLS = ("np.sqrt({C!r} - {f})", "({C!r} - {f}) ** 0.5", "np.log({D!r} - {f})", "1 / ({D!r} - {f})")

@@ -14,9 +14,20 @@ import privinf as pi
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 NUMBERS = (
-    "rsquared", "rsquared_adj", "fvalue", "f_pvalue", "scale", "df_resid", "df_model", "nobs", "ssr", "ess",
-    "mse_resid", "mse_model", "mse_total",
-)  # fmt: skip
+    "rsquared",
+    "rsquared_adj",
+    "fvalue",
+    "f_pvalue",
+    "scale",
+    "df_resid",
+    "df_model",
+    "nobs",
+    "ssr",
+    "ess",
+    "mse_resid",
+    "mse_model",
+    "mse_total",
+)
 MODELS = {"moments": pi.MomentOLS, "ols": pi.OLS}
 
 

@@ -15,9 +15,16 @@ FORMULA = "y ~ x1 + x2 + C(g) + x1:x2"
 
 def entry(*, secure=True, mu=0.25, **given):
     return LedgerEntry(
-        mechanism="gaussian", label="moments", unit="record", relation="replace-one", trust="central",
-        loss=GaussianLoss(mu), source="lattice" if secure else "simulation", secure=secure, **given,
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="moments",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        loss=GaussianLoss(mu),
+        source="lattice" if secure else "simulation",
+        secure=secure,
+        **given,
+    )
 
 
 @pytest.fixture(scope="session")

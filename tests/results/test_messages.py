@@ -95,9 +95,11 @@ def test_the_report_on_a_ledger_is_headed_as_the_ledgers(rows):
 def test_a_release_and_a_party_are_no_fit(rows, release):
     assert str(release.privacy).startswith("Privacy of this release\n")
     parties = pi.DGMOLS.from_formula(
-        "y ~ x + z", rows, schema=pi.Schema({name: SCHEMA[name] for name in ("y", "x", "z")}),
+        "y ~ x + z",
+        rows,
+        schema=pi.Schema({name: SCHEMA[name] for name in ("y", "x", "z")}),
         parties={"A": ["y", "x"], "B": ["z"]},
-    ).fit(**SPENT)  # fmt: skip
+    ).fit(**SPENT)
     assert str(parties.privacy.party("A")).startswith("Privacy of one party's releases\n")
 
 
@@ -248,15 +250,40 @@ def test_a_schema_without_a_formula_is_answered_by_the_class_that_was_called():
         pi.Modulation(SCHEMA)
 
 
-PUBLIC = ("privinf", *(f"privinf.{name}" for name in (
-    "accounting", "federation", "mechanisms", "noise", "schema", "stats", "planning", "results", "bounds",
-    "models",
-)))  # fmt: skip
+PUBLIC = (
+    "privinf",
+    *(
+        f"privinf.{name}"
+        for name in (
+            "accounting",
+            "federation",
+            "mechanisms",
+            "noise",
+            "schema",
+            "stats",
+            "planning",
+            "results",
+            "bounds",
+            "models",
+        )
+    ),
+)
 # They print what they hold: a table, a report or a number.
 PRINT_CONTENT = {
-    "BootstrapResults", "Description", "FoundSchema", "NonlinearResults", "QuantileResult", "ReleasedNumber",
-    "Schema", "SimultaneousResults", "StatResult", "MeanResult", "GroupsResult", "Study", "VarianceFormula",
-}  # fmt: skip
+    "BootstrapResults",
+    "Description",
+    "FoundSchema",
+    "NonlinearResults",
+    "QuantileResult",
+    "ReleasedNumber",
+    "Schema",
+    "SimultaneousResults",
+    "StatResult",
+    "MeanResult",
+    "GroupsResult",
+    "Study",
+    "VarianceFormula",
+}
 
 
 def public_classes():
@@ -293,12 +320,17 @@ def test_reprs_of_public_classes_name_their_class():
 
 def test_reprs_of_some_objects_name_their_class(rows, release):
     made = [
-        pi.Moments(SCHEMA, "y ~ x"), pi.Modulation(SCHEMA, "y ~ x"), Ledger(), release,
-        pi.MomentOLS.from_formula("y ~ x", rows, schema=SCHEMA), Budget(epsilon=1.0, delta=1e-6),
+        pi.Moments(SCHEMA, "y ~ x"),
+        pi.Modulation(SCHEMA, "y ~ x"),
+        Ledger(),
+        release,
+        pi.MomentOLS.from_formula("y ~ x", rows, schema=SCHEMA),
+        Budget(epsilon=1.0, delta=1e-6),
         pi.ModulatedOLS.from_release(
             pi.ModulatedOLS.from_formula("y ~ x", rows, schema=SCHEMA).release(**SPENT)
         ),
-        SitePolicy(), SCHEMA.design("y ~ x"),
-    ]  # fmt: skip
+        SitePolicy(),
+        SCHEMA.design("y ~ x"),
+    ]
     for one in made:
         assert type(one).__name__ in repr(one), repr(one)

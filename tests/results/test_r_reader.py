@@ -25,9 +25,12 @@ NAMES = ["a", 'quote " and \\ back', "größe €😀"]
 def told_by_r(path):
     """Return what the script prints of a file, and its warnings."""
     done = subprocess.run(
-        [RSCRIPT, "--vanilla", str(SCRIPT), str(path)], capture_output=True, text=True, check=False,
+        [RSCRIPT, "--vanilla", str(SCRIPT), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
         env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -101,8 +104,10 @@ def test_what_is_no_file_of_privinf_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "other.npz", "w") as archive:
         archive.writestr("manifest.json", '{"container": "other", "container_version": 1}')
     done = subprocess.run(
-        [RSCRIPT, "--vanilla", str(SCRIPT), str(tmp_path / "other.npz")], capture_output=True, text=True,
+        [RSCRIPT, "--vanilla", str(SCRIPT), str(tmp_path / "other.npz")],
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode != 0
     assert "not a file of privinf" in done.stderr

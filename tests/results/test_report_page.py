@@ -25,9 +25,15 @@ pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 LARGEST = 1_000_000
 LINES_OF_NUMBERS = """
 [...document.querySelectorAll("td:not(.text)")].filter(one => /^-?[0-9.e-]+$/.test(one.innerText)).map(one =>
@@ -40,10 +46,38 @@ LINES_OF_NUMBERS = """
 HOSTILE = "<script>window.hacked=1</script>"
 NAMES = [HOSTILE, '"><img src=x onerror="window.hacked=2">', "a$_{b}$ & 'c' --><b>"]
 ALLOWED = {
-    "html", "head", "meta", "link", "title", "style", "body", "main", "h1", "h2", "p", "b", "dl", "div", "dt",
-    "dd", "table", "tr", "th", "td", "span", "i", "figure", "figcaption", "img", "ol", "li", "details",
-    "summary", "pre", "footer",
-}  # fmt: skip
+    "html",
+    "head",
+    "meta",
+    "link",
+    "title",
+    "style",
+    "body",
+    "main",
+    "h1",
+    "h2",
+    "p",
+    "b",
+    "dl",
+    "div",
+    "dt",
+    "dd",
+    "table",
+    "tr",
+    "th",
+    "td",
+    "span",
+    "i",
+    "figure",
+    "figcaption",
+    "img",
+    "ol",
+    "li",
+    "details",
+    "summary",
+    "pre",
+    "footer",
+}
 
 
 def fitted(names=("a", "b", "c"), model=pi.OLS, **spending):

@@ -17,10 +17,15 @@ YEARS = [2001, 2002, 2003]
 
 
 def schema_of(levels=FIRMS, public=True):
-    return pi.Schema({
-        "y": (-4.0, 6.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0), "firm": pi.Factor(levels, public=public),
-        "year": pi.Factor(YEARS, public=public),
-    })  # fmt: skip
+    return pi.Schema(
+        {
+            "y": (-4.0, 6.0),
+            "x": (-1.0, 1.0),
+            "z": (-1.0, 1.0),
+            "firm": pi.Factor(levels, public=public),
+            "year": pi.Factor(YEARS, public=public),
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +36,15 @@ def data():
     x = np.clip(0.5 * effect[firm] + rng.uniform(-0.5, 0.5, n), -1, 1)
     z = rng.uniform(-1, 1, n)
     y = 1.0 + 0.5 * x - 0.3 * z + effect[firm] + 0.3 * rng.uniform(-1, 1, n)
-    return pd.DataFrame({
-        "y": y, "x": x, "z": z, "firm": np.array(FIRMS)[firm], "year": rng.choice(YEARS, n),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "y": y,
+            "x": x,
+            "z": z,
+            "firm": np.array(FIRMS)[firm],
+            "year": rng.choice(YEARS, n),
+        }
+    )
 
 
 MODELS = pytest.mark.parametrize(

@@ -17,9 +17,15 @@ EXACT = {"rtol": 1e-10, "atol": 1e-13}
 
 def report():
     entry = LedgerEntry(
-        mechanism="gaussian", label="moments", unit="record", relation="replace-one", trust="central",
-        loss=GaussianLoss(0.25), source="lattice", secure=True,
-    )  # fmt: skip
+        mechanism="gaussian",
+        label="moments",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        loss=GaussianLoss(0.25),
+        source="lattice",
+        secure=True,
+    )
     return PrivacyReport.of([entry], delta=1e-5)
 
 
@@ -28,9 +34,15 @@ def fitted(frame, formula, rows, *, noise=0.0, bias=None, **given):
     ols = smf.ols(formula, data).fit()
     cov = np.asarray(ols.cov_params())
     estimate = Estimate(
-        np.array(ols.params), cov, tuple(ols.params.index), rows, noise_cov=noise * cov,
-        cov_type="nonrobust", df_resid=float(ols.df_resid), bias=bias,
-    )  # fmt: skip
+        np.array(ols.params),
+        cov,
+        tuple(ols.params.index),
+        rows,
+        noise_cov=noise * cov,
+        cov_type="nonrobust",
+        df_resid=float(ols.df_resid),
+        bias=bias,
+    )
     design = Schema({"x1": (-1, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "y": (-3, 3)}).design(formula)
     known = {"rsquared": float(ols.rsquared), "scale": float(ols.scale)} | given
     return Results(estimate, report=report(), design=design, **known), ols

@@ -53,9 +53,14 @@ def test_the_table_separates_the_two_errors(results):
     shown = [float(cell) for cell in row[1:]]
     low, high = results.conf_int().loc["x1"]
     expected = [
-        results.params["x1"], results.bse["x1"], results.bse_sampling["x1"], results.tvalues["x1"],
-        results.pvalues["x1"], low, high,
-    ]  # fmt: skip
+        results.params["x1"],
+        results.bse["x1"],
+        results.bse_sampling["x1"],
+        results.tvalues["x1"],
+        results.pvalues["x1"],
+        low,
+        high,
+    ]
     np.testing.assert_allclose(shown, expected, atol=6e-4)
 
 
@@ -63,11 +68,22 @@ def test_blocks_and_notes(results):
     text = results.summary(alpha=0.1, title="A title").as_text()
     assert text.splitlines()[0].strip() == "A title"
     for part in (
-        "[0.05", "0.95]", "Dep. Variable:", "TestOLS", "least squares", "Stabilization:",
+        "[0.05",
+        "0.95]",
+        "Dep. Variable:",
+        "TestOLS",
+        "least squares",
+        "Stabilization:",
         "R-squared (corrected):",
-        "Epsilon (delta=1e-05):", "mu (Gaussian DP):", "rho (zCDP):", "Trust model:", "replace-one",
-        "lattice (secure)", "A footnote.", "n is public",
-    ):  # fmt: skip
+        "Epsilon (delta=1e-05):",
+        "mu (Gaussian DP):",
+        "rho (zCDP):",
+        "Trust model:",
+        "replace-one",
+        "lattice (secure)",
+        "A footnote.",
+        "n is public",
+    ):
         assert part in text, part
     with pytest.raises(ArgumentError, match="alpha"):
         results.summary(alpha=0.0)
@@ -183,10 +199,16 @@ def test_statsmodels_conveniences(results):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.0, "0.0000"), (1.23456, "1.2346"), (-99999.0, "-99999.0000"), (1e-4, "1.00e-04"), (1e7, "1e+07"),
-        (float("inf"), "inf"), (-float("inf"), "-inf"), (float("nan"), "nan"),
+        (0.0, "0.0000"),
+        (1.23456, "1.2346"),
+        (-99999.0, "-99999.0000"),
+        (1e-4, "1.00e-04"),
+        (1e7, "1e+07"),
+        (float("inf"), "inf"),
+        (-float("inf"), "-inf"),
+        (float("nan"), "nan"),
     ],
-)  # fmt: skip
+)
 def test_numbers(value, text):
     assert number(value) == text
 
@@ -195,9 +217,15 @@ def test_pure_epsilon_reports(make_entry):
     from privinf.accounting import ConcentratedLoss
 
     entry = LedgerEntry(
-        mechanism="other", label="a", unit="record", relation="replace-one", trust="central",
-        loss=ConcentratedLoss(0.1), source="lattice", secure=True,
-    )  # fmt: skip
+        mechanism="other",
+        label="a",
+        unit="record",
+        relation="replace-one",
+        trust="central",
+        loss=ConcentratedLoss(0.1),
+        source="lattice",
+        secure=True,
+    )
     assert "not available" in str(made(PrivacyReport.of([entry])).summary())
     assert GaussianLoss(1.0).mu == 1.0
 

@@ -98,8 +98,9 @@ def test_noise_of_a_step_is_told_apart():
 def test_terms_follow_linear_maps():
     moved = ESTIMATE.transformed([[1.0, 2.0]], names=["c"])
     assert {k: v.item() for k, v in (moved.terms.sampling | moved.terms.noise).items()} == {
-        "sampling": 5.0, "noise": 13.0,
-    }  # fmt: skip
+        "sampling": 5.0,
+        "noise": 13.0,
+    }
     assert ESTIMATE.with_cov(np.eye(2), cov_type="given").terms is None
 
 

@@ -58,8 +58,10 @@ def test_covariances(results, ols):
 @pytest.mark.parametrize("engine", ["patsy", "formulaic"])
 def test_tests_of_restrictions(results, ols, text, engine, monkeypatch):
     expected_t, expected_wald, expected_f = (
-        ols.t_test(text), ols.wald_test(text, use_f=False, scalar=True), ols.f_test(text),
-    )  # fmt: skip
+        ols.t_test(text),
+        ols.wald_test(text, use_f=False, scalar=True),
+        ols.f_test(text),
+    )
     monkeypatch.setattr(statsmodels.formula.options, "formula_engine", engine)
     found = results.t_test(text)
     same(found.statistic, expected_t.statistic)

@@ -261,9 +261,13 @@ def test_small_samples_have_statsmodels_own_factor(frame):
     few = frame.iloc[:60].assign(y=frame.y.iloc[:60].clip(-3, 3))
     theirs = smf.ols("y ~ x1 + x2", few).fit(cov_type="HC1")
     doors = [
-        (pi.OLS, {}), (pi.GLM, {"family": "gaussian"}), (pi.MomentOLS, {}), (pi.ModulatedOLS, {}),
-        (pi.MomentOLS, {"trust": "local"}), (pi.IWPGLM, {"loss": "squared"}),
-    ]  # fmt: skip
+        (pi.OLS, {}),
+        (pi.GLM, {"family": "gaussian"}),
+        (pi.MomentOLS, {}),
+        (pi.ModulatedOLS, {}),
+        (pi.MomentOLS, {"trust": "local"}),
+        (pi.IWPGLM, {"loss": "squared"}),
+    ]
     for model, options in doors:
         made = model.from_formula("y ~ x1 + x2", few, schema=schema, **options)
         ours = made.fit(epsilon=math.inf, cov_type="HC1")

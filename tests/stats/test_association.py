@@ -148,11 +148,14 @@ def test_columns_of_tables_and_what_is_wrong():
 def test_a_correlation_asked_in_epsilon_takes_laplace_noise_and_is_twice_as_sharp():
     words = {"bounds": BOUNDS, "epsilon": 4.0, "delta": 1e-6}
     widths = {
-        noise: np.median([
-            np.ptp(pi.stats.pearsonr(U, V, noise=noise, rng=seed, **words).rows[0][3:]) for seed in range(15)
-        ])
+        noise: np.median(
+            [
+                np.ptp(pi.stats.pearsonr(U, V, noise=noise, rng=seed, **words).rows[0][3:])
+                for seed in range(15)
+            ]
+        )
         for noise in ("auto", "gaussian")
-    }  # fmt: skip
+    }
     assert pi.stats.pearsonr(U, V, **words, rng=0).release.noise == "laplace"
     assert widths["auto"] < 0.75 * widths["gaussian"]
 

@@ -89,7 +89,7 @@ def test_without_noise_intervals_are_those_of_order_statistics():
         (lambda: pi.stats.describe(pd.DataFrame({"x": X}), **ASKED), ArgumentError),
         (lambda: pi.stats.describe(FRAME, ["y"], schema=SMALL, **ASKED), SchemaError),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked(call, error):
     with pytest.raises(error):
         call()

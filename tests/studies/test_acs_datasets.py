@@ -62,11 +62,16 @@ def person_files(folder, missing=()):
         if state not in missing:
             table = pd.DataFrame(
                 {
-                    "SERIALNO": [1, 2, 3, 4], "AGEP": [40, 70, 3, 30], "SCHL": [21, 16, np.nan, 19],
-                    "WKHP": [40, np.nan, np.nan, 20], "PINCP": [60_000, 9_000, np.nan, 20_000],
-                    "SEX": [1, 2, 1, 2], "PUBCOV": [2, 1, 1, 1], "PWGTP": [10, 20, 30, 40],
+                    "SERIALNO": [1, 2, 3, 4],
+                    "AGEP": [40, 70, 3, 30],
+                    "SCHL": [21, 16, np.nan, 19],
+                    "WKHP": [40, np.nan, np.nan, 20],
+                    "PINCP": [60_000, 9_000, np.nan, 20_000],
+                    "SEX": [1, 2, 1, 2],
+                    "PUBCOV": [2, 1, 1, 1],
+                    "PWGTP": [10, 20, 30, 40],
                 }
-            )  # fmt: skip
+            )
             table.to_csv(folder / f"psam_p{state}.csv", index=False)
 
 

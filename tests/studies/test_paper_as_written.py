@@ -45,10 +45,20 @@ def test_without_noise_it_is_the_engine(sample, form):
     rows = pi.DebiasedLasso(sample.y, sample.X, x_bound=c.column_bound, y_bounds=(-5, 5), x_scale=1.0)._rows
     ledger = pi.Ledger()
     fit = fit_paper(
-        rows, TrustedServer(rows.federation, ledger=ledger), ledger, epsilon=math.inf, sparsity=S,
-        targets=targets.tolist(), precision_sparsity=4, iterations=c.rounds, clip=c.clip, step=c.step,
-        norm_bound=c.norm_bound, precision_clip=c.precision_clip, form=form,
-    )  # fmt: skip
+        rows,
+        TrustedServer(rows.federation, ledger=ledger),
+        ledger,
+        epsilon=math.inf,
+        sparsity=S,
+        targets=targets.tolist(),
+        precision_sparsity=4,
+        iterations=c.rounds,
+        clip=c.clip,
+        step=c.step,
+        norm_bound=c.norm_bound,
+        precision_clip=c.precision_clip,
+        form=form,
+    )
     assert np.allclose(fit.sparse_params, beta, atol=1e-7)
     assert np.allclose(fit.params, mine.params, atol=1e-7)
     assert np.allclose(fit.bse, mine.bse, rtol=1e-6)

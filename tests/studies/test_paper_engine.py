@@ -28,13 +28,25 @@ from studies.paper.statistics import PAPER_OPS
 
 BOUND = 8.0
 CLEAR = PaperTuning(
-    iterations=200, step=0.5, residual_clip=math.inf, precision_clip=math.inf, column_bound=BOUND,
-    norm_bound=10.0, precision_norm=10.0, form="residual",
-)  # fmt: skip
+    iterations=200,
+    step=0.5,
+    residual_clip=math.inf,
+    precision_clip=math.inf,
+    column_bound=BOUND,
+    norm_bound=10.0,
+    precision_norm=10.0,
+    form="residual",
+)
 NOISY = PaperTuning(
-    iterations=7, step=0.5, residual_clip=2.0, precision_clip=3.0, column_bound=BOUND, norm_bound=1.5,
-    precision_norm=2.0, form="residual",
-)  # fmt: skip
+    iterations=7,
+    step=0.5,
+    residual_clip=2.0,
+    precision_clip=3.0,
+    column_bound=BOUND,
+    norm_bound=1.5,
+    precision_norm=2.0,
+    form="residual",
+)
 
 
 def with_form(tuning, form):

@@ -22,9 +22,13 @@ HETEROGENEOUS = {"heterogeneous": True, "sparsity": 5, "shared_sparsity": 3}
 
 def door(sample, *, scale=1.0, machines=None, ledger=None, rng=None, x_bound=4.0):
     rows = pi.DebiasedLasso(
-        sample.y, sample.X * scale, x_bound=x_bound * scale, y_bounds=(-5.0, 5.0), x_scale=1.0 * scale,
+        sample.y,
+        sample.X * scale,
+        x_bound=x_bound * scale,
+        y_bounds=(-5.0, 5.0),
+        x_scale=1.0 * scale,
         machines=machines,
-    )._rows  # fmt: skip
+    )._rows
     ledger = pi.Ledger() if ledger is None else ledger
     return rows, TrustedServer(rows.federation, ledger=ledger, rng=rng), ledger
 
@@ -90,8 +94,9 @@ def test_without_noise_it_is_near_the_default_variant(sample):
 PLAIN = {"shares": {"fit": 0.45, "precision": 0.45, "variance": 0.05, "score": 0.05}}
 ROBUST = {
     "shares": {"fit": 0.25, "refit": 0.1, "precision": 0.45, "variance": 0.15, "score": 0.05},
-    "refit": True, "variance": "robust",
-}  # fmt: skip
+    "refit": True,
+    "variance": "robust",
+}
 
 
 @pytest.mark.parametrize("options", [PLAIN, ROBUST], ids=["plain", "robust"])
@@ -102,9 +107,16 @@ def test_coverage_where_privacy_is_cheap(options):
     for rep in range(30):
         sample = design.draw(200 + rep)
         fit = fitted(
-            sample, rng=rep, epsilon=30.0, sparsity=2, targets=targets, precision_sparsity=3, clip=3.0,
-            iterations=12, **options,
-        )  # fmt: skip
+            sample,
+            rng=rep,
+            epsilon=30.0,
+            sparsity=2,
+            targets=targets,
+            precision_sparsity=3,
+            clip=3.0,
+            iterations=12,
+            **options,
+        )
         ends, truth = fit.conf_int().to_numpy(), sample.params[0][targets]
         hits += list((ends[:, 0] < truth) & (truth < ends[:, 1]))
         shares.append(float((fit.bse_privacy**2 / fit.bse**2).mean()))
@@ -123,8 +135,14 @@ def test_joint_cost_is_the_budget_and_is_said(sample):
     parts = fit.bse_privacy**2 + fit.bse_sampling**2
     assert np.allclose(parts, fit.bse**2)
     labels = {entry.label for entry in fit.privacy.entries}
-    for part in ("iterate of the coefficients", "iterate of a precision column", "Gram matrix of the refit",
-                 "cross products of the refit", "variance of the errors", "debiasing scores"):  # fmt: skip
+    for part in (
+        "iterate of the coefficients",
+        "iterate of a precision column",
+        "Gram matrix of the refit",
+        "cross products of the refit",
+        "variance of the errors",
+        "debiasing scores",
+    ):
         assert part in labels, part
 
 
@@ -160,9 +178,16 @@ def test_selected_targets_secure_noise_and_pickle(sample):
 def test_parties(parties, accounting):
     labels = np.array(["north", "south", "west"])[parties.machines]
     fit = fitted(
-        parties, machines=labels, rng=0, epsilon=100.0, targets=range(12), accounting=accounting,
-        multiplier_draws=3, clip=3.0, **HETEROGENEOUS,
-    )  # fmt: skip
+        parties,
+        machines=labels,
+        rng=0,
+        epsilon=100.0,
+        targets=range(12),
+        accounting=accounting,
+        multiplier_draws=3,
+        clip=3.0,
+        **HETEROGENEOUS,
+    )
     assert fit.labels == ("north", "south", "west")
     assert np.flatnonzero(fit.shared_params).tolist() == [0, 1, 2]
     for i, label in enumerate(fit.labels):
@@ -190,10 +215,19 @@ def test_multiplier_intervals_cover_all_coordinates_without_noise():
     for rep in range(15):
         sample = design.draw(rep)
         fit = fitted(
-            sample, machines=sample.machines, epsilon=math.inf, iterations=12, targets=range(6),
-            precision_sparsity=6, multiplier_draws=50, public_seed=1_000 * rep, x_bound=8.0,
-            heterogeneous=True, sparsity=5, shared_sparsity=2,
-        )  # fmt: skip
+            sample,
+            machines=sample.machines,
+            epsilon=math.inf,
+            iterations=12,
+            targets=range(6),
+            precision_sparsity=6,
+            multiplier_draws=50,
+            public_seed=1_000 * rep,
+            x_bound=8.0,
+            heterogeneous=True,
+            sparsity=5,
+            shared_sparsity=2,
+        )
         for i in range(2):
             ends = multiplier_intervals(fit.machine(i), 0.2).to_numpy()
             hits.append(((ends[:, 0] < sample.params[i]) & (sample.params[i] < ends[:, 1])).all())
@@ -242,7 +276,7 @@ BAD = [
     ({"delta": 1.0}, ArgumentError, "delta"),
     ({"shares": {"score": 1.0}}, ArgumentError, "shares must map"),
     ({"shares": {"fit": 0.5, "precision": 0.5, "variance": 0.5, "score": 0.5}}, ArgumentError, "sum to"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("changes", "kind", "match"), BAD)
@@ -269,9 +303,18 @@ def test_a_constant_and_a_foreign_ledger_are_refused(sample):
 def test_noise_that_leaves_nothing_is_said_and_stays_charged(sample):
     ledger = pi.Ledger()
     with pytest.raises(PrivinfError):
-        fitted(sample, ledger=ledger, rng=0, epsilon=0.002, shares={
-            "fit": 0.997, "precision": 0.001, "variance": 0.001, "score": 0.001,
-        })  # fmt: skip
+        fitted(
+            sample,
+            ledger=ledger,
+            rng=0,
+            epsilon=0.002,
+            shares={
+                "fit": 0.997,
+                "precision": 0.001,
+                "variance": 0.001,
+                "score": 0.001,
+            },
+        )
     assert ledger.total().rho > 0.0
 
 
@@ -279,8 +322,13 @@ def test_what_one_interval_uses(parties):
     """Of a joint budget: shared parts, and a k-th of what the k intervals split."""
     shares = {"fit": 0.2, "own": 0.2, "precision": 0.3, "variance": 0.1, "score": 0.2}
     fit = fitted(
-        parties, machines=parties.machines, rng=0, epsilon=60.0, targets=range(4), shares=shares,
+        parties,
+        machines=parties.machines,
+        rng=0,
+        epsilon=60.0,
+        targets=range(4),
+        shares=shares,
         **HETEROGENEOUS,
-    )  # fmt: skip
+    )
     wanted = rho_to_epsilon(fit.privacy.rho * (0.5 + 0.5 / 4), DELTA)
     assert fit.interval_epsilon == pytest.approx(wanted, rel=1e-6)

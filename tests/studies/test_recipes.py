@@ -128,9 +128,13 @@ def known(frame, **more):
     """Return a recipe that knows a table by its content."""
     form = canonical(frame)
     return dataclasses.replace(
-        RECIPES["insurance"], rows=len(frame), columns=frame.shape[1], digest=digest_of(form),
-        content=digest_of(in_order(form)), **more,
-    )  # fmt: skip
+        RECIPES["insurance"],
+        rows=len(frame),
+        columns=frame.shape[1],
+        digest=digest_of(form),
+        content=digest_of(in_order(form)),
+        **more,
+    )
 
 
 def test_types_and_order_of_columns_are_no_content():
@@ -147,11 +151,14 @@ def test_the_order_of_rows_is_told():
 @pytest.mark.parametrize(
     "changed",
     [
-        FRAME.assign(x=[0.1, 0.0, 3.001]), FRAME.assign(n=[1, 2, 3]), FRAME.assign(word=["a", "c", "é"]),
-        FRAME.assign(x=FRAME["x"].to_numpy()[::-1]), FRAME.assign(n=FRAME["n"].astype(float)),
+        FRAME.assign(x=[0.1, 0.0, 3.001]),
+        FRAME.assign(n=[1, 2, 3]),
+        FRAME.assign(word=["a", "c", "é"]),
+        FRAME.assign(x=FRAME["x"].to_numpy()[::-1]),
+        FRAME.assign(n=FRAME["n"].astype(float)),
         FRAME.rename(columns={"x": "z"}),
     ],
-)  # fmt: skip
+)
 def test_another_content_is_refused(changed):
     with pytest.raises(StorageError, match="values are not those"):
         known(FRAME).check(changed, "here")

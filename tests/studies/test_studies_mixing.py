@@ -98,15 +98,29 @@ def drawn(n, rng, *, k, share, noise):
 def summaries(rows, top, slopes, *, n, share, noise):
     """What inference makes of a release, and raw moments of it."""
     system = MixedLeastSquares(
-        rows[:, :-1], rows[:, -1], np.append(0.0, noise[:-1]), y_noise=noise[-1], n=n, share=share,
-        constant=0, ones_row=top[:-1], ones_response=top[-1],
-    )  # fmt: skip
+        rows[:, :-1],
+        rows[:, -1],
+        np.append(0.0, noise[:-1]),
+        y_noise=noise[-1],
+        n=n,
+        share=share,
+        constant=0,
+        ones_row=top[:-1],
+        ones_response=top[-1],
+    )
     error = np.linalg.solve(system.A, system.g) - np.append(0.0, slopes)
     test = system.exact_score_test(np.append(0.0, slopes), np.zeros(len(rows)))
     return [
-        error[0], error[1], np.linalg.norm(error[1:]), test[1], np.linalg.eigvalsh(system.A)[0],
-        rows[:, 0] @ rows[:, 0], rows[:, 0] @ rows[:, -1], (rows[:, 1] ** 4).mean(), top[-1],
-    ]  # fmt: skip
+        error[0],
+        error[1],
+        np.linalg.norm(error[1:]),
+        test[1],
+        np.linalg.eigvalsh(system.A)[0],
+        rows[:, 0] @ rows[:, 0],
+        rows[:, 0] @ rows[:, -1],
+        (rows[:, 1] ** 4).mean(),
+        top[-1],
+    ]
 
 
 @pytest.mark.parametrize("kind", ["signs", "hadamard", "countsketch"])
@@ -139,9 +153,16 @@ def test_limit_has_the_law_of_the_public_door():
         share = r.release.law["share"]
         rows, top, slopes = drawn(n, rng, k=100, share=share, noise=noise)
         system = MixedLeastSquares(
-            rows[:, :-1], rows[:, -1], np.append(0.0, noise[:-1]), y_noise=noise[-1], n=n, share=share,
-            constant=0, ones_row=top[:-1], ones_response=top[-1],
-        )  # fmt: skip
+            rows[:, :-1],
+            rows[:, -1],
+            np.append(0.0, noise[:-1]),
+            y_noise=noise[-1],
+            n=n,
+            share=share,
+            constant=0,
+            ones_row=top[:-1],
+            ones_response=top[-1],
+        )
         solution = solve(system)
         limit.append(
             [np.linalg.norm(solution.params[1:] - slopes), solution.params[0], math.sqrt(solution.cov[1, 1])]

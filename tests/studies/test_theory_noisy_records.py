@@ -141,9 +141,13 @@ def test_one_pass_from_the_optimum_stays_below_its_bound(epsilon):
     slopes = np.array([0.5, -0.3])
     rng = np.random.default_rng(7)
     private = largest_gradient_variance(
-        loss="quadratic", theta_radius=1.0, feature_norm=math.sqrt(2.0), dimension=2, noise_variance=noise,
+        loss="quadratic",
+        theta_radius=1.0,
+        feature_norm=math.sqrt(2.0),
+        dimension=2,
+        noise_variance=noise,
         epsilon_y=epsilon,
-    )  # fmt: skip
+    )
     variance, curvature = private + 2.0 * (math.sqrt(2.0) + 1.0) ** 2, 1.0 / 3.0
     lie, weight = expit(-epsilon), 1.0 / (1.0 - 2.0 * expit(-epsilon))
     theta = np.tile(slopes, (passes, 1))
@@ -183,9 +187,13 @@ def test_the_steps_of_the_theorem_are_those_of_fit_sgd():
     keep = float(expit(epsilon))
     noisy, codes = rng.standard_normal((80, 2)), rng.integers(0, 2, 80)
     system = ExampleScores(
-        noisy, codes, [noise, noise], loss="quadratic", correction="exact",
+        noisy,
+        codes,
+        [noise, noise],
+        loss="quadratic",
+        correction="exact",
         label=LabelNoise(2, keep, 1.0 - keep),
-    )  # fmt: skip
+    )
     theta = np.zeros(2)
     for x, sent in zip(noisy, (2.0 * codes - 1.0) / (2.0 * keep - 1.0), strict=True):
         theta = theta - step * (x * (x @ theta - sent) - noise * theta)

@@ -93,13 +93,19 @@ def test_every_vignette_is_made_without_data_and_without_a_network(tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "PRIVINF_DATA"}
     done = subprocess.run(
         [*alone, sys.executable, str(ROOT / "vignettes" / "quick.py"), str(tmp_path)],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     pages = {path.stem: path.read_text() for path in tmp_path.glob("*.md")}
     assert len(pages) == 9
     left_out = {name for name, text in pages.items() if "**Left out**" in text}
     assert left_out == {
-        "2a_synthetic_mixing", "2b_real_data_mixing", "3_private_examples", "4b_wages", "5b_federated_acs",
-    }  # fmt: skip
+        "2a_synthetic_mixing",
+        "2b_real_data_mixing",
+        "3_private_examples",
+        "4b_wages",
+        "5b_federated_acs",
+    }
     assert all("python -m studies.data build" in pages[name] for name in left_out)

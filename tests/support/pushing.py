@@ -168,10 +168,19 @@ def told(case: Case, data):
 
 
 FITS = (
-    "whitened.counts", "whitened.gram", "whitened.hessian", "whitened.score", "whitened.meat",
-    "whitened.square", "curved.start", "curved.step", "curved.counts", "curved.score", "curved.meat",
+    "whitened.counts",
+    "whitened.gram",
+    "whitened.hessian",
+    "whitened.score",
+    "whitened.meat",
+    "whitened.square",
+    "curved.start",
+    "curved.step",
+    "curved.counts",
+    "curved.score",
+    "curved.meat",
     "curved.secant",
-)  # fmt: skip
+)
 
 
 def told_of_fits(case: Case, data, names=FITS):
@@ -221,11 +230,15 @@ def fit_args(name: str, design, rng) -> dict:
         more = {
             "counts": {
                 "quantity": str(rng.choice(["residual", "length", "score"])),
-                "thresholds": np.array([0.0, 0.3, 1.0, 4.0]), "unit": 0.7,
+                "thresholds": np.array([0.0, 0.3, 1.0, 4.0]),
+                "unit": 0.7,
             },
-            "gram": {"clip": 1.3, "unit": 0.7}, "hessian": layers | {"weight": 1.4, "clip": 1.1},
-            "score": layers, "meat": layers | {"weight": 1.2}, "square": {"unit": 0.7},
-        }  # fmt: skip
+            "gram": {"clip": 1.3, "unit": 0.7},
+            "hessian": layers | {"weight": 1.4, "clip": 1.1},
+            "score": layers,
+            "meat": layers | {"weight": 1.2},
+            "square": {"unit": 0.7},
+        }
         return args | more[name.partition(".")[2]]
     if name == "curved.start":
         del units["theta"]
@@ -233,9 +246,11 @@ def fit_args(name: str, design, rng) -> dict:
         return units | {"block": np.arange(p)[::-1], "radius": max(float(reach), 1.0), "share": 0.6}
     family, width = str(rng.choice(["binomial", "poisson"])), int(rng.integers(1, p + 1))
     args = units | {
-        "family": family, "transform": rng.normal(size=(p, width)),
-        "score_bound": float(rng.choice([0.2, 3.0])), "curvature_bound": float(rng.choice([0.05, 2.0])),
-    }  # fmt: skip
+        "family": family,
+        "transform": rng.normal(size=(p, width)),
+        "score_bound": float(rng.choice([0.2, 3.0])),
+        "curvature_bound": float(rng.choice([0.05, 2.0])),
+    }
     if rng.random() < 0.3:
         args |= {"weight": int(rng.integers(p)), "weight_unit": 2.0}
     if family == "poisson" and rng.random() < 0.5:
@@ -249,7 +264,7 @@ def fit_args(name: str, design, rng) -> dict:
         "score": {"low": float(rng.choice([0.0, 0.1])), "high": 0.9},
         "meat": {"middle": 0.2, "high": 0.9, "upper": 1.3},
         "secant": {"step": rng.normal(size=width) * float(rng.choice([0.0, 0.01, 1.0])), "clip": 0.8},
-    }  # fmt: skip
+    }
     return args | more[name.partition(".")[2]]
 
 

@@ -38,9 +38,16 @@ FAMILIES = {
 
 # What depends on whether there is a constant.
 OF_THE_CONSTANT = (
-    "df_model", "k_constant", "rsquared", "rsquared_adj", "fvalue", "f_pvalue", "ess", "mse_model",
+    "df_model",
+    "k_constant",
+    "rsquared",
+    "rsquared_adj",
+    "fvalue",
+    "f_pvalue",
+    "ess",
+    "mse_model",
     "mse_total",
-)  # fmt: skip
+)
 
 
 # What depends on a formula's terms.

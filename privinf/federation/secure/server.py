@@ -258,15 +258,30 @@ class SecureServer(TrustedServer):
         known, reach, asked = self._prepare(op, args, sites)
         asked, level = sorted(asked), calibrate_mu(mu=mu, rho=rho)
         plan = plan_sum(
-            reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
-            rows=self._most(reach, asked), grid_bits=self._grid_bits, secure=self.secure,
-            relation=self._relation, seeded="seed" in args,
-        )  # fmt: skip
+            reach,
+            level,
+            label=label,
+            op=op,
+            sites=len(asked),
+            colluding=self._max_colluding,
+            rows=self._most(reach, asked),
+            grid_bits=self._grid_bits,
+            secure=self.secure,
+            relation=self._relation,
+            seeded="seed" in args,
+        )
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
         query = Query(
-            op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
-            (plan.entry.to_dict(),), self._terms(plan, asked), self._reservation,
-        )  # fmt: skip
+            op,
+            {**args, "bits": bits},
+            known.version,
+            self._digest,
+            self._session,
+            self._next(),
+            (plan.entry.to_dict(),),
+            self._terms(plan, asked),
+            self._reservation,
+        )
         check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
         return PlannedSum(with_question(query, asked_bits=bits), tuple(asked), plan.site_scale, level)
@@ -320,9 +335,12 @@ class SecureServer(TrustedServer):
     def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
         """Return the terms of a secure sum, for its query."""
         terms: dict[str, Any] = {
-            "kind": KIND, "roster": asked, "pinned": self._pinned, "grid": plan.grid,
+            "kind": KIND,
+            "roster": asked,
+            "pinned": self._pinned,
+            "grid": plan.grid,
             "max_colluding": self._max_colluding,
-        }  # fmt: skip
+        }
         if self._memory is not None and not self.secure and plan.site_scale > 0.0:
             terms["seed"] = (
                 int.from_bytes(self._memory.seeded(Places.SEED_OF_MASKED_SUM, self._sequence)[:8], "little")

@@ -311,10 +311,18 @@ def _missed(
     for j in chosen:
         known.pop(j, None)
     return test_of(
-        suspects, suspects.found, suspects.exhausted, rows, kept, known,
-        (suspects.seen_from, correlation), np.sqrt(sampling),
-        np.sqrt(sampling + np.diag(debiased.privacy)), sums.sparse.units.scale[chosen], automatic,
-    )  # fmt: skip
+        suspects,
+        suspects.found,
+        suspects.exhausted,
+        rows,
+        kept,
+        known,
+        (suspects.seen_from, correlation),
+        np.sqrt(sampling),
+        np.sqrt(sampling + np.diag(debiased.privacy)),
+        sums.sparse.units.scale[chosen],
+        automatic,
+    )
 
 
 def _results(
@@ -332,10 +340,16 @@ def _results(
     back = np.outer(unit, unit)
     sampling, noise = debiased.sampling / back, debiased.privacy / back
     estimate = Estimate(
-        debiased.params / unit, sampling + noise, tuple(names[j] for j in chosen), sums.n,
-        noise_cov=noise, cov_type="HC0", terms=VarianceTerms.dividing(
-            sampling + noise, EQUATION, {name: term / back for name, term in debiased.noise.items()}),
-    )  # fmt: skip
+        debiased.params / unit,
+        sampling + noise,
+        tuple(names[j] for j in chosen),
+        sums.n,
+        noise_cov=noise,
+        cov_type="HC0",
+        terms=VarianceTerms.dividing(
+            sampling + noise, EQUATION, {name: term / back for name, term in debiased.noise.items()}
+        ),
+    )
     settings, doubts = _sparse_fit(rows, sums, fit, [*fit.signs, *debiased.signs])
     notes = [SELECTED_NOTE] * (plan.targets is None)
     notes += [WEIGHTED_NOTE] * math.isfinite(plan.rho)

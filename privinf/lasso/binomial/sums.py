@@ -203,9 +203,15 @@ class LogisticSums:
         if at.support:
             args |= {"support": np.asarray(at.support, dtype=np.int64), "beta": at.beta}
         picks = self.sparse.server.top_k(
-            Statistics.LOGISTIC_PRODUCTS, args, k, rho=rho, values=False, candidates=allowed, label=label,
+            Statistics.LOGISTIC_PRODUCTS,
+            args,
+            k,
+            rho=rho,
+            values=False,
+            candidates=allowed,
+            label=label,
             sites=self.sparse.sites,
-        )  # fmt: skip
+        )
         return [int(j) for j in picks.support], float(picks.scale)
 
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
@@ -235,10 +241,16 @@ class LogisticSums:
     def _at(self, at: Point, along: Directions, weights: Weights, **more: PlainValue) -> dict[str, Any]:
         columns = np.asarray(along.columns, dtype=np.int64)
         return self._told(
-            family="binomial", columns=columns, theta=at.on(along.columns), intercept=at.intercept,
-            transform=along.matrix[1:], offset=along.matrix[0], score_bound=weights.score,
-            curvature_bound=weights.curvature, **more,
-        )  # fmt: skip
+            family="binomial",
+            columns=columns,
+            theta=at.on(along.columns),
+            intercept=at.intercept,
+            transform=along.matrix[1:],
+            offset=along.matrix[0],
+            score_bound=weights.score,
+            curvature_bound=weights.curvature,
+            **more,
+        )
 
     def _told(self, **args: PlainValue) -> dict[str, Any]:
         units = self.sparse.units

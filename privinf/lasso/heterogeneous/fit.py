@@ -140,8 +140,14 @@ def check_site_plan(
     joint, own_precision = accounting == "joint", precision == "machine"
     if shares is None:
         size = RequestSize(
-            sum(rows), int(np.median(rows)), p, shared + extra[0], own + extra[1], sparsity, neighbours,
-        )  # fmt: skip
+            sum(rows),
+            int(np.median(rows)),
+            p,
+            shared + extra[0],
+            own + extra[1],
+            sparsity,
+            neighbours,
+        )
         given: Mapping[str, float] = site_shares(
             rho if math.isfinite(rho) else 1.0,
             size,
@@ -158,10 +164,15 @@ def check_site_plan(
     total = sum(price[name] * many[name] for name in price)
     return SitePlan(
         SiteBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
-        shared, own, neighbours,
-        whole if joint else total * rho + means, sum(price.values()) * rho + means, accounting, precision,
+        shared,
+        own,
+        neighbours,
+        whole if joint else total * rho + means,
+        sum(price.values()) * rho + means,
+        accounting,
+        precision,
         means,
-    )  # fmt: skip
+    )
 
 
 def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
@@ -186,11 +197,17 @@ def fit_sites(
         center_response(every, RESPONSE_SHARE * plan.means)
     sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
     fits = site_fits(
-        every, sites, targets, plan.budget,
-        shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
+        every,
+        sites,
+        targets,
+        plan.budget,
+        shared_sparsity=plan.shared,
+        own_sparsity=plan.own,
+        neighbours=plan.neighbours,
         extra=extra_picks(plan.own),
-        joint=plan.accounting == "joint", own_precision=plan.precision == "machine",
-    )  # fmt: skip
+        joint=plan.accounting == "joint",
+        own_precision=plan.precision == "machine",
+    )
     return PlannedFits(plan, fits)
 
 
@@ -210,10 +227,13 @@ def results_by_site(
     if plan.accounting == "joint" and math.isfinite(plan.interval):
         alone = rho_to_epsilon(plan.interval, report.default_delta)
     options = {
-        "Accounting": plan.accounting.replace("-", " "), "Epsilon of one interval": f"{alone:.4g}",
-        "Joint epsilon": f"{report.epsilon():.4g}", "Parties": str(len(rows.rows)),
-        "Precision columns": plan.precision, "Target": "robust",
-    }  # fmt: skip
+        "Accounting": plan.accounting.replace("-", " "),
+        "Epsilon of one interval": f"{alone:.4g}",
+        "Joint epsilon": f"{report.epsilon():.4g}",
+        "Parties": str(len(rows.rows)),
+        "Precision columns": plan.precision,
+        "Target": "robust",
+    }
     results = {
         rows.labels[site]: _site_results(planned, site, rows, units, targets, report, options)
         for site in rows.rows

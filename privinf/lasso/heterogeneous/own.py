@@ -165,10 +165,15 @@ def own_fits(
             for name, sums in sites.items():
                 made[name].append(
                     clipped_step(
-                        sums, support[name], beta[name], range(held, len(support[name])), roots[name].values,
-                        scale[name], refit * share / total,
+                        sums,
+                        support[name],
+                        beta[name],
+                        range(held, len(support[name])),
+                        roots[name].values,
+                        scale[name],
+                        refit * share / total,
                     )
-                )  # fmt: skip
+                )
                 beta[name] = made[name][-1].beta
             if steps is not LAST_STEPS or step < len(steps) - 1:
                 scale = _common_scale(sites, support, beta, scale, looks[0] / len(sizes))
@@ -339,9 +344,12 @@ class SiteGrams:
             sums, p = self.sites.get(name, self.pooled), len(self.pooled.units.scale)
             part = 1.0 - SHARED_PART if self.own_precision else 1.0
             gram, sd = sums.gram(
-                range(p), math.inf, part * self.price * (p / self.size) ** 2, Labels.GRAM_OF_ALL_COLUMNS,
+                range(p),
+                math.inf,
+                part * self.price * (p / self.size) ** 2,
+                Labels.GRAM_OF_ALL_COLUMNS,
                 bound=COLUMN_CLIP,
-            )  # fmt: skip
+            )
             self._whole[name] = Correlations(*correlations(gram, sd))
         return self._whole[name]
 

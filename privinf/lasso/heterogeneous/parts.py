@@ -144,9 +144,15 @@ def site_fits(
     correlations = grams.precision(members)
     scores = site_scores(sites, correlations, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
     return SiteFits(
-        shared.support, shared.beta, scores.targets, own, scores.debiased, scores.columns,
-        {name: one.values for name, one in correlations.items()}, scores.differs,
-    )  # fmt: skip
+        shared.support,
+        shared.beta,
+        scores.targets,
+        own,
+        scores.debiased,
+        scores.columns,
+        {name: one.values for name, one in correlations.items()},
+        scores.differs,
+    )
 
 
 def interval_columns(shared: int, own: int, extra: tuple[int, int], neighbours: int) -> int:
@@ -160,9 +166,14 @@ def _shared(
     p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
     scale = response = pooled.residual_scale((), np.empty(0), look, Labels.SCALE_OF_RESPONSE)
     support = pooled.pick(
-        (), np.empty(0), PRODUCT_CLIP * scale, min(sparsity + extra, p), np.ones(p, dtype=bool),
-        budget.selection, Labels.SELECTION_OF_SHARED_PART,
-    )  # fmt: skip
+        (),
+        np.empty(0),
+        PRODUCT_CLIP * scale,
+        min(sparsity + extra, p),
+        np.ones(p, dtype=bool),
+        budget.selection,
+        Labels.SELECTION_OF_SHARED_PART,
+    )
     root, beta, steps = grams.shared_root(support), np.zeros(len(support)), []
     free, last = range(len(support)), len(SHARED_STEPS) - 1
     for place, share in enumerate(SHARED_STEPS):

@@ -130,9 +130,13 @@ def site_scores(
         at = np.flatnonzero(~hidden[place])
         unit = one.unit[at]
         score = ScoreRelease(
-            one.score[at], slopes[place][at] / unit, one.square[at], one.score_sd,
-            slope_sds[place][at] / unit, sites[name].n,
-        )  # fmt: skip
+            one.score[at],
+            slopes[place][at] / unit,
+            one.square[at],
+            one.score_sd,
+            slope_sds[place][at] / unit,
+            sites[name].n,
+        )
         clear = clear_slopes(score)
         score, at, unit = score.only(clear), at[clear], unit[clear]
         kept[name], debiased[name] = [targets[int(i)] for i in at], None
@@ -207,18 +211,29 @@ def _release(
     slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
     score = Score(used.tolist(), columns[used] / unit, math.inf, bound, fit.support, fit.beta)
     mean, sd = sums.target_scores(
-        score, targets, k * (prices.score + prices.slope) + prices.average, weights=unit,
-        slope_clip=slope_clip, slope_weight=slope_weight, average_clip=average_clip,
+        score,
+        targets,
+        k * (prices.score + prices.slope) + prices.average,
+        weights=unit,
+        slope_clip=slope_clip,
+        slope_weight=slope_weight,
+        average_clip=average_clip,
         average_weight=average_weight,
-    )  # fmt: skip
+    )
     slope_unit, average_unit = slope_clip / slope_weight, average_clip / average_weight
     square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
     if not clear:
         square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
     return _Released(
-        mean[:k] * bound, sd * bound, square, mean[2 * k : 3 * k] * slope_unit * unit,
-        sd * slope_unit * unit, float(mean[3 * k]) * average_unit, sd * average_unit, unit,
-    )  # fmt: skip
+        mean[:k] * bound,
+        sd * bound,
+        square,
+        mean[2 * k : 3 * k] * slope_unit * unit,
+        sd * slope_unit * unit,
+        float(mean[3 * k]) * average_unit,
+        sd * average_unit,
+        unit,
+    )
 
 
 def average_bound(k: int) -> float:

@@ -255,9 +255,14 @@ class LassoResults(JointResults):
         with suppress(NotAvailableError):
             self.explained_shares()
         for name in (
-            "residual_scale", "missed_column_test", "score_tail", "picks_from", "restricted_eigenvalues",
-            "noise_variance", "bias_bound",
-        ):  # fmt: skip
+            "residual_scale",
+            "missed_column_test",
+            "score_tail",
+            "picks_from",
+            "restricted_eigenvalues",
+            "noise_variance",
+            "bias_bound",
+        ):
             with suppress(NotAvailableError):
                 getattr(self, name)
 
@@ -302,9 +307,15 @@ def lasso_results(
     sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
     reported, noise_cov = tuple(names[j] for j in chosen), np.diag(parts.privacy) / back
     estimate = Estimate(
-        parts.params / unit, debiased.cov / back, reported, sums.n, noise_cov=noise_cov, cov_type="HC0",
-        bias=None if debiased.bias is None else debiased.bias / unit, terms=parts.terms(debiased.cov, unit),
-    )  # fmt: skip
+        parts.params / unit,
+        debiased.cov / back,
+        reported,
+        sums.n,
+        noise_cov=noise_cov,
+        cov_type="HC0",
+        bias=None if debiased.bias is None else debiased.bias / unit,
+        terms=parts.terms(debiased.cov, unit),
+    )
     settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.astray)
     if extras is not None:
         settings["extras"] = extras.settings(unit)

@@ -281,11 +281,15 @@ class ExamplesPlan:
         """Return what the release says of its noise."""
         responses: list[AnswerLaw] = [
             {
-                "name": feature.name, "columns": features.private_positions(feature.columns),
-                "levels": law.levels, "keep": law.keep, "other": law.other, "epsilon": law.epsilon,
+                "name": feature.name,
+                "columns": features.private_positions(feature.columns),
+                "levels": law.levels,
+                "keep": law.keep,
+                "other": law.other,
+                "epsilon": law.epsilon,
             }
             for feature, law in zip(features.responded, self.responses, strict=True)
-        ]  # fmt: skip
+        ]
         label: LabelLaw = {"kind": sent.kind}
         if sent.levels is not None:
             label["levels"] = list(sent.levels)

@@ -209,9 +209,14 @@ class LocalExamples:
         refuses to be saved.
         """
         budget = plan_budget(
-            self.parts, epsilon_x=epsilon_x, epsilon_y=epsilon_y, epsilon=epsilon,
-            shares=shares, delta=delta, calibration=calibration,
-        )  # fmt: skip
+            self.parts,
+            epsilon_x=epsilon_x,
+            epsilon_y=epsilon_y,
+            epsilon=epsilon,
+            shares=shares,
+            delta=delta,
+            calibration=calibration,
+        )
         account = check_ledger(ledger)
         noise = get_source(rng=rng, source=source)
         plan = self._plan(budget, noise)
@@ -220,9 +225,13 @@ class LocalExamples:
         given, columns = as_rows(rows, self.missing), [*needed(self.design), self.label.name]
         plain = self.label.levels is None and not self.features.responded
         blocks = RecordBlocks(
-            self.design, given, columns, self._read, whole=target is None,
+            self.design,
+            given,
+            columns,
+            self._read,
+            whole=target is None,
             numbers=self._read_numbers if plain else None,
-        ).checked()  # fmt: skip
+        ).checked()
         recorded = account.spend(*plan.entries)
         law = plan.law(self.features, self.label, delta or None) | imputing(given.missing)
         draws = self._draws(plan)

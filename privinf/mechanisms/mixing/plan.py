@@ -194,8 +194,12 @@ class MixingPlan:
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
         centred = mixing if intercept is None else intercept
         common: dict[str, Any] = {
-            "parties": parties, "n": check_count(n, "n"), "method": method, "intercept": centred, **given
-        }  # fmt: skip
+            "parties": parties,
+            "n": check_count(n, "n"),
+            "method": method,
+            "intercept": centred,
+            **given,
+        }
         if not mixing and (k not in ("auto", n) or share is not None):
             raise ArgumentError("k= and share= belong to method='random-mixing'")
         if rsquared is not None and not (mixing and k == "auto"):

@@ -171,9 +171,14 @@ class RandomMixing(PartyMechanism):
         labels: PartyLabels | None = None,
     ) -> None:
         super().__init__(
-            schema, n=n, intercept=intercept, diameter=diameter, missing=missing, data_bounds=data_bounds,
+            schema,
+            n=n,
+            intercept=intercept,
+            diameter=diameter,
+            missing=missing,
+            data_bounds=data_bounds,
             labels=labels,
-        )  # fmt: skip
+        )
         self.k = check_count(k, "k")
         self.mixing: MixingKind = check_choice(kind, MixingKind, "kind")
         self.seed = check_count(seed, "seed", least=0)
@@ -246,8 +251,11 @@ class RandomMixing(PartyMechanism):
                 arrays[name] = budget.source.perturb(arrays[name], scale)
         law: RandomMixingLaw = {
             **self._law(budget, scale, n),
-            "k": self.k, "kind": self.mixing, "public_seed": self.seed, "share": share,
-        }  # fmt: skip
+            "k": self.k,
+            "kind": self.mixing,
+            "public_seed": self.seed,
+            "share": share,
+        }
         return self._release(arrays, law, recorded, n)
 
     def _share(self, scale: float, n: int) -> float:

@@ -69,9 +69,14 @@ class Elsewhere:
 
         names = tuple((op.name, args) for op, args in asked)
         task = PartitionTask(
-            design=self.design, missing=self.rows.missing, weights=self.weights, stream=self.stream,
-            public=self.public, passes=self.passes, asked=names,
-        )  # fmt: skip
+            design=self.design,
+            missing=self.rows.missing,
+            weights=self.weights,
+            stream=self.stream,
+            public=self.public,
+            passes=self.passes,
+            asked=names,
+        )
         n, seen = add_partitions(self.rows, task, found)
         check_levels(self.design.schema, needed(self.design), set(seen))
         return found, [n]

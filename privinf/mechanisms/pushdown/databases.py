@@ -160,29 +160,45 @@ def count(condition: str) -> str:
 
 DIALECTS: dict[str, Dialect] = {
     "duckdb": Dialect(
-        nan="isnan({})", same="encode({0}) = encode({1})", total="SUM({})",
+        nan="isnan({})",
+        same="encode({0}) = encode({1})",
+        total="SUM({})",
         factor="CAST(CAST({} AS BIGINT) AS DECIMAL(7, 0))",  # no product overflows: twice as fast
         sums=25_000,
-        table="(CAST('[{0}]' AS DOUBLE[]))[{1} + 1]", checked=True,
+        table="(CAST('[{0}]' AS DOUBLE[]))[{1} + 1]",
+        checked=True,
     ),
     "postgres": Dialect(
-        double="DOUBLE PRECISION", text="TEXT", nan="{} = CAST('NaN' AS DOUBLE PRECISION)",
-        same='{0} COLLATE "C" = {1}', total="SUM({})", fence=" OFFSET 0", checked=True,
+        double="DOUBLE PRECISION",
+        text="TEXT",
+        nan="{} = CAST('NaN' AS DOUBLE PRECISION)",
+        same='{0} COLLATE "C" = {1}',
+        total="SUM({})",
+        fence=" OFFSET 0",
+        checked=True,
         table="(CAST('{{{0}}}' AS DOUBLE PRECISION[]))[{1} + 1]",
     ),
     "bigquery": Dialect(
-        double="FLOAT64", whole="INT64", text="STRING", nan="IS_NAN({})",
-        factor="CAST({} AS INT64)", total="SUM(CAST({} AS NUMERIC))",
-        quotes="``", escaped=True,
+        double="FLOAT64",
+        whole="INT64",
+        text="STRING",
+        nan="IS_NAN({})",
+        factor="CAST({} AS INT64)",
+        total="SUM(CAST({} AS NUMERIC))",
+        quotes="``",
+        escaped=True,
     ),
     "snowflake": Dialect(same="COLLATE({0}, '') = {1}", escaped=True),
     "spark": Dialect(text="STRING", nan="isnan({})", quotes="``", escaped=True),
     "trino": Dialect(nan="is_nan({})"),
     "tsql": Dialect(
-        double="FLOAT(53)", text="NVARCHAR(MAX)", nan="1 = 0", quotes="[]",
+        double="FLOAT(53)",
+        text="NVARCHAR(MAX)",
+        nan="1 = 0",
+        quotes="[]",
         same="{0} + N'.' COLLATE Latin1_General_BIN2 = N{1} + N'.'",
     ),
-}  # fmt: skip
+}
 
 
 def named(prefix: str, texts: Sequence[str]) -> Layer:
@@ -295,9 +311,13 @@ def _duckdb_kind(kind: str) -> str:
         return "number"
     start = kind.partition("(")[0]
     return {
-        "HUGEINT": "decimal", "UHUGEINT": "decimal", "DECIMAL": "decimal", "BOOLEAN": "truth",
-        "VARCHAR": "text", "ENUM": "text",
-    }.get(start, "other")  # fmt: skip
+        "HUGEINT": "decimal",
+        "UHUGEINT": "decimal",
+        "DECIMAL": "decimal",
+        "BOOLEAN": "truth",
+        "VARCHAR": "text",
+        "ENUM": "text",
+    }.get(start, "other")
 
 
 def _ibis(data: Any) -> PushedSource:

@@ -51,10 +51,16 @@ class Expressions:
         self._made: dict[tuple[Any, ...], Node] = {}
 
     def node(
-        self, parts: Sequence[str | Node], low: float, high: float, *,
-        away: float = 0.0, whole: Node | None = None, kind: str = "made",
+        self,
+        parts: Sequence[str | Node],
+        low: float,
+        high: float,
+        *,
+        away: float = 0.0,
+        whole: Node | None = None,
+        kind: str = "made",
         finite: bool = True,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """Return the expression of these parts; NotAvailableError if it could be infinite, and must not."""
         if finite and not (math.isfinite(low) and math.isfinite(high)):
             raise unfit("a number could be infinite")
@@ -102,9 +108,14 @@ class Expressions:
         half = len(values) // 2
         below, above = values[:half], values[half:]
         return [
-            "CASE WHEN ", place, f" < {start + half} THEN ", *self._ladder(below, place, start),
-            " ELSE ", *self._ladder(above, place, start + half), " END",
-        ]  # fmt: skip
+            "CASE WHEN ",
+            place,
+            f" < {start + half} THEN ",
+            *self._ladder(below, place, start),
+            " ELSE ",
+            *self._ladder(above, place, start + half),
+            " END",
+        ]
 
     # ---- numpy's operations
 

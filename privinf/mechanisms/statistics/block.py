@@ -94,9 +94,16 @@ class SiteBlock:
         assert design.y_low is not None
         assert design.y_high is not None
         return cls(
-            rows.matrix(design), rows.response(design), design.low, design.high, design.y_low, design.y_high,
-            ordered=rows.ordered, lent=rows.lends, inputs=rows.inputs_outside(design),
-        )  # fmt: skip
+            rows.matrix(design),
+            rows.response(design),
+            design.low,
+            design.high,
+            design.y_low,
+            design.y_high,
+            ordered=rows.ordered,
+            lent=rows.lends,
+            inputs=rows.inputs_outside(design),
+        )
 
     def owned(self) -> SiteBlock:
         """Return the same rows where nobody else writes into them; large arrays stay `lent`."""
@@ -117,13 +124,23 @@ class SiteBlock:
             return
         for part in even_parts(len(self), rows):
             yield SiteBlock(
-                self.features[part], self.response[part], self.low, self.high, self.response_low,
-                self.response_high, self.start + part.start, self.stream,
+                self.features[part],
+                self.response[part],
+                self.low,
+                self.high,
+                self.response_low,
+                self.response_high,
+                self.start + part.start,
+                self.stream,
                 None if self.clear is None else self.clear[part],
-                None if self.weights is None else self.weights[part], self.ordered, self.finite,
-                None if self.units is None else self.units[part], self.lent, self.batch,
+                None if self.weights is None else self.weights[part],
+                self.ordered,
+                self.finite,
+                None if self.units is None else self.units[part],
+                self.lent,
+                self.batch,
                 None if self.inputs is None else self.inputs[part],
-            )  # fmt: skip
+            )
 
     def columns(self, args: Args, chosen: Integers | slice | None = None) -> Floats:
         """Return (clip(x, low, high) - center) / scale of all or some columns, a fresh array.
@@ -179,8 +196,11 @@ def made_up(low: Floats, high: Floats, response_low: float, response_high: float
     return SiteBlock(
         np.stack([bottom, 0.5 * bottom + 0.5 * top, top]),
         np.array([response_low, sum(ends), response_high]),
-        low, high, response_low, response_high,
-    )  # fmt: skip
+        low,
+        high,
+        response_low,
+        response_high,
+    )
 
 
 def blocks_of(whole: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteBlock]:

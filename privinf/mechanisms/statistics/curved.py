@@ -59,9 +59,18 @@ from privinf.wire import Derivations, Statistics
 
 BASIS = ("center", "scale", "intercept", "bits")
 MODEL = (
-    *BASIS, "family", "columns", "theta", "transform", "offset", "weight", "weight_unit", "exposure",
-    "score_bound", "curvature_bound",
-)  # fmt: skip
+    *BASIS,
+    "family",
+    "columns",
+    "theta",
+    "transform",
+    "offset",
+    "weight",
+    "weight_unit",
+    "exposure",
+    "score_bound",
+    "curvature_bound",
+)
 # What rounding moves a vector of length 1 for each root of an entry, twice over: see `terms`.
 ROUNDED_ENTRY = 2.0**-19
 # Below this step the secant is the tangent in its middle, off by 2^-12 / 24 of itself at most, as is a secant
@@ -74,8 +83,17 @@ class _Rows:
     """A block's rows at theta: eta, the exposure, v, |v|, c, e, o and w."""
 
     __slots__ = (
-        "args", "curvature", "error", "exact", "exposure", "length", "predictor", "public", "v", "weight",
-    )  # fmt: skip
+        "args",
+        "curvature",
+        "error",
+        "exact",
+        "exposure",
+        "length",
+        "predictor",
+        "public",
+        "v",
+        "weight",
+    )
 
     def __init__(self, rows: RowReader) -> None:
         args, block, self.exact = rows.args, rows.block, rows.exact

@@ -206,8 +206,17 @@ class MomentSums:
     """
 
     __slots__ = (
-        "_beside", "_grid", "_most", "_pairs", "_residual", "_sums", "_units", "_values", "args", "response"
-    )  # fmt: skip
+        "_beside",
+        "_grid",
+        "_most",
+        "_pairs",
+        "_residual",
+        "_sums",
+        "_units",
+        "_values",
+        "args",
+        "response",
+    )
 
     def __init__(
         self,

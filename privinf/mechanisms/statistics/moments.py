@@ -282,8 +282,11 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
 
 
 _SHARED = (
-    *(name for name in COMMON if name not in ("support", "beta")), "constant", "norm", "response_factor"
-)  # fmt: skip
+    *(name for name in COMMON if name not in ("support", "beta")),
+    "constant",
+    "norm",
+    "response_factor",
+)
 # Of a holder's own sums: how many public columns stand beside the features, their largest squared norm on the
 # grid and largest sizes (by default the norm), the cap on one person's records, and the largest weight.
 _OWN = ("public", "public_norm2", "public_reach", "max_rows", "weight_bound")

@@ -90,16 +90,25 @@ class Reach:
         if 2.0 * clip < rows * self.l2:
             why = Derivations.CLIPPED_SITE.format(clip=clip)
         return Reach(
-            self.shape, min(rows * self.l2, 2.0 * clip), min(rows * self.linf, 2.0 * clip),
-            min(rows * self.bound, clip), why, norm, "client", self.bound,
-        )  # fmt: skip
+            self.shape,
+            min(rows * self.l2, 2.0 * clip),
+            min(rows * self.linf, 2.0 * clip),
+            min(rows * self.bound, clip),
+            why,
+            norm,
+            "client",
+            self.bound,
+        )
 
     def times(self, factor: float) -> Reach:
         """Return the reach if the unit is so many records, or its records weigh so much."""
         return replace(
-            self, l2=self.l2 * factor, linf=self.linf * factor, bound=self.bound * factor,
+            self,
+            l2=self.l2 * factor,
+            linf=self.linf * factor,
+            bound=self.bound * factor,
             norm=None if self.norm is None else self.norm * factor,
-        )  # fmt: skip
+        )
 
     def sensitivity(self, relation: Relation) -> float:
         """Return the l2 sensitivity under a neighbouring relation.
@@ -120,9 +129,11 @@ class Reach:
         unit = unit_of(self.bound, bits)
         apart = unit * math.sqrt(self.size)
         return replace(
-            self, l2=self.l2 + apart, linf=min(self.linf + unit, self.l2 + apart),
+            self,
+            l2=self.l2 + apart,
+            linf=min(self.linf + unit, self.l2 + apart),
             norm=None if self.norm is None else self.norm + apart,
-        )  # fmt: skip
+        )
 
     @property
     def size(self) -> int:

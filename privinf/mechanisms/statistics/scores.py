@@ -126,11 +126,23 @@ def _scores_reach(args: Args, columns: int) -> Reach:
 
 SINGLE_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        Statistics.TARGET_SCORES, target_scores, _scores_reach,
-        (*COMMON, "columns", "transform", "bound", "targets", "weights", "slope_clip", "slope_weight",
-         "average_clip", "average_weight"),
+        Statistics.TARGET_SCORES,
+        target_scores,
+        _scores_reach,
+        (
+            *COMMON,
+            "columns",
+            "transform",
+            "bound",
+            "targets",
+            "weights",
+            "slope_clip",
+            "slope_weight",
+            "average_clip",
+            "average_weight",
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def clipped_forms(block: SiteBlock, args: Args) -> Floats:
@@ -209,10 +221,12 @@ FORM_OPS: dict[str, SiteOp] = named(
     SiteOp(Statistics.PAPER_VARIANCES, paper_variances, _paper_variances_reach, _SCORES),
     SiteOp(Statistics.QUADRATIC_FORMS, quadratic_forms, _quadratic_reach, FORM_ARGUMENTS),
     SiteOp(
-        Statistics.MULTIPLIER_SCORES, multiplier_scores, _multiplier_reach,
+        Statistics.MULTIPLIER_SCORES,
+        multiplier_scores,
+        _multiplier_reach,
         (*_SCORES, "draws", "law", "seed", "multiplier_bound"),
     ),
-)  # fmt: skip
+)
 
 
 def product_vector(block: SiteBlock, args: Args) -> Floats:
@@ -259,7 +273,10 @@ def _column_product_reach(args: Args, columns: int) -> Reach:
 VECTOR_OPS: dict[str, SiteOp] = named(
     SiteOp(Statistics.PRODUCT_VECTOR, product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
     SiteOp(
-        Statistics.COLUMN_PRODUCT_VECTOR, column_product_vector, _column_product_reach,
-        (*COMMON, "targets", "transform", "bound", "norm"), wide=True,
+        Statistics.COLUMN_PRODUCT_VECTOR,
+        column_product_vector,
+        _column_product_reach,
+        (*COMMON, "targets", "transform", "bound", "norm"),
+        wide=True,
     ),
-)  # fmt: skip
+)

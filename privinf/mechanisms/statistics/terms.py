@@ -302,6 +302,11 @@ def op_of_terms(
 ) -> SiteOp:
     """Return a statistic that is a sum of terms."""
     return SiteOp(
-        name, partial(_total, terms), sensitivity, arguments, version=2, partition=partition,
+        name,
+        partial(_total, terms),
+        sensitivity,
+        arguments,
+        version=2,
+        partition=partition,
         sums=partial(TermSums, terms),
-    )  # fmt: skip
+    )

@@ -59,8 +59,16 @@ from privinf.validation import check_array, check_choice
 from privinf.wire import Derivations, Statistics
 
 _UNITS = (
-    "center", "scale", "intercept", "bits", "constant", "response_factor", "whitening", "theta", "row_weights"
-)  # fmt: skip
+    "center",
+    "scale",
+    "intercept",
+    "bits",
+    "constant",
+    "response_factor",
+    "whitening",
+    "theta",
+    "row_weights",
+)
 
 
 def _rows(rows: RowReader) -> tuple[PlacedRows, Floats | float]:
