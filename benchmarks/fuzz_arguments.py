@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "privacy")]
 
 from argument_corpus import CASES  # noqa: E402
-from argument_fuzzer import AFTERWARDS, LONGEST, Findings, fuzz  # noqa: E402
+from argument_fuzzer import LONGEST, Findings, fuzz  # noqa: E402
 
 TARGET = ROOT / "benchmarks" / "results" / "fuzz_arguments.md"
 
@@ -29,8 +29,7 @@ value, or inside (one item of a list, a dict or a formula). The longest took {sl
 (limit {limit:g} s), in 2 GB of memory.
 
 {problems} problems: foreign exceptions or warnings, a context that is left, a value of a row in a message or a
-warning, a call over the limit, a refusal after the charge. (Refusals that depend on what was released come after
-it: {afterwards}.)
+warning, a call over the limit, an exception after a charge.
 
 | what came of it | calls |
 |---|---|
@@ -46,7 +45,6 @@ def table(found: Findings, seconds: float) -> str:
         slowest=found.slowest,
         limit=LONGEST,
         problems=len(found.problems) or "No",
-        afterwards=", ".join(f"`{kind.__name__}`" for kind in AFTERWARDS),
     )
     names = {
         "a result": "a result: the change was harmless",

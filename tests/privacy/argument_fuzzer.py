@@ -29,18 +29,9 @@ from argument_corpus import CASES, CELL, LABEL, SCHEMA, Case, World, result, tab
 from support.speed import slowness
 
 import privinf as pi
-from privinf.errors import (
-    ConvergenceError,
-    NotAvailableError,
-    NotPositiveDefiniteError,
-    PrivinfError,
-    PrivinfWarning,
-    UnforeseenError,
-)
+from privinf.errors import PrivinfError, PrivinfWarning, UnforeseenError
 
 LONGEST = 2.0  # seconds of processor time
-# Refusals that depend on what was released, and so come after the charge.
-AFTERWARDS = (NotPositiveDefiniteError, ConvergenceError, NotAvailableError)
 TOLD = re.compile(r"76543|6543\.?21|sentinel", re.IGNORECASE)
 MISFIT = re.compile(
     r"unexpected keyword|required (positional|keyword)|positional argument|multiple values|must be strings"
@@ -484,7 +475,7 @@ def judged(
         yield f"{type(error).__name__} tells a value: {str(error)[:300]}"
     if not str(error).strip():
         yield f"{type(error).__name__} says nothing"
-    if spent and not isinstance(error, AFTERWARDS):
+    if spent:
         yield f"{type(error).__name__} after the charge: {str(error)[:200]}"
 
 
