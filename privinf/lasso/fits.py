@@ -60,7 +60,7 @@ from privinf.lasso.results import (
     results_without_intervals,
     sparse_part,
 )
-from privinf.lasso.rows import LassoFamily, LassoRows, server_of
+from privinf.lasso.rows import LassoFamily, LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_PICKS, cost_note, detection_of, secure_server, vector_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
@@ -170,6 +170,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     ledger.check(ConcentratedLoss(whole.rho))
     before, server = len(ledger.entries), server_of(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
+    check_price(server, len(rows.names), plan.rho)
     with server.reserving([ConcentratedLoss(whole.rho)]):
         joint = _fitted(sums, rows, plan, options.score_target)
         extras = _extras(sums, joint, requested, whole.rho)
@@ -187,6 +188,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     before, secure = len(ledger.entries), secure_server(rows, ledger, rng, options.max_colluding)
     server = vector_server(secure, rows, plan.clip)
     sums = SparseSums(server, rows.units(), secure.nobs)
+    check_price(secure, len(rows.names), plan.rho)
     with secure.reserving([price]):
         joint = _fitted(sums, rows, plan, options.score_target, server)
         extras = _extras(sums, joint, requested, whole.rho)
@@ -336,6 +338,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     )
     ledger.check(joint_loss(own))
     before, server, units = len(ledger.entries), server_of(rows, ledger, rng), rows.units()
+    check_price(server, len(rows.names), plan.rho)
     with server.reserving([joint_loss(own)]):
         fits = fit_sites(server, units, own, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,7 +11,7 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation, TrustedServer
+from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.fitting.rows import PROTECTED, Limits, ModelRows, check_binary
 from privinf.schema import Design
 from privinf.typing import ArrayLike, Bounds, Flags, Floats, Integers, Missing, Pair, RngLike, Trust
@@ -130,6 +131,20 @@ class LassoRows:
         assert self.design.y_high is not None
         limit = max(abs(self.design.y_low - middle), abs(self.design.y_high - middle))
         return SparseUnits(self.center, self.scale.copy(), self.half / self.scale, middle, half, limit, sized)
+
+
+# No release of a fit has less of its price than this; options that name shares may go below.
+SMALLEST_SHARE = 1e-4
+
+
+def check_price(server: TrustedServer | SecureServer, columns: int, rho: float) -> None:
+    """Raise SensitivityError where a release of a fit may be too cheap for the grid of its noise.
+
+    Before anything is charged: the largest release, of all products of columns, is tried at the price of the
+    cheapest.
+    """
+    if not math.isinf(rho):
+        server.check_numbers(columns * (columns + 1) // 2, math.sqrt(2.0 * rho * SMALLEST_SHARE))
 
 
 def server_of(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:

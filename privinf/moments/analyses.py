@@ -117,8 +117,8 @@ class Analyses:
         return each_formula(formula, lambda one: self._regress(one, options))
 
     def _regress(self, formula: str, options: RegressOptions) -> Results:
-        given = dict(options)
-        check_formula_covariance(self._release, given.pop("cov_type", None))
+        check_formula_covariance(self._release, options.get("cov_type"))
+        given = {name: value for name, value in options.items() if name != "cov_type"}
         schema = self._release.design.schema
         formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
         found = sub_design(self._release.design, formula)

@@ -45,7 +45,7 @@ from privinf.lasso.results import (
     sparse_settings,
 )
 from privinf.lasso.results.sparse import LassoSettings
-from privinf.lasso.rows import LassoRows, server_of
+from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_PICKS
 from privinf.lasso.sums import SparseSums
 from privinf.results.notes import target_notes
@@ -152,6 +152,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     check_room(server.nobs, columns, budget, min(blocks, picks))
     whole = ConcentratedLoss(plan.rho)
     ledger.check(whole)
+    check_price(server, len(rows.names), plan.rho)
     with server.reserving([whole]):
         return _fitted(rows, server, plan, options, budget, blocks)
 

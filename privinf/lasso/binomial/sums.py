@@ -69,6 +69,10 @@ class Point:
         return np.append(self.intercept, self.beta)
 
 
+# Of the response at a node of the predictor.
+LEAST_MEAN = 1e-12
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The law of the predictor that bounds are chosen for: normal about a level that has the released rate.
@@ -94,8 +98,8 @@ class Spread:
 
     @property
     def means(self) -> Floats:
-        """Means at the nodes of the predictor."""
-        return np.asarray(expit(self.level + self.sd * NORMAL_NODES))
+        """Means at the nodes of the predictor; none is so near to 0 or 1 that its curvature would vanish."""
+        return np.clip(expit(self.level + self.sd * NORMAL_NODES), LEAST_MEAN, 1.0 - LEAST_MEAN)
 
     @property
     def curvature(self) -> float:
