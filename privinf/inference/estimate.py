@@ -357,8 +357,13 @@ def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Float
         raise NotPositiveDefiniteError(
             f"{name} is not positive definite: coefficients are collinear, or the noise is too strong"
         )
-    if not definite:
-        unit = np.where(scale > 0.0, scale, 1.0)
-        if np.linalg.eigvalsh(matrix / np.outer(unit, unit))[0] < -_SYMMETRY_TOLERANCE * p:
-            raise NotPositiveDefiniteError(f"{name} is not positive semidefinite")
+    if not definite and not is_semidefinite(matrix):
+        raise NotPositiveDefiniteError(f"{name} is not positive semidefinite")
     return _frozen(matrix)
+
+
+def is_semidefinite(matrix: Floats) -> bool:
+    """Return whether a symmetric matrix is positive semidefinite, but for rounding."""
+    scale = np.sqrt(np.abs(np.diag(matrix)))
+    unit = np.where(scale > 0.0, scale, 1.0)
+    return bool(np.linalg.eigvalsh(matrix / np.outer(unit, unit))[0] >= -_SYMMETRY_TOLERANCE * len(matrix))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
+from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite, is_semidefinite
 from privinf.inference.linear_scores import LinearScores
 from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number
@@ -22,6 +22,11 @@ EXACT = 1e-6
 EXACT_FIT = (
     "the released residuals are zero, and say nothing of the noise: there are no more rows than "
     "coefficients; use fewer columns, or bring more rows"
+)
+WEAK_NOISE = (
+    "the part of the covariance that the noise causes is estimated from the released records, and these are "
+    "so few that the estimate is not a covariance; use score_test() and conf_int(method='score'), or bring "
+    "more rows"
 )
 WEAK_VARIANCE = (
     "the covariance is not positive definite: the residual variance left after the correction is not "
@@ -216,6 +221,8 @@ def _covariances(
         return None, None, WEAK_VARIANCE
     if (np.diag(cov) < EXACT * np.diag(noise_cov)).any():
         return None, None, EXACT_FIT
+    if not is_semidefinite(noise_cov):  # an estimate from few released records
+        return None, None, WEAK_NOISE
     return cov, noise_cov, ""
 
 
