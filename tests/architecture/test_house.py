@@ -226,6 +226,16 @@ def test_imports_by_string(tmp_path):
     ]
 
 
+def test_lines_kept_from_the_formatter(tmp_path):
+    tree = small(
+        tmp_path,
+        noise__a="x = (1,\n     2)  # fmt: skip\n",
+        noise__b="# fmt: off\nx = 1\n",
+        noise__c="x = 1\n",
+    )
+    assert house.kept_from_the_formatter(tree) == ["privinf.noise.a 2", "privinf.noise.b 1"]
+
+
 def test_sizes(tmp_path):
     tree = small(tmp_path, noise__a="x = 1\n" * 351, noise__b="x = 1\n" * 350)
     assert house.long_modules(tree) == ["privinf.noise.a 351"]

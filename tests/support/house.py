@@ -64,6 +64,19 @@ def largest_folder(tree: Tree) -> Found:
     return max(folders.values(), key=len)
 
 
+# ---- layout
+
+
+def kept_from_the_formatter(tree: Tree) -> Found:
+    """Lines with a mark that keeps the formatter off: layout is the formatter's alone."""
+    return [
+        f"{module.name} {number}"
+        for module in tree.modules.values()
+        for number, line in enumerate(module.path.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"#\s*fmt:", line)
+    ]
+
+
 # ---- arrows
 
 
@@ -398,6 +411,7 @@ MEASURES: dict[str, Callable[[Tree], Found | int]] = {
     "lines": lines,
     "modules above 350 lines": long_modules,
     "modules in the largest folder": largest_folder,
+    "lines kept from the formatter": kept_from_the_formatter,
     "import circles": import_circles,
     "towers importing towers": towers_to_towers,
     "floor importing towers": floor_to_towers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 # The most that a measure of arrows and doubled names may be. Sizes are printed by `support.house` and not
 # limited: a limit on lines was met by packing them.
 LIMITS = {
+    "lines kept from the formatter": 0,
     "import circles": 0,
     "towers importing towers": 0,
     "floor importing towers": 0,
