@@ -37,7 +37,7 @@ def fits(name):
         sample = design.draw(rng)
         model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5))
         r = model.fit(epsilon=epsilon, delta=DELTA, sparsity=5, targets=TARGETS, rng=rng)
-        if r.hidden_targets:  # in about one fit of 250
+        if r.hidden_targets:  # in one fit of 30 to 250
             continue
         assert r.privacy.epsilon(DELTA) <= epsilon
         errors[i], ses[i] = r.params - sample.shared[TARGETS], r.bse
@@ -50,8 +50,13 @@ def fits(name):
 
 
 def inside(z):
-    """Whether coverage, of each target and of all together, lies inside limits that hold in 99% of runs."""
-    held = np.abs(z) <= NORMAL
+    """Whether coverage, of each target and of all together, lies inside limits that hold in 99% of runs.
+
+    Fits that hide a target have no interval of it, and are left out; there are few.
+    """
+    shown = ~np.isnan(z).any(axis=1)
+    assert shown.mean() >= 0.9
+    held = np.abs(z[shown]) <= NORMAL
     level = 1.0 - 0.01 / (z.shape[1] + 1)
     low, high = binomial_limits(0.95, len(held), level)
     each = held.mean(axis=0)

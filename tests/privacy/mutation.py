@@ -42,7 +42,10 @@ class Mutant:
         places = list(re.finditer(_laid_out(self.old), part))
         assert len(places) == 1, f"{self.function} holds {self.old!r} {len(places)} times"
         assert whole.count(part) == 1, self.function
-        broken = part[: places[0].start()] + self.new + part[places[0].end() :]
+        new = (
+            self.new.lstrip() if self.old[:1].isspace() else self.new
+        )  # blanks before it stay where they are
+        broken = part[: places[0].start()] + new + part[places[0].end() :]
         changed = compile(whole.replace(part, broken), module.__file__ or "", "exec")
         (code,) = (code for code in _codes(changed) if code.co_qualname == function.__qualname__)
         original = function.__code__

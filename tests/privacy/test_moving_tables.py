@@ -158,7 +158,7 @@ def test_columns_of_a_frame_stay_what_they_were_for_every_design(monkeypatch):
     columns = {name: column.to_numpy().copy() for name, column in frame().items()}
     held = site_designs.SiteDesigns(Rows(pd.DataFrame(columns, copy=False)), moving_tables.SCHEMA)
     made = [
-        resolve_design(moving_tables.SCHEMA, text, response="protected", radius=None)
+        resolve_design(moving_tables.SCHEMA, text, response="protected", radius=None, example="")
         for text in ("y ~ x", "y ~ q")
     ]
     for design in made:
