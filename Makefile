@@ -25,7 +25,7 @@ FRESH ?= --fresh
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test audit test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,8 +40,11 @@ $(VENV)/.demo: pyproject.toml
 demo: $(READY)                      ## two private regressions on statsmodels' data: summaries and one picture
 	$(BIN)/python vignettes/demo.py
 
-test: $(VENV)/.installed            ## the tests CI runs; with WITHOUT=v4 or v3 as on an older processor
-	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
+test: $(VENV)/.installed            ## the tests while you wait; with WITHOUT=v4 or v3 as on an older processor
+	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing and not audit"
+
+audit: $(VENV)/.installed           ## the long tests: audits, mutants, fuzzers, coverage, wall times; CI runs both
+	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "audit and not slow and not timing"
 	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
 
 test-processors: $(VENV)/.installed ## the tests that depend on last bits, as on a processor without AVX2 and FMA

@@ -212,6 +212,7 @@ def test_lattice_bounds_the_exact_atoms_from_above_and_tightly(monkeypatch):
     assert only - 1e-12 <= bound_only <= only + math.sqrt(12) * 2 * sum(epsilons) / 4000
 
 
+@pytest.mark.audit
 def test_many_responses_stay_affordable():
     distinct = compose(PureLoss(float(e)) for e in np.linspace(0.05, 0.5, 60))
     assert distinct.epsilon(1e-6) < sum(np.linspace(0.05, 0.5, 60))

@@ -119,6 +119,7 @@ def is_cheap(index: int) -> bool:
     return sum(sigma**-2 for sigma in draw_case(index).sigmas) < 1.0
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("index", [index for index in range(CASES) if is_cheap(index)][:REDUCED])
 def test_random_composition_matches_the_oracle(index):
     compare(index)

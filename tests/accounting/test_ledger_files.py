@@ -284,6 +284,7 @@ except BudgetExceededError:
 """
 
 
+@pytest.mark.audit
 def test_of_processes_started_together_one_is_refused(path):
     command = [sys.executable, "-c", RACER, str(path.parent)]
     racers = [subprocess.Popen([*command, str(me)], stderr=subprocess.PIPE, text=True) for me in range(3)]

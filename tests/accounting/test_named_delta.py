@@ -86,6 +86,7 @@ def test_the_number_of_rows_is_named_where_it_is_known(name):
         DOORS[name](Ledger(), epsilon=1.0)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("word", ["mu", "rho"])
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 @pytest.mark.parametrize("name", DOORS)

@@ -26,6 +26,7 @@ def test_it_runs_as_it_is(demo, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "demo_output" / "coefficients.png").stat().st_size < 60_000
 
 
+@pytest.mark.audit
 def test_the_local_fit_is_seldom_marked(demo):
     rows = demo.insured()
     assert sum(demo.marked(demo.local_fit(rows, seed)) for seed in range(demo.SEEDS)) < 0.05 * demo.SEEDS

@@ -95,6 +95,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("page", of("ci"))
 def test_code_runs_as_it_is_printed(page, folder):
     run(page, {"ci"})

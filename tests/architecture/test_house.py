@@ -25,6 +25,7 @@ def tree():
     return house_tree()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("measure", LIMITS)
 def test_measure_is_within_its_limit(measure, tree):
     found = house.MEASURES[measure](tree)
@@ -33,6 +34,7 @@ def test_measure_is_within_its_limit(measure, tree):
     assert house.size(found) <= limit, f"{measure}: {house.size(found)}, at most {limit}{listed}"
 
 
+@pytest.mark.audit
 def test_modules_named_in_strings_are_there(tree):
     """What a lazy facade or a table of recipes names, ``module`` or ``module:attribute``, can be imported."""
     named = {text for module in tree.modules.values() for text in house.strings_that_import(module)}

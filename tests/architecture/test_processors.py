@@ -76,6 +76,7 @@ def asked(level, *words):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("level", processors.LEVELS)
 def test_libraries_turn_the_level_off(level):
     run = asked(level)

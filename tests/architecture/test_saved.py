@@ -98,6 +98,7 @@ def test_the_archives_are_whole_and_small(saved):
     assert kinds >= {"moments", "random-mixing", "gaussian-rows", "joined random-mixing"}
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
 @pytest.mark.filterwarnings("ignore::privinf.errors.DependentRowsWarning")
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
@@ -234,6 +235,7 @@ def test_a_checkpointed_fit_goes_on(mine, slug):
     assert now == files, "it asked anew"
 
 
+@pytest.mark.audit
 @each("stopped")
 def test_a_stopped_fit_goes_on(mine, slug):
     told, folder = mine.told["stopped"][slug], mine / "stopped" / slug

@@ -51,6 +51,7 @@ def _has(module, name):
     return True
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_are_there(script):
     assert missing(script.read_text(encoding="utf-8")) == []
@@ -89,6 +90,7 @@ def writes(script, stem):
     return stem in words or any(stem.startswith(w) and stem[len(w) :] in words for w in words if w)
 
 
+@pytest.mark.audit
 def test_every_page_of_results_names_the_command_that_makes_it():
     for page in PAGES:
         script, words = made_by(page.read_text())

@@ -471,6 +471,7 @@ def digest_fits():
         sys.path.remove(str(BENCHMARKS))
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_files_known_texts_alone(name, digest_fits, monkeypatch):

@@ -41,6 +41,7 @@ def width(name, schema):
     return (schema[name].high - schema[name].low) / usual
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["normal", "year", "flag", "pay"])
 def test_few_rows_lie_outside_of_bounds_that_are_not_much_wider(name):
     found = [pi.find_bounds(ROWS, [name], epsilon=0.2, delta=1e-6, rng=seed) for seed in range(20)]

@@ -158,6 +158,7 @@ class Ended:
     returncode = 0
 
 
+@pytest.mark.audit
 def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(folder):
     made_federation()
     ledgers = [Path(name, f"{name}.ledger").resolve() for name in NAMES]
@@ -186,6 +187,7 @@ def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(fo
     assert len(site.ledger) == 0
 
 
+@pytest.mark.audit
 def test_only_listed_analysts_are_answered(folder):
     key = {name: run("analyst", "key", f"{name}.key").stdout.strip() for name in ("ada", "bob")}
     ada = ["--analyst", f"ada={key['ada']}"]
@@ -232,6 +234,7 @@ def test_only_listed_analysts_are_answered(folder):
     assert "lists none of the federation's analysts" in run("site", "doctor", "north").output
 
 
+@pytest.mark.audit
 def test_nine_commands_from_nothing_to_a_fitted_model(folder):
     made_federation("--min-sites", "3")  # 3 + 1
     Path("hospitals/fit.toml").write_text(

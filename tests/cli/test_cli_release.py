@@ -231,6 +231,7 @@ def test_a_release_goes_on_where_it_was_killed(planned, step):
     assert len(LedgerFile("a.ledger")) == 1
 
 
+@pytest.mark.audit
 def test_kills_at_random_instants():
     script = Path(__file__).parents[2] / "benchmarks" / "release_kills.py"
     ended = subprocess.run(
@@ -278,6 +279,7 @@ def test_two_commands_to_one_file_do_not_take_each_others_pending_file(planned):
     assert hidden(planned) == [left]
 
 
+@pytest.mark.audit
 def test_a_full_disk_charges_nothing(planned):
     run = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)); "
     run += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
@@ -316,6 +318,7 @@ def test_our_own_mistakes_show_no_text(planned, monkeypatch):
     assert SECRET not in result.output
 
 
+@pytest.mark.audit
 def test_of_two_releases_started_together_one_is_refused(planned):
     def start(out: str) -> subprocess.Popen[str]:
         where = ["--plan", "plan.json", "--party", "a", "--data", "a.csv", "--out", out]

@@ -99,6 +99,7 @@ def running(**changes):
         process.communicate()
 
 
+@pytest.mark.audit
 def test_a_daemon_from_files_is_killed_and_started_again(folder):
     design = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1}).design("y ~ u + g")
     door = Door(folder / "north.sock")
@@ -125,6 +126,7 @@ def test_a_daemon_from_files_is_killed_and_started_again(folder):
         assert ledger.budget == Budget(epsilon=4.0, delta=1e-6)
 
 
+@pytest.mark.audit
 def test_other_rows_are_not_served_until_it_is_recorded(folder):
     parts = [word for name in ("--data", "--schema", "--policy", "--ledger") for word in (name, CALL[name])]
     first = json.loads(run("rebase", *parts, "--json").output)
@@ -146,6 +148,7 @@ def test_other_rows_are_not_served_until_it_is_recorded(folder):
     assert "rebased: other rows, policy; 50 rows" in shown
 
 
+@pytest.mark.audit
 def test_a_policy_that_lists_its_designs(folder):
     printed = run("design", "y ~ u + g", "--schema", "schema.json")
     known = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1})
@@ -165,6 +168,7 @@ def test_a_policy_that_lists_its_designs(folder):
     assert "digests" in run(*words(policy="wrong.json")).output
 
 
+@pytest.mark.audit
 def test_from_keys_to_a_site_for_secure_sums(folder):
     made = run("key", "north.key")
     own, other = IdentityKey.load("north.key"), IdentityKey()
@@ -188,6 +192,7 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
     assert (half.exit_code, "of all its sites, or of none" in " ".join(half.output.split())) == (2, True)
 
 
+@pytest.mark.audit
 def test_an_analyst_whom_the_policy_lists(folder):
     made = CliRunner().invoke(main, ["analyst", "key", "ada.key"])
     key = IdentityKey.load("ada.key")

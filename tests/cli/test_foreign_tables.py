@@ -59,6 +59,7 @@ def typed(*words):
     return done.output
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", TABLES)
 def test_from_a_file_to_a_result(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -189,6 +190,7 @@ def test_the_tutorials_limit_is_reached_where_it_says(tmp_path, monkeypatch):
     assert "mu" not in done[3].output.splitlines()[-1].partition("(")[0]
 
 
+@pytest.mark.audit
 def test_a_fit_that_would_have_no_intervals_is_refused_before_it_is_charged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(4)

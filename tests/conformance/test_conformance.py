@@ -286,6 +286,7 @@ def test_every_public_member_can_be_touched(name):
     touch_all(noisy(name), PROPERTIES_THAT_REFUSE | of_counts)
 
 
+@pytest.mark.audit
 @EVERY
 def test_seeded_fits_repeat_and_secure_fits_do_not(name):
     a, b = (fitted(name, rows(2000), mu=30.0, rng=5) for _ in range(2))
@@ -296,6 +297,7 @@ def test_seeded_fits_repeat_and_secure_fits_do_not(name):
     assert not a.privacy.secure
 
 
+@pytest.mark.audit
 @EVERY
 def test_seeded_and_secure_noise_have_the_same_law(name):
     """Same mean and spread over repeated releases of the same rows (a grid is no visible difference)."""

@@ -117,6 +117,7 @@ def test_what_is_no_result_and_what_lacks_columns_is_refused():
 # ---- tables
 
 
+@pytest.mark.audit
 @EVERY
 def test_the_hook_of_maketables_tells_coefficients_cost_and_cautions(name):
     for result in singles(name):
@@ -146,6 +147,7 @@ def test_maketables_and_great_tables_make_tables(name):
     assert f"{results[0].params.iloc[0]:.3f}".lstrip("-") in text
 
 
+@pytest.mark.audit
 @EVERY
 def test_summary_col_takes_every_result_alone_and_beside_statsmodels(name):
     results = singles(name)
@@ -165,6 +167,7 @@ def test_summary_col_takes_every_result_alone_and_beside_statsmodels(name):
                 assert f"{one.privacy.epsilon():.4g}" in text
 
 
+@pytest.mark.audit
 @EVERY
 def test_compare_says_what_a_fit_is_warned_of(name):
     results = {str(place): one for place, one in enumerate([plain(), *singles(name)])}
@@ -176,6 +179,7 @@ def test_compare_says_what_a_fit_is_warned_of(name):
 # ---- plots
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", KINDS_OF_FIT[::4])
 def test_fits_are_plotted_side_by_side(name):
     pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -202,6 +206,7 @@ def test_intervals_in_a_plot_of_several_fits_are_the_fits_own():
     pyplot.close("all")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "name",
     [

@@ -110,6 +110,7 @@ def test_fit_and_release_have_the_same_words_and_say_what_they_are(model):
         assert set(WORDS) | {"ledger"} <= words_of(model.release)
 
 
+@pytest.mark.audit
 @EVERY
 @WORD
 def test_each_word_is_taken_or_refused_with_the_reason(model, word):

@@ -39,6 +39,7 @@ def number(value):
     return np.nan if value is None else float(value)
 
 
+@pytest.mark.audit
 @EVERY
 def test_every_fit_leaves_as_json_that_says_what_its_tables_say(name, tmp_path):
     results, _ = fits_of(name)
@@ -66,6 +67,7 @@ def singles(name):
     return [one for part in found for one in (part.values() if hasattr(part, "values") else [part])]
 
 
+@pytest.mark.audit
 @EVERY
 def test_no_warning_of_a_fit_is_lost_in_its_exports(name):
     """Whatever intervals warn of is a caution, and the summary's notes and labels are all there."""
@@ -96,6 +98,7 @@ def test_no_warning_of_a_fit_is_lost_in_its_exports(name):
             assert value.split()[0] in text if value else True, label
 
 
+@pytest.mark.audit
 @EVERY
 def test_what_a_fit_warned_of_is_in_its_json(name):
     results, told = fits_of(name)
@@ -104,6 +107,7 @@ def test_what_a_fit_warned_of_is_in_its_json(name):
         assert category.__name__.removesuffix("Warning") in content or message[1:60] in content, message
 
 
+@pytest.mark.audit
 @EVERY
 def test_every_fit_leaves_as_parquet(name, tmp_path):
     for place, result in enumerate(fits_of(name)[0]):

@@ -148,6 +148,7 @@ def test_every_public_member_can_be_touched(family, trust):
     touch_all(noisy(family, trust), WITHHELD | (set() if family == "gaussian" else NO_SQUARES))
 
 
+@pytest.mark.audit
 @EVERY
 def test_seeded_fits_repeat_and_secure_fits_do_not(family, trust):
     a, b = (noisy(family, trust) for _ in range(2))
@@ -158,6 +159,7 @@ def test_seeded_fits_repeat_and_secure_fits_do_not(family, trust):
     assert not a.privacy.secure
 
 
+@pytest.mark.audit
 @EVERY
 def test_the_ledger_of_a_model_runs_over_its_fits(family, trust):
     model = build(family, trust, rows(family, 6000))
@@ -186,6 +188,7 @@ def test_bad_budgets_are_refused_and_cost_nothing(family, trust, spending, words
     assert model.ledger.entries == ()
 
 
+@pytest.mark.audit
 @EVERY
 def test_score_and_wald_intervals_of_the_constant_agree(family, trust):
     """Its units have the response's middle in them, which a linear predictor has not."""

@@ -95,6 +95,7 @@ def tells_its_errors(r, holes, observed=True, reason=""):
     assert (found.se_obs.dropna() > found.se_mean.dropna()).all()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_by_formula_are_the_design_times_the_coefficients(name):
     X = SCHEMA.design(FORMULA).matrix(NEW)
@@ -131,6 +132,7 @@ def test_predictions_through_a_link_keep_the_contract(family):
         tells_its_errors(r, holes, family == "poisson", "one of two values")
 
 
+@pytest.mark.audit
 def test_new_counts_lie_in_their_intervals():
     """Poisson where the variance is the mean; else negative binomial, by the released dispersion."""
     rng = np.random.default_rng(6)

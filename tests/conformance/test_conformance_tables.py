@@ -174,6 +174,7 @@ def answer(door, data):
         return error
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("door", DOORS)

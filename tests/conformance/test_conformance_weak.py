@@ -100,6 +100,7 @@ def kinds_of_results():
     return found
 
 
+@pytest.mark.audit
 @EVERY
 def test_no_door_to_an_interval_is_silent_in_a_weak_fit(name):
     """Each warns once, whatever other members it goes through, or refuses."""
@@ -118,6 +119,7 @@ def test_no_door_to_an_interval_is_silent_in_a_weak_fit(name):
     assert noisy == []
 
 
+@pytest.mark.audit
 @EVERY
 def test_what_does_not_warn_says_it_in_what_it_returns(name):
     for result in fits_of(name)[0]:

@@ -86,6 +86,7 @@ def test_the_exact_excess_is_the_mean_over_fresh_rows():
         assert drawn.excess(drawn.truth) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.audit
 def test_noise_in_a_known_span():
     releases = 150
     error = math.sqrt(2.0 / (80 * releases) + 2.0 / (400 * releases))
@@ -121,6 +122,7 @@ def losses(features, optimizer, seeds=2):
     return np.mean([one.excess for one in found])
 
 
+@pytest.mark.audit
 def test_where_the_sketch_costs_little_and_where_it_costs_much():
     given = {"step": 0.5, "clip": 6.0}
     sketch = {"k": 20, **given}

@@ -37,6 +37,7 @@ def held(z):
     assert (np.abs(z) <= 0.75 * NORMAL).mean() < pooled  # a quarter less in width is seen
 
 
+@pytest.mark.audit
 def test_conditional_and_quadratic_cover_and_ignoring_the_noise_does_not():
     reps, rng = 120, np.random.default_rng(1)
     quadratic = examples_target("quadratic")
@@ -56,6 +57,7 @@ def test_conditional_and_quadratic_cover_and_ignoring_the_noise_does_not():
     assert (np.abs(z["series"]) <= NORMAL).mean(axis=0).max() < 0.75
 
 
+@pytest.mark.audit
 def test_intercept_public_covariate_and_binary_feature_cover():
     reps, rng = 160, np.random.default_rng(2)
     z = np.empty((reps, 5))
@@ -67,6 +69,7 @@ def test_intercept_public_covariate_and_binary_feature_cover():
     held(z)
 
 
+@pytest.mark.audit
 def test_three_levels_cover():
     reps, rng = 80, np.random.default_rng(3)
     z = np.empty((reps, 6))
@@ -80,6 +83,7 @@ def test_three_levels_cover():
     held(z)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", ["logistic", "quadratic"])
 def test_score_test_keeps_its_size_under_heavy_noise_and_has_power(loss):
     """Labels that know nothing of the features, with a constant to be estimated: 5% are rejected."""

@@ -31,6 +31,7 @@ def found(cell, estimator):
     return gauntlet_report.judged(gauntlet.fits((cell, (estimator,), 0, number)))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("cell", "estimator"), ROWS)
 def test_unflagged_intervals_cover(cell, estimator):
     one = found(cell, estimator)
@@ -53,6 +54,7 @@ def test_there_are_sixty_cells_with_names_of_their_own():
     assert {each for cell in cells for each in estimators_of(cell)} == there
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("cell", gauntlet_cells.CELLS, ids=lambda cell: cell.name)
 def test_every_cell_has_a_target_and_rows(cell):
     if cell.population.missing:

@@ -64,6 +64,7 @@ def inside(z):
     return bool(low <= each.min() and each.max() <= high and pooled[0] <= held.mean() <= pooled[1])
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", list(CELLS))
 def test_joint_intervals_cover(name):
     errors, ses, _, found, _ = fits(name)
@@ -77,6 +78,7 @@ def test_intervals_without_the_variance_of_the_noise_do_not_cover():
     assert not inside(errors / sampling)
 
 
+@pytest.mark.audit
 def test_width_is_near_the_one_without_privacy():
     """The mean's scores cost at 10,000 rows, more than those that suit normal errors."""
     _, ses, _, _, _ = fits("normal")

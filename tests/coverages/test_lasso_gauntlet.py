@@ -13,6 +13,7 @@ import lasso_gauntlet
 import lasso_populations
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", lasso_gauntlet.REDUCED)
 def test_unmarked_intervals_cover(name):
     lines = lasso_gauntlet.fits((name, 0, 5, ())) + lasso_gauntlet.fits((name, 1, 5, ()))
@@ -52,6 +53,7 @@ def test_a_wrong_interval_is_judged_wrong():
     assert lasso_gauntlet.verdict(cell, 20, 0, 0, bad) == "**no**"
 
 
+@pytest.mark.audit
 def test_a_run_that_was_stopped_is_taken_up(tmp_path):
     out, cells = tmp_path / "fits.jsonl", [lasso_gauntlet.BY_NAME["map 2,000 eps 0.5"]]
     work = lasso_gauntlet.left(cells, 7, out, ())

@@ -51,6 +51,7 @@ def error(system, sums):
     return np.linalg.norm(np.linalg.solve(system.A, system.g)[1:] - sums.slopes)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("k", [65, "auto"])
 def test_intervals_cover_where_the_plan_says_identified(k):
     n, reps, rng = 100_000, 250, np.random.default_rng(1)
@@ -88,6 +89,7 @@ def steeper(sums, factor):
     return PeopleSums(sums.n, lift @ sums.gram @ lift.T, factor * sums.slopes)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("n", "k", "factor"), [(10_000, "auto", 1.0), (20_000, 65, 20.0)])
 def test_score_test_keeps_its_size(n, k, factor):
     reps, rng = 1200, np.random.default_rng(3)
@@ -111,6 +113,7 @@ def test_score_test_keeps_its_size(n, k, factor):
         assert rejected["not corrected"] / reps > 2.0 * high
 
 
+@pytest.mark.audit
 def test_debiased_error_falls_at_the_parametric_rate_and_the_plain_one_does_not():
     sizes, reps, rng = (100_000, 1_000_000), 40, np.random.default_rng(4)
     means = {"de-biased": [], "plain": []}
@@ -133,6 +136,7 @@ def test_debiased_error_falls_at_the_parametric_rate_and_the_plain_one_does_not(
     assert means["de-biased"][1] < means["plain"][1]
 
 
+@pytest.mark.audit
 def test_auto_rows_are_near_the_best():
     n, reps, rng = 300_000, 80, np.random.default_rng(5)
     plan, noise = planned(n, rsquared=TRUE_RSQUARED)

@@ -24,6 +24,7 @@ def sphere(rng, n):
     return x @ BETA + 0.3 * rng.standard_normal(n), x
 
 
+@pytest.mark.audit
 def test_wald_intervals_cover_where_the_signal_is_identified():
     """Noise of a fifth of the asked design's, so that n = 5,000 stands for n = 1,000,000."""
     reps, rng, misses, flagged = 400, np.random.default_rng(1), np.zeros(5), 0
@@ -38,6 +39,7 @@ def test_wald_intervals_cover_where_the_signal_is_identified():
     assert flagged == 0
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("covariates", [False, True])
 def test_score_test_keeps_its_size_where_the_signal_is_weak(covariates):
     reps, rng, rejected, power = 700, np.random.default_rng(2), 0, 0
@@ -60,6 +62,7 @@ def test_score_test_keeps_its_size_where_the_signal_is_weak(covariates):
         assert power / reps >= 0.80
 
 
+@pytest.mark.audit
 def test_wald_test_fails_where_the_score_test_does_not():
     """The mutant of the cell above: normal tests of the truth reject far too often, and are flagged."""
     rng, rejected, reps = np.random.default_rng(3), 0, 200
@@ -75,6 +78,7 @@ def test_wald_test_fails_where_the_score_test_does_not():
     assert rejected / reps > 0.5
 
 
+@pytest.mark.audit
 def test_score_intervals_cover():
     rng, reps, covered = np.random.default_rng(4), 60, np.zeros(5)
     for _ in range(reps):
@@ -85,6 +89,7 @@ def test_score_intervals_cover():
     assert (covered / reps >= binom.ppf(0.001, reps, 0.95) / reps).all()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])
 def test_central_moments_cover(cov_type):
     reps, rng, hits = 300, np.random.default_rng(5), 0
@@ -101,6 +106,7 @@ def test_central_moments_cover(cov_type):
     assert low <= hits / (3 * reps) <= high
 
 
+@pytest.mark.audit
 def test_client_average_is_as_good_as_one_shot_and_pooling_is_not():
     rng, reps = np.random.default_rng(6), 60
     errors = {"one": [], "average": [], "pooled": []}
@@ -119,6 +125,7 @@ def test_client_average_is_as_good_as_one_shot_and_pooling_is_not():
     assert rms["pooled"] > 1.3 * rms["one"]
 
 
+@pytest.mark.audit
 def test_pooled_scores_must_be_clustered_by_client():
     """Clustered scores cover; the mutant that takes nT scores as independent does not."""
     from privinf.inference.corrected_features import CorrectedLeastSquares
@@ -154,6 +161,7 @@ def test_standard_error_without_noise_is_estimated_from_the_release():
     assert abs(np.median(found) / truth - 1) < 0.05
 
 
+@pytest.mark.audit
 def test_local_moments_beat_modulated_features_at_small_epsilon():
     rng, ratios = np.random.default_rng(9), []
     for _ in range(8):

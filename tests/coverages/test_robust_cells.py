@@ -33,6 +33,7 @@ def fits_of(name):
     return np.swapaxes(np.array(found), 0, 1)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", REAL)
 def test_robust_errors_hold_on_skewed_responses(name):
     """With residuals clipped at 3 of their sds errors are a fifth too small here: .85 to .92 covered."""
@@ -59,6 +60,7 @@ def fit_of(seed, cov_type, **spending):
     return model.fit(**({"mu": 4.0} | spending), cov_type=cov_type, rng=seed)
 
 
+@pytest.mark.audit
 def test_nonrobust_score_tests_need_equal_variance_and_the_summary_says_so():
     rejected = {
         cov_type: np.mean([fit_of(seed, cov_type).score_test([0.0]).pvalue < 0.05 for seed in range(80)])

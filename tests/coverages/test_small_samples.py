@@ -30,6 +30,7 @@ def covered(n, epsilon, cov_type, model=pi.MomentOLS):
     return np.mean(kept, axis=0), len(kept)
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.SteepDirectionWarning")
 @pytest.mark.parametrize(("n", "epsilon"), [(10, math.inf), (20, math.inf), (40, 100.0)])
 def test_t_intervals_hold_their_level(n, epsilon):

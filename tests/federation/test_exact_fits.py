@@ -126,6 +126,7 @@ def federation(request, sockets, monkeypatch):
     return FlowerFederation(LocalGrid(client_app(), configs), NAMES)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 @pytest.mark.parametrize("name", MODELS)
 def test_without_noise_it_is_the_pooled_fit(federation, name, trust):
@@ -136,6 +137,7 @@ def test_without_noise_it_is_the_pooled_fit(federation, name, trust):
     assert "NOT PRIVATE" in str(found.summary())
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 def test_only_where_the_policy_allows_simulation(trust, tmp_path):
     closed = sites_of(SitePolicy(trusted_server=True, secure_sums=True))

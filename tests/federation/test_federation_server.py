@@ -73,6 +73,7 @@ def test_without_noise_it_is_the_pooled_sum():
     assert server.ledger.total().rho == math.inf
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("source", [lambda: SimulationNoise(3), LatticeNoise], ids=["seeded", "secure"])
 def test_the_noise_is_what_the_ledger_says(source):
     noise = RecordingNoise(source())
@@ -92,6 +93,7 @@ def test_the_noise_is_what_the_ledger_says(source):
         np.testing.assert_array_equal(steps, np.rint(steps))
 
 
+@pytest.mark.audit
 def test_gram_noise_is_isotropic():
     server = server_of()
     args = {"columns": np.arange(3), "bound": 1.0}
@@ -203,6 +205,7 @@ def test_sites_of_other_servers_may_be_the_same_people_by_other_names():
     assert ledger.total().mu == pytest.approx(0.5 * math.sqrt(3.0))
 
 
+@pytest.mark.audit
 def test_that_it_is_public_who_is_where_is_said_of_several_sites():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)

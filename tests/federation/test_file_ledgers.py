@@ -81,6 +81,7 @@ def test_sites_are_parallel_and_the_limit_is_asked_before_them(ledger):
     assert len(ledger) == 2
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "optimizer", [pi.Newton(), pi.DPSGD(epochs=2, batches=4, step=8.0)], ids=["Newton", "DPSGD"]
 )
@@ -120,6 +121,7 @@ def test_replays_of_some_sites_show_no_more_than_their_lines(kind, tmp_path):
     assert found.share > 0.5
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["MomentOLS central", "FederatedGLM binomial, server"])
 @pytest.mark.parametrize("kind", ["file", "staged"])
 def test_fits_replay_on_a_neighbour_as_with_a_ledger_in_memory(kind, name, tmp_path):

@@ -80,6 +80,7 @@ def test_what_goes_wrong_is_written_too(run):
     assert run(schema="no.json", formula="y ~ w")["error"].startswith("StorageError")
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 @pytest.mark.parametrize("model", ["MomentOLS", "FederatedGLM", "DebiasedLasso"])
 def test_every_model_from_a_toml(run, tmp_path, model):

@@ -84,6 +84,7 @@ def test_the_same_numbers_and_charges_as_without_flower():
     assert [len(site.ledger) for site in sites.values()] == [len(server.ledger)] * 2
 
 
+@pytest.mark.audit
 def test_a_model_fits_over_flower_as_it_is():
     rng = np.random.default_rng(1)
     schema = pi.Schema({"y": (-4.0, 4.0)} | {f"x{j}": (-1.0, 1.0) for j in range(6)})
@@ -431,6 +432,7 @@ def test_without_the_extra(monkeypatch):
     assert flower.engine("app") is sys.modules["flwr.app"]
 
 
+@pytest.mark.audit
 def test_one_module_loads_flwr_and_does_so_late():
     """The command line starts Flower's programs, and imports none of it."""
     package = Path(pi.__file__).parent

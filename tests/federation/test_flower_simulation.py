@@ -46,6 +46,7 @@ def simulated(folder):
     print(json.dumps(found))
 
 
+@pytest.mark.audit
 def test_the_same_numbers_as_in_this_process(tmp_path):
     """Flower's processes are children of another one, which can be given up."""
     sites = sites_of()

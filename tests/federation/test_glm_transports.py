@@ -27,6 +27,7 @@ def test_without_noise_it_is_pooled_maximum_likelihood(in_process, trust):
     np.testing.assert_allclose(in_process[f"{trust}, exact"][:6], pooled(), rtol=0.0, atol=1e-6)
 
 
+@pytest.mark.audit
 def test_the_same_over_sockets(in_process, tmp_path):
     sites = sites_of()
     with ExitStack() as stack:
@@ -35,6 +36,7 @@ def test_the_same_over_sockets(in_process, tmp_path):
         check_same(fits_of(Doors(tmp_path)), in_process)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("daemons", [False, True], ids=["sites at the nodes", "daemons"])
 def test_the_same_over_flowers_messages(in_process, tmp_path, monkeypatch, daemons):
     pytest.importorskip("flwr")

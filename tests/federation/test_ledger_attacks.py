@@ -244,6 +244,7 @@ def quietly(monkeypatch):
     monkeypatch.setattr(logging.getLogger("privinf.federation.envelope"), "disabled", True)
 
 
+@pytest.mark.audit
 def test_attacks_of_every_kind_are_noticed(quietly):
     """All of them: benchmarks/ledger_attacks.py."""
     seen, unnoticed = ledger_attacks.attack(150)
@@ -253,11 +254,13 @@ def test_attacks_of_every_kind_are_noticed(quietly):
     assert kinds == {one.__name__.replace("_", " ") for one in ledger_attacks.ATTACKS} | {"LedgerFile"}
 
 
+@pytest.mark.audit
 def test_mutant_anchors_remember_nothing(quietly, monkeypatch):
     monkeypatch.setattr(chains.Chain, "_after_anchor", lambda *words, **torn: False)
     assert any("LedgerFile" in told for told in ledger_attacks.attack(60)[1])
 
 
+@pytest.mark.audit
 def test_mutant_neither_asker_nor_site_compares_heads(quietly, monkeypatch):
     monkeypatch.setattr(AskerEnd, "_heads_for", lambda end, site: {})
     monkeypatch.setattr(AskerEnd, "_check", lambda *words: None)

@@ -404,6 +404,7 @@ def logistic(federation, trust):
 CASES = [(name, "server") for name in FITS] + [(name, "secure-sum") for name in FITS if name not in PEELED]
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(("name", "trust"), CASES)
 def test_a_fit_reserves_its_whole_price_and_gives_back_the_rest(name, trust):
@@ -776,6 +777,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_walk_notices(name, tmp_path):
     with MUTANTS[name].applied():

@@ -40,6 +40,7 @@ class Killed(BaseException):
 # ---- every kind of secret file, and all that can be wrong with it
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("spoil", FAULTS, ids=lambda spoil: spoil.__name__)
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_that_is_not_safe_is_refused_with_the_remedy(name, spoil, tmp_path):

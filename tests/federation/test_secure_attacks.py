@@ -376,6 +376,7 @@ def test_a_budget_exhausted_at_one_site_stops_the_sum_and_nothing_is_spent_twice
         assert site.ledger.total().mu <= server.ledger.total().mu
 
 
+@pytest.mark.audit
 def test_a_faked_drop_out_is_charged_and_hides_a_site_behind_two_releases_noise():
     """The server has all answers and asks without one site again: its sum shows up to two releases' noise."""
     names = ("a", "b", "c", "d", "e")

@@ -229,6 +229,7 @@ def test_the_lock_goes_with_the_process(tmp_path):
     on_disk(tmp_path).close()
 
 
+@pytest.mark.audit
 def test_kills_at_a_site_and_an_analyst_and_full_disks():
     script = Path(__file__).parents[2] / "benchmarks" / "ledger_kills.py"
     ended = subprocess.run(

@@ -79,6 +79,7 @@ def test_what_leaves_a_site_looks_uniform():
     assert low <= ones / (64 * words.size) <= high
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("colluding", [0, 2])
 def test_the_noise_is_what_it_states(colluding):
     federation = secure_federation(tuple("abcdefghij"), rows=20)

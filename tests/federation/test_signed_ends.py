@@ -301,6 +301,7 @@ def both(world, name):
     return world.ledger(name), world.anchor(name)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("back", "noticed"),
     [

@@ -231,6 +231,7 @@ def test_too_large_a_question_is_not_even_read(tmp_path):
         assert "header is larger" in json.loads(text)["error"]
 
 
+@pytest.mark.audit
 def test_who_is_slow_or_breaks_off_does_not_hold_up_the_others(impatient):
     daemon = impatient
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:

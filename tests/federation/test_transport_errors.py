@@ -155,6 +155,7 @@ def test_a_budget_that_is_spent_at_one_site(connect):
     refused(BudgetExceededError, f"site '{BAD}': .* would pass the limit", sites, connect)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_fit_that_lost_a_site_goes_on_when_it_is_back(connect, trust, tmp_path):
     with ExitStack() as stack:
@@ -174,6 +175,7 @@ def test_a_fit_that_lost_a_site_goes_on_when_it_is_back(connect, trust, tmp_path
             assert site.ledger.total().mu == pytest.approx(fit.privacy.mu)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_daemon_that_ended_and_its_successor(trust, tmp_path, monkeypatch):
     """Over Flower: the server starts anew, the site from its files, and what both had is paid for once."""

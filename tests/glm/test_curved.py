@@ -74,6 +74,7 @@ def test_separated_rows_are_said():
     assert "leave x1 out" in fit.summary().as_text().replace("\n    ", " ")
 
 
+@pytest.mark.audit
 def test_intervals_cover_and_are_narrow():
     fits, widths = [], []
     for seed in range(60):
@@ -86,6 +87,7 @@ def test_intervals_cover_and_are_narrow():
     assert np.median(widths) < 1.25
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("n", "epsilon", "options"),
     [(20_000, 4.0, {"level": -4.2}), (20_000, 1.0, {"wide": 5.0})],
@@ -156,6 +158,7 @@ def test_rows_weighted_down_are_told_of_in_a_posterior_too():
     assert "Rows far out are weighted down" in str(fit.summary())
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 def test_a_posterior_where_it_is_weak_and_it_says_so():
     inside = []
@@ -171,6 +174,7 @@ def test_a_posterior_where_it_is_weak_and_it_says_so():
     assert np.mean(inside) >= 0.93
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
 def test_poisson_with_natural_bounds_covers():
     fits, truth = [], np.r_[0.5, 0.5 * SLOPES]
@@ -239,6 +243,7 @@ def test_odds_and_rate_ratios():
         fit.rate_ratios()
 
 
+@pytest.mark.audit
 def test_a_score_test_at_the_truth_holds_its_level():
     rejected = 0
     for seed in range(60):

@@ -34,6 +34,7 @@ def model_of(y, X, sites=4, **options):
     return pi.FederatedGLM.from_arrays(parts, bounds=[(-1, 1)] * X.shape[1], family="binomial", **options)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", SETTINGS)
 def test_without_noise_the_one_step_estimate_is_near_maximum_likelihood(name):
     y, X = draw()
@@ -44,6 +45,7 @@ def test_without_noise_the_one_step_estimate_is_near_maximum_likelihood(name):
     np.testing.assert_allclose(fit.bse, pooled.bse, rtol=0.03)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", SETTINGS)
 def test_with_noise_intervals_still_cover(name):
     y, X = draw()
@@ -53,6 +55,7 @@ def test_with_noise_intervals_still_cover(name):
     assert name.partition(",")[0] in fit.method
 
 
+@pytest.mark.audit
 def test_rounds_that_end_far_from_the_solution_leave_no_intervals():
     y, X = draw(beta=4.0 * BETA)
     short, long = (
@@ -101,6 +104,7 @@ def test_batches_stand_in_parallel_in_the_sites_own_ledgers(trust):
     assert fit.privacy.cumulative.mu**2 == pytest.approx(2.0 * mu2, rel=1e-9)
 
 
+@pytest.mark.audit
 def test_beyond_the_dimension_rule_the_budget_goes_to_the_fit():
     d = 60
     beta = np.zeros(d)
@@ -144,6 +148,7 @@ def test_what_is_sent_is_counted():
     assert sent["DOME"]["floats_down"].max() == 3 * d
 
 
+@pytest.mark.audit
 def test_a_known_span_costs_k_of_d_in_the_released_gradient():
     """Lemma 3.1 on releases of the server: scores lie in a known space, clip and price are the same."""
     rng = np.random.default_rng(8)
@@ -166,6 +171,7 @@ def test_a_known_span_costs_k_of_d_in_the_released_gradient():
     assert sketched / full == pytest.approx(k / d, rel=0.02)
 
 
+@pytest.mark.audit
 def test_public_seeds_fix_batches_and_probes():
     y, X = draw(2000)
     fits = [
@@ -176,6 +182,7 @@ def test_public_seeds_fix_batches_and_probes():
     assert (fits[0] != fits[2]).any()
 
 
+@pytest.mark.audit
 def test_variants_of_dome():
     assert (pi.DOME().centre, pi.DOME().precondition, pi.DOME().adam) == (False, False, False)
     paper = pi.DOME(variant="paper")

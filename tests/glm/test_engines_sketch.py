@@ -173,6 +173,7 @@ def test_the_second_moment_of_a_round_is_that_of_what_the_sketch_shows():
     assert (noise > 4.5 * error).sum() > d / 2  # without the correction it would be seen
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("learned", [0, 3])
 def test_scaled_probes_make_the_estimate_unbiased(learned):
     d, k, draws = 40, 10, 3000

@@ -222,6 +222,7 @@ def test_every_round_is_charged_and_sites_agree():
     assert len(ledger.entries) == 7
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 @pytest.mark.parametrize(
     "optimizer", [pi.Newton(), pi.DPSGD(epochs=12, batches=3, step=6.0)], ids=["Newton", "DPSGD"]
@@ -289,6 +290,7 @@ def coverage(errors, bse):
     return float((np.abs(errors) < 1.959964 * bse).mean())
 
 
+@pytest.mark.audit
 def test_intervals_cover_and_those_without_the_noise_do_not():
     count = 25
     errors, bse, sampling = replications(0.5, count)
@@ -298,6 +300,7 @@ def test_intervals_cover_and_those_without_the_noise_do_not():
     assert np.median(bse / sampling) > 1.2
 
 
+@pytest.mark.audit
 def test_clipping_whole_scores_is_seen(monkeypatch):
     """Scores clipped at 2, and not weighted in x: the estimate is biased however small the noise is."""
     whole = GLM_OPS["glm.sketched_score"]

@@ -25,6 +25,7 @@ def model_of(sites, rows, seed=0, beta=BETA, **options):
     return pi.FederatedGLM.from_arrays(parts, bounds=[(-1, 1)] * d, family="binomial", **options)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_a_site_pays_for_every_batch_of_every_epoch(trust, relation):
@@ -56,6 +57,7 @@ def test_a_site_pays_for_every_batch_of_every_epoch(trust, relation):
         fit.conf_int()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -74,6 +76,7 @@ def test_every_optimizer_finds_the_coefficients_of_many_sites(optimizer):
     assert np.abs(fit.params - BETA).max() < 0.4
 
 
+@pytest.mark.audit
 def test_a_tight_clip_of_sites_biases_and_a_wide_one_costs_noise():
     fits = {
         clip: model_of(100, 60).fit(
@@ -100,6 +103,7 @@ def test_without_noise_newton_is_maximum_likelihood_whatever_the_unit():
     np.testing.assert_allclose(fits[1].bse, fits[0].bse, rtol=1e-10)
 
 
+@pytest.mark.audit
 def test_a_clip_that_cannot_bind_changes_nothing_and_one_that_can_takes_the_intervals():
     model = model_of(200, 2)
     wide, plain = (
@@ -116,6 +120,7 @@ def test_a_clip_that_cannot_bind_changes_nothing_and_one_that_can_takes_the_inte
         tight.conf_int()
 
 
+@pytest.mark.audit
 def test_intervals_of_protected_sites_cover():
     count, inside = 12, []
     for seed in range(count):

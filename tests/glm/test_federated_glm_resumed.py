@@ -72,6 +72,7 @@ def again(model, ledger):
     return other
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("optimizer", [pi.Newton(), DP], ids=["Newton", "DPSGD"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before it is asked", "after it is answered"])
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
@@ -170,6 +171,7 @@ class Filling(Watched):
         return self.replies[-1]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes_on(trust, tmp_path):
     how = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
@@ -225,6 +227,7 @@ def stopped_and_mixed(folder, trust, order):
     return other.ledger.total().mu
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["central", "server", "secure-sum"])
 def test_a_fit_of_own_rows_goes_on_with_these_in_this_order_alone(trust, tmp_path, monkeypatch):
     assert stopped_and_mixed(tmp_path / "same", trust, np.arange(600)) == pytest.approx(1.0)

@@ -42,6 +42,7 @@ def settled(fit):
     return fit.estimate.cov is not None
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("share", "n", "beta", "epsilon"),
     [("1%", 200_000, RARE, 2.0), ("2%", 100_000, np.r_[-4.0, RARE[1:]], 2.0), ("1%", 20_000, RARE, 4.0)],
@@ -147,6 +148,7 @@ GOOD = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", GOOD)
 def test_fits_that_settled_keep_their_intervals(name):
     family, n, beta, constant, epsilon, options = GOOD[name]

@@ -31,6 +31,7 @@ def block_of(y, X):
     return SiteBlock(X, y, np.full(4, -2.0), np.full(4, 2.0), response_low=0.0, response_high=5.0)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 @pytest.mark.parametrize("op", ["glm.score", "glm.hessian", "glm.meat"])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -85,6 +86,7 @@ def model_of(seed, n=N, mixed=0.0, **options):
     )
 
 
+@pytest.mark.audit
 def test_intervals_of_targets_cover_beside_many_coefficients():
     targets, inside = ["x1", "x3", "x6", "x30"], []
     for seed in range(6):

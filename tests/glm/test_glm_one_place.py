@@ -72,6 +72,7 @@ def test_a_data_frame_is_in_one_place_too():
     assert {entry.trust for entry in fit.privacy.entries} == {"central"}
 
 
+@pytest.mark.audit
 def test_intervals_cover():
     reps, hits = 60, 0
     for seed in range(reps):

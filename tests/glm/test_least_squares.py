@@ -34,6 +34,7 @@ def model_of(y, X, y_bounds=(-2, 2), **options):
     return pi.OLS(y, X, bounds=BOUNDS, y_bounds=y_bounds, **options)
 
 
+@pytest.mark.audit
 def test_it_covers_and_is_half_as_wide_as_moments():
     hits, ratios, other = np.zeros(4), [], []
     for seed in range(60):
@@ -225,6 +226,7 @@ def test_bad_requests():
         _ = model_of(y, X).fit(epsilon=8.0, delta=1e-3, rng=0).resid
 
 
+@pytest.mark.audit
 def test_narrower_bounds_weigh_rows():
     hits, ratios = 0, []
     for seed in range(25):

@@ -46,6 +46,7 @@ MODELS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fit_that_can_have_no_intervals_is_refused_before_the_charge(name):
     ledger = pi.Ledger()

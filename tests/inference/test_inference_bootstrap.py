@@ -102,6 +102,7 @@ def test_parametric_bootstrap_keeps_linear_dependence():
         bs.parametric_bootstrap(np.ones(2), np.array([[1.0, 2.0], [2.0, 1.0]]))
 
 
+@pytest.mark.audit
 def test_studentised_intervals_cover_a_skewed_mean_better_than_percentile_ones():
     rng = np.random.default_rng(10)
     hits = {"percentile": 0, "studentized": 0}

@@ -68,6 +68,7 @@ def test_it_does_not_depend_on_units_or_equal_weights():
     assert identification(CorrectedLeastSquares(X, y, 0.49 * np.eye(3)), threshold=1e9).weak
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", list(MAKERS))
 def test_unflagged_wald_intervals_miss_at_most_seven_percent(kind):
     rng = np.random.default_rng(4)
@@ -128,6 +129,7 @@ def test_a_steep_direction_is_said_and_is_no_flag():
     assert not identification(steep_totals(np.random.default_rng(6), 3.0, STEEP)).steep  # weak
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("ratio", [8.0, 22.0, 30.0])
 def test_fits_that_are_neither_weak_nor_steep_miss_at_most_seven_percent(ratio):
     """At 22 half of the fits are neither; of those that a limit of 8 leaves at 8, 11% miss."""

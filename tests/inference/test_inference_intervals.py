@@ -70,6 +70,7 @@ def test_normal_quantiles_are_those_of_the_noncentral_chi_square():
     np.testing.assert_allclose(moved_quantile(moved, 0.05), expected, rtol=1e-8)
 
 
+@pytest.mark.audit
 def test_moved_t_intervals_cover_whatever_the_bias():
     rng = np.random.default_rng(1)
     for df in (2.0, 10.0):

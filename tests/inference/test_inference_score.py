@@ -23,6 +23,7 @@ def inside_binomial(count, trials, p=0.05, level=0.9999):
     return low <= count <= high
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", list(MAKERS))
 def test_size_under_strong_noise(kind, intercept):
@@ -162,6 +163,7 @@ def smallest_elsewhere(system, column, value, rng, starts=10):
     return min(found)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("n", "sd"), [(400, 0.5), (3000, 1.2), (3000, 1.7)])
 def test_ends_of_projected_sets_are_on_the_boundary(n, sd):
     rng = np.random.default_rng(16)
@@ -181,6 +183,7 @@ def test_ends_of_projected_sets_are_on_the_boundary(n, sd):
     assert finite or sd > 1
 
 
+@pytest.mark.audit
 def test_sets_cover_at_least_nominally_and_are_unbounded_when_weak():
     rng = np.random.default_rng(17)
     covered, unbounded, trials = 0, 0, 60

@@ -57,6 +57,7 @@ def fourth_moment_noise(rng, n, d, gaussian, amplitude, V):
     return u, cov, np.full(len(V), -3.0 / 8.0 * amplitude**4)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("flags", "y_sd", "shared"),
     [(f, 0.4, False) for f in WEIGHTED] + [({"groups": True, "weights": True}, 0.8, True)],
@@ -95,6 +96,7 @@ def test_feature_noise_meat_is_the_covariance_over_the_noise(flags, y_sd, shared
         assert np.abs((plain - estimate) / scale).max() > 0.1
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", ["totals", "records"])
 def test_moment_noise_meat_is_the_covariance_over_the_noise(kind, intercept):
@@ -109,6 +111,7 @@ def test_moment_noise_meat_is_the_covariance_over_the_noise(kind, intercept):
     np.testing.assert_allclose(expected / size, truth / size, atol=0.08)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("n", [1000, 4000])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", list(MAKERS))
@@ -129,6 +132,7 @@ def test_variance_is_that_of_the_estimate(kind, intercept, n):
     assert np.abs(z).max() < 4.5
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", list(MAKERS))
 def test_noise_part_is_the_variance_over_the_noise_alone(kind):
     rng = np.random.default_rng(4)
@@ -157,6 +161,7 @@ def test_clean_error_from_a_noisy_release(sd, kind):
     np.testing.assert_allclose(mean, np.sqrt(np.diag(reference)), rtol=0.05)
 
 
+@pytest.mark.audit
 def test_clean_error_does_not_count_fitted_noise_as_explained():
     """The residual variance at the estimate is a minimum: 4% too small here unless that is given back."""
     rng = np.random.default_rng(15)

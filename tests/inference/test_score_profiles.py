@@ -39,6 +39,7 @@ def assert_same(found, wanted):
         assert (one.level, one.df) == (other.level, other.df)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("seed", [1, 2, 9, 14, 17, 21, 24, 27, 32, 38])
 def test_the_sets_are_those_of_the_former_search(seed):
     system, alpha = drawn_system(seed), LEVELS[seed % 3]

@@ -31,6 +31,7 @@ def linear_pair(rng, n, variance):
     return system, CorrectedLeastSquares(X, y, np.diag(design.noise))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("variance", [0.3, 2.0, 9.0])
 def test_squared_loss_gives_the_score_test_and_sets_of_the_linear_system(variance):
     system, linear = linear_pair(np.random.default_rng(0), 3000, variance)
@@ -48,6 +49,7 @@ def test_squared_loss_gives_the_score_test_and_sets_of_the_linear_system(varianc
     assert ours.bounded == (variance < 9.0)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("loss", "variance"), [("quadratic", 9.0), ("logistic", 6.0)])
 def test_size_where_the_release_is_weak(loss, variance):
     """1,000 tests at 5%, about half of the draws without a root; 99.98% binomial limits."""

@@ -98,6 +98,7 @@ def test_parts_agree_and_derivatives_are_those_of_the_score(loss, correction, op
     np.testing.assert_allclose(system.weighted_jacobian(theta, weights), numeric[1], atol=1e-7)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", ["squared", "quadratic", "exponential", "poisson"])
 def test_exact_scores_are_unbiased_given_the_rows_and_their_noise_part_is_known(loss):
     rng = np.random.default_rng(2)
@@ -118,6 +119,7 @@ def test_exact_scores_are_unbiased_given_the_rows_and_their_noise_part_is_known(
     assert np.abs((system.noise_meat(theta) - noise) / scale).max() < 0.04
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", ["logistic", "multinomial"])
 def test_responses_alone_are_inverted_exactly_whatever_the_model(loss):
     rng = np.random.default_rng(3)
@@ -139,6 +141,7 @@ def test_responses_alone_are_inverted_exactly_whatever_the_model(loss):
     assert isinstance(system.clean_cov(theta), np.ndarray)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", ["logistic", "multinomial"])
 def test_conditional_scores_are_unbiased_at_the_truth_and_the_naive_ones_are_not(loss):
     rng = np.random.default_rng(4)
@@ -206,6 +209,7 @@ def test_many_responses_are_free_for_squared_loss_and_refused_beyond_64_combinat
         )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", LOSSES)
 def test_coverage_with_public_noisy_and_responded_columns(loss):
     """Smoke: 60 fits of 4,000 records (multinomial: 10), wide limits; the cells proper are elsewhere."""

@@ -133,6 +133,7 @@ def test_one_release_serves_several_losses_and_doors_agree(tmp_path):
         pi.IWPGLM.from_release(release).fit(epsilon_x=1.0)
 
 
+@pytest.mark.audit
 def test_noisy_fits_find_the_truth_in_user_units():
     r = model(n=200_000, binary=["sex"]).fit(epsilon_x=30.0, epsilon_y=5.0, delta=1e-5, rng=1)
     truth = pd.Series([-2.0, 0.04, 0.5, 0.0, -0.4], r.params.index[[0, 3, 4, 1, 2]])
@@ -155,6 +156,7 @@ def scattered(n, size):
     return table.assign(visits=np.minimum(rng.poisson(mean), 15).astype(float))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("size", [math.inf, 3.0])
 def test_how_counts_scatter_is_told_and_new_counts_scatter_so(size):
     table, options = scattered(40_000, size), {"schema": SCHEMA, "loss": "poisson", "binary": ["sex"]}

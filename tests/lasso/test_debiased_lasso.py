@@ -109,6 +109,7 @@ def test_joint_cost_is_the_budget(fitted):
     assert "Epsilon (delta=1e-05):                2" in str(fitted.summary())
 
 
+@pytest.mark.audit
 def test_coverage_of_three_targets():
     hits = []
     for rep in range(20):
@@ -122,6 +123,7 @@ def test_coverage_of_three_targets():
     assert low <= np.mean(hits) <= high
 
 
+@pytest.mark.audit
 def test_parties_change_nothing_without_noise():
     y, X, _ = draw(7, n=2_000)
     labels = np.repeat(["b", "a", "c"], [500, 700, 800])
@@ -189,6 +191,7 @@ def skewed_rows(seed, n=10_000, p=12):
     return 20.0 + X[:, 0] - X[:, 3] + 0.5 * rng.standard_normal(n), X
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("sites", [None, 2])
 def test_intervals_are_those_of_a_regression_with_a_constant(sites):
     """Centred in the middle of their bounds, columns stood for the constant: no interval held its zero."""
@@ -269,6 +272,7 @@ def test_the_number_of_columns_can_be_left_to_the_noise():
     assert (np.abs(found.tvalues) < 4.0).all()
 
 
+@pytest.mark.audit
 def test_released_means_replace_the_middles_of_the_bounds():
     """A rare level and a response far from the middle, without a constant: only released means are right."""
     hits = {"declared": [], "released": []}
@@ -302,6 +306,7 @@ def test_released_means_change_nothing_for_a_fit_with_a_constant_and_no_noise():
     assert np.allclose(fits[0].sparse_params, fits[1].sparse_params, atol=1e-9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("options", [{"iterations": 1}, {"iterations": 2}, {"clip": 1.0}])
 def test_blocks_and_clips(options):
     fitting, beta = model(15)
@@ -407,6 +412,7 @@ EXTRAS = {
 }
 
 
+@pytest.mark.audit
 def test_extras_are_paid_out_of_the_same_budget():
     fit = model(20)[0].fit(epsilon=6.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=0, **EXTRAS)
     assert fit.privacy.epsilon(1e-5) == pytest.approx(6.0, rel=1e-6)
@@ -490,6 +496,7 @@ def parties(seed, machines=4, n=6_000):
     return mean + 0.5 * rng.standard_normal(len(X)), X, labels, beta
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("accounting", ["joint", "per-interval"])
 @pytest.mark.parametrize("precision", ["pooled", "machine"])
 def test_parties_with_parts_of_their_own(accounting, precision):
@@ -524,6 +531,7 @@ def test_parties_with_parts_of_their_own(accounting, precision):
         fit.machine("site 9")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("share", [0.1, 0.01])
 def test_rare_levels_as_targets(share):
     """Most of the slope of a rare level is in the few records that have it."""
@@ -540,6 +548,7 @@ def test_rare_levels_as_targets(share):
     assert np.mean(hits) >= low
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("other", ["CLEAR", "UNSETTLED"])
 def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
     # the noise of the Gram matrix is as large as its smallest eigenvalue, and these intervals miss; each of

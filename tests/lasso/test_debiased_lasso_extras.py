@@ -130,6 +130,7 @@ def test_the_price_of_everything_is_the_budget():
         assert pi.accounting.compose(spent).rho == pytest.approx(5.0 * share, rel=1e-6)
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore:.*Not to be trusted:privinf.errors.WeakIdentificationWarning")
 @pytest.mark.parametrize("rho", [math.inf, 2.0])
 def test_joint_coverage_by_simulation_and_by_the_private_bootstrap(rho):
@@ -246,6 +247,7 @@ def test_without_noise_there_is_no_slack_and_no_correction():
     assert 1.8 < joint.critical_value < 3.2
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("ask", "option"),
     [
@@ -262,6 +264,7 @@ def test_what_was_not_released_says_how_to_ask(ask, option):
         ask(fitted())
 
 
+@pytest.mark.audit
 def test_an_extra_that_the_noise_hides_does_not_take_the_fit_with_it():
     tiny = dict.fromkeys(("eigenvalues", "noise_variance", "bootstrap"), 1e-9)
     results = [fitted(rho=2.0, rng=seed, extra_shares=tiny, **ALL) for seed in range(8)]

@@ -39,6 +39,7 @@ def refused(fit, words):
             ask(rows[list(fit.names)].to_numpy())
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("targets", [["v0", "v4"], ["v0", "v7"], "selected", NAMES])
 def test_means_without_the_constant_and_other_columns_are_refused(targets):
     """They had intervals that never held the mean: the intercept of 3 was left out."""

@@ -89,6 +89,7 @@ def checks(fit):
 SEEDS = {"independent": [2], "correlated": [0, 2], "block": [3], "heavy tails": [0], "rare": [0, 2]}
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_small_table_returns_what_it_bought(design):
     """Four targets of 1,500 rows and 100 columns: 49 of 100 such fits previously raised after the charge."""
@@ -186,6 +187,7 @@ KINDS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epsilon", [0.03, 20.0])
 def test_nothing_raises_after_the_charge(kind, epsilon):

@@ -46,6 +46,7 @@ def table():
     return frame.assign(y=mean + 0.3 * rng.standard_normal(N))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("given", [Foreign, arrow])
 @pytest.mark.parametrize("constant", [False, True])
 def test_columns_of_foreign_tables_keep_their_names(table, given, constant):
@@ -61,6 +62,7 @@ def test_columns_of_foreign_tables_keep_their_names(table, given, constant):
     pd.testing.assert_series_equal(one.predict_sparse(X[:9]), other.predict_sparse(given(X[:9])))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("given", [Foreign, arrow, dict])
 def test_formulas_take_any_table(table, given):
     one, other = (
@@ -160,6 +162,7 @@ def test_looking_again_holds_no_second_copy():
     assert peak < 0.05 * X.nbytes
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["central", "sites", "secure sums", "binomial"])
 def test_values_beyond_their_bounds_count_as_the_bounds_whenever_they_come(table, kind):
     X, y = table[NAMES].to_numpy(copy=True), table["y"].to_numpy(copy=True)

@@ -62,6 +62,7 @@ def same(first, second):
     assert np.allclose(first.sparse_params, second.sparse_params, rtol=0, atol=1e-9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("options", [{}, {"center": "released", "noise_variance": True}, {"iterations": 1}])
 def test_without_noise_it_is_the_trusted_fit(options):
     y, X, _ = draw(3, n=2_000, p=60)
@@ -78,6 +79,7 @@ def test_without_noise_it_is_the_trusted_fit(options):
         assert fits[1].noise_variance.value == pytest.approx(fits[0].noise_variance.value, rel=1e-6)
 
 
+@pytest.mark.audit
 def test_a_federation_of_tables_and_a_constant():
     y, X, _ = draw(11, n=3_000, p=30)
     names = [f"a{j}" for j in range(30)]
@@ -150,6 +152,7 @@ def test_what_picks_could_find_is_shown(fitted):
 
 
 # One of twenty fits finds a column that was not missed, and says so.
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 def test_coverage_of_three_targets():
     hits = []
@@ -187,6 +190,7 @@ def test_a_gram_matrix_lost_in_noise_ends_in_a_warning():
     assert any("as large as its smallest eigenvalue" in str(one.message) for one in found)
 
 
+@pytest.mark.audit
 def test_an_overstated_sparsity_is_said_where_it_may_matter_and_only_there():
     y, X, _ = draw(5)
     fit = secure(y, X).fit(epsilon=4.0, delta=0.5 / N, sparsity=5, targets=TARGETS, rng=0)
@@ -212,6 +216,7 @@ def test_an_understated_sparsity_is_said():
     assert "others stand in for it" in " ".join(str(fit.summary()).split())
 
 
+@pytest.mark.audit
 def test_colluding_sites_are_paid_for_with_noise():
     y, X, _ = draw(6, n=6_000)
     fits = {}
@@ -297,6 +302,7 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     assert math.isfinite(biases[1])
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("effects", [2, 8])
 def test_columns_that_are_found_later_stand_out_as_much_as_the_picked_ones(effects):
     rng = np.random.default_rng(0)

@@ -45,6 +45,7 @@ def scores_of(y, X, rho, rng, start):
     ), transform
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("skew", [0.0, 0.3])
 @pytest.mark.parametrize("n", [2_000, 8_000])
 def test_one_step_has_the_variance_that_is_stated(n, skew):
@@ -162,6 +163,7 @@ def fit_of(model, **options):
     )
 
 
+@pytest.mark.audit
 def test_the_target_is_said_and_the_mean_is_the_default():
     mean, robust = fit_of(model()), fit_of(model(), target="robust")
     assert (mean.score_target, robust.score_target) == ("mean", "robust")
@@ -199,6 +201,7 @@ def test_a_tail_beyond_the_counts_is_warned_of_and_allowed_for():
     assert (half > 1.97 * fit.bse).all()
 
 
+@pytest.mark.audit
 def test_means_away_from_the_middle_are_covered():
     """Response and columns off the middle of their bounds, no constant: what a constant would do."""
     hits = []

@@ -40,6 +40,7 @@ def fitted(seed, n=6_000, epsilon=3.0, effect=0.0, skewed=False, **options):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("skewed", [False, True])
 def test_it_rarely_rejects_where_no_column_was_missed(skewed):
     found = [fitted(seed, skewed=skewed).missed_column_test for seed in range(25)]
@@ -80,6 +81,7 @@ def planned(rho, targets, names):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("n", "rho"), [(6_000, 0.4), (12_000, 0.3)])
 def test_what_is_seen_is_seen_and_joins(n, rho):
     effect = searched(0, n, rho)[1].seen_from
@@ -109,6 +111,7 @@ def test_targets_are_in_the_last_fit():
     assert set(many.picked) == {0, 20}
 
 
+@pytest.mark.audit
 def test_the_statistic_of_a_column_is_standard_normal():
     """One column is left to be picked, its neighbours are in the fit: no maximum is taken."""
     budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
@@ -187,6 +190,7 @@ def graded(effects, **more):
     return model.fit(epsilon=3.0, delta=0.5 / 6_000, targets=[0, P - 1], rng=0, **more)
 
 
+@pytest.mark.audit
 def test_effects_that_fade_into_the_noise_mark_the_intervals():
     """What was missed is not seen: columns that were kept by luck say that it is there."""
     fading = 0.5 * 0.85 ** np.arange(30) * (-1.0) ** np.arange(30)
@@ -255,6 +259,7 @@ def picks_of(fit):
     return sum(entry.label.startswith("selection") for entry in fit.privacy.entries)
 
 
+@pytest.mark.audit
 def test_picking_ends_where_columns_no_longer_stand_out_and_the_rest_goes_to_the_full_fit():
     y, X = draw(8, 6_000)
     model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
@@ -287,6 +292,7 @@ def in_blocks(seed, n=12_000):
     return 0.4 * X[:, :60:10] @ np.array([1, -1, 1, -1, 1, -1]) + rng.standard_normal(n), X
 
 
+@pytest.mark.audit
 def test_columns_that_hide_the_others_are_left_out_again_where_their_number_is_chosen(monkeypatch):
     marked = []
     for mutant in (False, True):

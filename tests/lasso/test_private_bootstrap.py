@@ -46,6 +46,7 @@ def fitted(rho, targets=TARGETS, score=0.125, **options):
     return sums, fit, found, found.columns / np.sqrt(found.columns[at, np.arange(len(at))])
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("multipliers", ["rademacher", "gaussian"])
 @pytest.mark.parametrize("rho", [math.inf, 1.0])
 def test_draws_have_the_law_of_the_debiased_maximum(rho, multipliers):
@@ -136,6 +137,7 @@ def released(rng, count, targets, correlation, pick, sd):
     return np.abs(v).max(axis=1), np.abs(chosen + sd * rng.standard_normal(count))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_without_noise_they_are_the_extremes_over_the_directions():
     assert values[0] <= found.smallest <= found.largest <= values[-1]
 
 
+@pytest.mark.audit
 def test_noise_is_of_the_stated_size_and_the_clipping_is_undone():
     """Of one direction, so that nothing is picked: mean and sd of the released values."""
     y, X = rows(1, 30_000)
@@ -126,6 +127,7 @@ def test_noise_variance_without_noise_is_the_mean_squared_residual():
     assert (found.noise_sd, found.clip) == (0.0, math.inf)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("scale", "step"), [(0.5, 0.0), (0.7, 0.0), (1.0, 0.0), (0.7, 0.2)])
 def test_noise_variance_is_right_whatever_the_clip(scale, step):
     """R is 2.5 times a scale that may be off; noise of the coefficients is taken off again."""

@@ -93,6 +93,7 @@ def test_the_error_of_a_correlation_is_as_stated(rho, monkeypatch):
     assert error == pytest.approx(vectors.releases[0].sd, rel=0.08)
 
 
+@pytest.mark.audit
 def test_what_is_found_from_is_found():
     found = []
     for seed in range(60):

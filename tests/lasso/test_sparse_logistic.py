@@ -173,6 +173,7 @@ def test_targets_keep_their_order_and_selected_ones_are_said():
     assert "selected on the same rows" in str(chosen.summary())
 
 
+@pytest.mark.audit
 def test_responses_of_two_levels_are_one_model():
     y, X = draw(0)
     X = X[:, [2, 9, 20, 30]]
@@ -192,6 +193,7 @@ def test_responses_of_two_levels_are_one_model():
         np.testing.assert_allclose(one.params, other.params)
 
 
+@pytest.mark.audit
 def test_sites_that_trust_a_server_give_the_same_fit():
     y, X = draw(0)
     words = {"epsilon": 2.0, "delta": 0.5 / N, "sparsity": 3, "targets": TARGETS, "rng": 4}
@@ -269,6 +271,7 @@ def test_too_few_rows_are_refused_before_anything_is_spent_and_too_few_positives
         model(ledger=pi.Ledger(pi.Budget(rho=0.001))).fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
 
 
+@pytest.mark.audit
 def test_separated_rows_are_said():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 10))

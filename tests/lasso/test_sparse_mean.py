@@ -54,6 +54,7 @@ def test_formula_of_one_size():
     np.testing.assert_allclose([low, high], expected, rtol=1e-9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("sizes", [[4], [1, 16]])
 @pytest.mark.parametrize("machines_each", [20, 400])
 def test_exact_intervals_cover_at_least_their_level(sizes, machines_each):
@@ -85,6 +86,7 @@ def test_exact_coverage_summed_over_the_binomial():
         assert binom.pmf(np.arange(asked + 1), asked, answer)[covering].sum() >= 0.95
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("sizes", [[4], [2, 9]])
 def test_delta_intervals_and_their_errors_with_many_machines(sizes):
     mu = np.array([0.0, 0.1, -0.2, 0.3])
@@ -138,6 +140,7 @@ def test_scale_names_and_mappings():
     assert scaled.params.index.tolist() == list("abcd")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("size", [0.0, 0.5])
 def test_joint_intervals_cover_the_selected_as_well(size):
     """Marginal intervals of the largest of null coordinates fail more often than 5%; joint ones do not."""
@@ -154,6 +157,7 @@ def test_joint_intervals_cover_the_selected_as_well(size):
         assert np.mean(marginal) < binomial_limits(0.95, 2 * runs, 0.999)[0]
 
 
+@pytest.mark.audit
 def test_error_is_that_of_the_formula_and_linear_in_p():
     """Squared error of null coordinates, over s of them, against s (p/m) coth^2(eps/2) pi/(2 n)."""
     for p in (5, 20):

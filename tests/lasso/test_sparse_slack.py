@@ -35,6 +35,7 @@ def simulate(decay, picked=5, members=8, seed=0):
     return moved, products, column, values[-1] / values[0]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.8])
 @pytest.mark.parametrize("eta", [0.01, 0.3])
 def test_it_bounds_the_product_of_norms(decay, eta):

@@ -40,6 +40,7 @@ def sums_of(y, X, rng):
 NOTHING = SparseFit([], np.empty(0), [], np.empty(0), 1.0, 0.0, 1.0, np.empty(0))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("n", "rho"), [(4_000, 0.5), (16_000, 0.02)])
 def test_what_the_noise_of_a_regression_does_is_as_stated(n, rho):
     """w'Gd has the variance t^2 d'Gd, and a 68% point of clipped steps is what sums were asked for."""
@@ -67,6 +68,7 @@ def test_without_noise_it_is_least_squares():
     assert found.scale == pytest.approx(math.sqrt(np.mean((X[:, 0] - X[:, OTHERS] @ g) ** 2)), rel=1e-8)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("n", [4_000, 16_000])
 def test_effects_of_neighbours_are_seen_without_bias(n):
     effects = np.zeros(P)
@@ -115,6 +117,7 @@ def model_of(y, X):
     return pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-8, 8), x_scale=1.0)
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore:.*more columns matter:privinf.errors.WeakIdentificationWarning")
 def test_double_selection_covers_weak_confounders():
     """Some of the effects are strong enough to be seen, and said: the neighbours are not what is doubted."""
@@ -197,6 +200,7 @@ def test_a_hidden_tail_is_marked_and_widens_where_effects_of_neighbours_are_miss
     assert (found.noise[0] > 0.5 / len(X)) == beside
 
 
+@pytest.mark.audit
 def test_shares_are_those_of_least_squares_and_their_intervals_hold():
     y, X = sample(20_000)
     gram = np.cov(X.T, bias=True)  # no constant: columns are centred at their means

@@ -58,6 +58,7 @@ def summed(kind, data, missing="raise"):
     return (sums if isinstance(sums, np.ndarray) else sums._total.integers()).tolist(), n
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("rows", [25, 1 << 16])
 def test_one_digest_over_all_sources(rows, frame, tmp_path, monkeypatch):
     """And from tables that are not in memory nothing is collected, but what ranks need."""

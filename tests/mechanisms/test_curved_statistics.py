@@ -96,6 +96,7 @@ def sample():
     return rng.integers(0, 3, 300).astype(float), rng.normal(0.0, 0.9, (300, P))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 42], ids=["floats", "exact"])
 @pytest.mark.parametrize(("name", "args"), CASES)
 def test_sums_are_what_they_are_said_to_be(name, args, bits, sample, monkeypatch):

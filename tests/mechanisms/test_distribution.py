@@ -57,6 +57,7 @@ def test_without_noise_the_counts_are_the_counts():
     assert (found.sds == 0.0).all()
 
 
+@pytest.mark.audit
 def test_counts_are_unbiased_and_their_sds_are_the_stated_ones():
     edges, source = np.linspace(5.0, 95.0, 31), SimulationNoise(1)
     cells = cell_counts(ROWS.x.to_numpy(), edges)

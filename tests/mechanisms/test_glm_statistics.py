@@ -98,6 +98,7 @@ def records(op, args, bits, plain=None):
     return np.array([op.function(block(y[i : i + 1], x[i : i + 1]), args).ravel() for i in chosen])
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 @pytest.mark.parametrize(("name", "family", "extra"), CASES)
 def test_the_farthest_pair_attains_the_stated_sensitivity(name, family, extra, bits):
@@ -210,6 +211,7 @@ def test_exact_sums_do_not_depend_on_order_or_blocks(name, sample, monkeypatch):
     np.testing.assert_array_equal(op.total(block(y[order], X[order]), args), whole)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["glm.score", "glm.meat"])
 def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_not(name, monkeypatch):
     args = FAMILIES["gaussian"]
@@ -224,6 +226,7 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
     assert apart() > 1.05
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["glm.hessian", "glm.meat"])
 def test_the_search_sees_integers_that_are_rounded_without_room(name, monkeypatch):
     """Integers are coarse here, so that rounding takes vectors of full length beyond their norm."""

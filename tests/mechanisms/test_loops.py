@@ -72,6 +72,7 @@ LAYOUTS = pytest.mark.parametrize("layout", ["C", "F", "room", "read-only"])
 SHAPES = pytest.mark.parametrize(("rows", "columns"), [(7, 1), (513, 4), (1000, 21), (1030, 6)])
 
 
+@pytest.mark.audit
 @LAYOUTS
 @SHAPES
 def test_steps(compiled, monkeypatch, layout, rows, columns):
@@ -267,6 +268,7 @@ def fits(path, *models):
     return [[*one.params, *one.bse] for one in found]
 
 
+@pytest.mark.audit
 def test_fits_have_the_same_bits(compiled, monkeypatch, tmp_path):
     table().to_parquet(path := tmp_path / "rows.parquet")
     models = [

@@ -143,6 +143,7 @@ def test_columns_have_norm_one_and_touched_counts_their_entries(kind):
 # -------------------------------------------------------------------------------------------- sums
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "k", "width"), [(1, 1, 2), (9, 9, 1), (9000, 40, 3), (5000, 3000, 2)])
 def test_total_is_exact_for_every_block_size_and_order(kind, n, k, width):

@@ -131,6 +131,7 @@ def candidates(name):
     return np.concatenate([y, np.full(60, -50.0)]), X
 
 
+@pytest.mark.audit
 @BITS
 @EVERY
 def test_the_farthest_pair_attains_the_stated_sensitivity(name, bits, monkeypatch):
@@ -227,6 +228,7 @@ def test_what_a_holder_says_of_its_rows_is_checked(change):
         op.reach(changed, P - 1, own=True)
 
 
+@pytest.mark.audit
 @EVERY
 def test_a_smaller_sensitivity_is_passed(name):
     """What half the sensitivity would allow is exceeded, with cutting or without."""
@@ -265,6 +267,7 @@ def test_fewer_digits_of_more_rows_are_charged():
     assert many.l2 - reach.l2 == pytest.approx(units * math.sqrt(reach.size))
 
 
+@pytest.mark.audit
 @EVERY
 def test_records_on_their_grid_keep_the_sensitivity_of_all_records(name, monkeypatch):
     """What a site adds to it is for the rounding of the total alone."""

@@ -30,6 +30,7 @@ def farthest(x_norm, y_norm, q2, rng):
     return math.sqrt(max(-minimize(distance2, start, method="Nelder-Mead").fun for start in starts))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("q2", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize(("x_norm", "y_norm"), [(1.0, 0.9), (1.7, 1.5), (0.5, 0.4), (0.4, 2.5)])
 def test_sensitivity_bounds_the_search_and_is_attained_for_the_default_weights(x_norm, y_norm, q2):

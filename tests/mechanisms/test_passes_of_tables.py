@@ -52,6 +52,7 @@ def digest(release):
     return hashlib.sha256(b"".join(arrays)).hexdigest()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("rows", [25, 1 << 16])
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_one_digest_over_all_sources(formula, rows, frame, tmp_path, monkeypatch):
@@ -76,6 +77,7 @@ FITS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", FITS)
 def test_fits_by_passes_have_one_digest_over_all_sources(name, frame, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROWS", 25)

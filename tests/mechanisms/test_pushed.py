@@ -86,12 +86,14 @@ def of_table(database, frame):
     return pi.open_rows(database.sql("select * from frame"), push_down=True)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("seed", CASES)
 def test_integers_of_duckdb_are_those_of_numpy(database, seed):
     case = pushing.random_case(seed)
     assert pushing.told(case, in_duckdb(database, case)) == pushing.told(case, case.arrow().to_pandas())
 
 
+@pytest.mark.audit
 def test_integers_of_postgres_are_those_of_numpy(server):
     for seed in CASES:
         case = pushing.random_case(seed)
@@ -100,6 +102,7 @@ def test_integers_of_postgres_are_those_of_numpy(server):
         ), seed
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("seed", CASES)
 def test_integers_of_fits_in_duckdb_are_those_of_numpy(database, seed):
     case = pushing.random_case(seed)
@@ -107,6 +110,7 @@ def test_integers_of_fits_in_duckdb_are_those_of_numpy(database, seed):
     assert pushing.told_of_fits(case, in_duckdb(database, case)) == expected
 
 
+@pytest.mark.audit
 def test_integers_of_fits_in_postgres_are_those_of_numpy(server):
     for seed in CASES:
         case = pushing.random_case(seed)
@@ -114,6 +118,7 @@ def test_integers_of_fits_in_postgres_are_those_of_numpy(server):
         assert pushing.told_of_fits(case, in_postgres(server, case)) == expected, seed
 
 
+@pytest.mark.audit
 def test_a_query_that_is_off_in_one_step_is_caught(database, monkeypatch):
     """Mutants: a place of a table, a sign, a floor, an end of a step."""
     cases = [case for case in map(pushing.random_case, CASES) if case.missing != "raise"][:5]
@@ -147,6 +152,7 @@ def test_random_tables_are_summed_and_refused_in_every_way():
         assert any(why in one for one in refused), why
 
 
+@pytest.mark.audit
 def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monkeypatch):
     """Mutants: nan is the largest number to DuckDB, so both put a missing value at the upper end."""
 
@@ -173,6 +179,7 @@ def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monke
         assert differ()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])
 @pytest.mark.parametrize("formula", ["y ~ x + g", "y ~ 0 + x + w", "k ~ x + C(g, Sum)", "y ~ g*C(k) + k"])
 def test_a_release_has_the_digest_of_blocks(database, formula, cov_type):
@@ -203,6 +210,7 @@ def test_a_model_takes_a_table_of_a_database(database):
         assert fit.bse.equals(fits[0].bse)
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
 @pytest.mark.parametrize(("model", "response"), [("OLS", "y"), ("Logit", "b"), ("Poisson", "c")])
 def test_a_fit_by_queries_is_that_of_blocks(database, model, response):
@@ -225,6 +233,7 @@ def test_a_fit_by_queries_is_that_of_blocks(database, model, response):
     assert "Passes over the table" in str(fits[1].summary())
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
 @pytest.mark.parametrize("role", ["offset", "exposure", "weights"])
 def test_columns_without_coefficients_go_down_too(database, role):
@@ -428,6 +437,7 @@ def told_of_samples(case, data):
     return found
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("seed", CASES)
 def test_sums_of_samples_in_duckdb_are_those_of_numpy(database, seed):
     case = pushing.random_case(seed)
@@ -504,6 +514,7 @@ def test_tests_over_a_database_are_those_over_its_rows(database):
     assert not ledger.entries
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", sorted(DIALECTS))
 def test_queries_are_of_their_dialect(name):
     """Compiled, and run in DuckDB and PostgreSQL alone: texts that parse, without LEAST or GREATEST."""

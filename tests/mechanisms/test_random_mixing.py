@@ -95,6 +95,7 @@ class Shuffled:
             yield at, self.frame.iloc[at]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_do_not_depend_on_order_or_blocks(kind):
     mechanism = RandomMixing(SCHEMA, k=K, kind=kind)

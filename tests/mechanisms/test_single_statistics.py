@@ -68,6 +68,7 @@ def farthest(values):
     return cdist(values, values).max(), cdist(values, values, "chebyshev").max()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_farthest_pair_attains_the_stated_sensitivity(name, bits):

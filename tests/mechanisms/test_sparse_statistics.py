@@ -107,6 +107,7 @@ def farthest(values):
     return cdist(values, values).max(), cdist(values, values, "chebyshev").max()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_farthest_pair_is_at_the_stated_sensitivity(name, bits):
@@ -259,6 +260,7 @@ UNCLIPPED = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", UNCLIPPED)
 def test_the_search_sees_a_clip_that_is_not_enforced(name, monkeypatch):
     op, args = case(name)

@@ -90,6 +90,7 @@ def equal(one: pi.Release, other: pi.Release) -> None:
     assert [line.loss for line in one.entries] == [line.loss for line in other.entries]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("case", CASES)
 def test_a_release_in_blocks_is_that_in_memory_and_its_fit_too(
     case: str, rows: pd.DataFrame, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -237,6 +238,7 @@ SMALL_DISK = """
 """
 
 
+@pytest.mark.audit
 @pytest.mark.skipif(os.name != "posix", reason="limits of files")
 def test_a_full_disk_leaves_nothing_and_the_charge_is_told(table: Path, tmp_path: Path) -> None:
     """The disk is full at the first bytes, in mid-file, at the last ones, and when the JSON is written."""
@@ -254,6 +256,7 @@ def test_a_full_disk_leaves_nothing_and_the_charge_is_told(table: Path, tmp_path
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.audit
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_what_is_killed_in_mid_release_is_no_release(table: Path, tmp_path: Path) -> None:
     place = tmp_path / "sent.parquet"

@@ -44,6 +44,7 @@ def system(rows, n, tau, intercept=True, **options):
     return MixedLeastSquares(R[:, 1:4], R[:, 4], [tau**2] * 3, y_noise=tau**2, n=n, share=SHARE, **options)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(("n", "k", "tau"), [(2000, 200, 0.5), (8000, 400, 1.0)])
 def test_variance_against_simulation(intercept, n, k, tau):
@@ -100,6 +101,7 @@ def test_score_statistic_is_the_f_test_on_cleaned_rows(intercept):
         assert test.law.described(test.statistic, 3) == f"F(3, {k - 3}) = {ratio:.4g}"
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("n", "k", "tau"), [(1000, 30, 3.0), (3000, 60, 1.0)])
 def test_score_test_size_where_nothing_is_identified(n, k, tau):
     rng = np.random.default_rng(2)
@@ -237,6 +239,7 @@ def test_without_noise_it_is_the_normal_regression_of_the_rows():
     assert own.df == fit.df_resid
 
 
+@pytest.mark.audit
 def test_few_rows_cover_alone_and_jointly():
     """t and F limits at 60 rows; a sandwich of the rows has them far too short jointly."""
     k, d, tau = 60, 8, 0.3

@@ -130,6 +130,7 @@ def test_regression_on_any_label_equals_least_squares_without_noise():
         assert (abs(z) < 4.5).all(), formula
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["signs", "hadamard", "countsketch"])
 def test_without_noise_intervals_cover_the_full_data_fit(kind):
     """Over mixing matrices: 95% intervals of the finite population cover its least squares."""

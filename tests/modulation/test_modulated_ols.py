@@ -99,6 +99,7 @@ def test_unequal_budgets_weigh_the_rounds():
     assert 1 / math.sqrt(np.sum(scales**-2.0)) == pytest.approx(one.law["scales"][0], rel=1e-9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("orthogonal", [True, False])
 def test_theorem_8_1_against_simulation(m, orthogonal):
@@ -636,6 +637,7 @@ def test_a_release_from_another_schema_is_refused():
         pi.ModulatedOLS.from_release(release, schema=pi.Schema({"x": (-1, 2), "y": (-1, 1)}))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("options", [{}, {"method": "iterative", "rounds": 2, "estimator": "pooled"}])
 def test_noise_part_of_the_covariance_is_the_spread_over_releases(options):
     """Same rows, noise drawn again: most of it here is that of the protected response."""

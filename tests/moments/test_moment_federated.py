@@ -135,6 +135,7 @@ def test_the_noise_is_a_curators_and_honest_sites_alone_carry_it(colluding, rati
     assert secure.secure
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("trust", "colluding"), [("secure-sum", 0), ("secure-sum", 1), ("server", 0)])
 def test_releases_spread_as_the_law_says(trust, colluding):
     found = model(split(*cube(60)), trust=trust)
@@ -149,6 +150,7 @@ def test_releases_spread_as_the_law_says(trust, colluding):
     assert releases[0].law["scale"] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.audit
 def test_intervals_cover_over_secure_sums():
     hits = np.zeros(2)
     for seed in range(80):
@@ -165,6 +167,7 @@ def test_intervals_cover_over_secure_sums():
     assert (hits / 80 <= high).all(), hits
 
 
+@pytest.mark.audit
 @BOTH
 def test_intervals_that_forget_the_noise_do_not_cover(trust):
     missed, plain = 0, 0.3 * math.sqrt(3 / 1500)

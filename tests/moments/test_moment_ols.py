@@ -31,6 +31,7 @@ def test_width_beats_the_best_public_tools():
     assert np.median(widths) <= 0.080
 
 
+@pytest.mark.audit
 def test_interval_covers_with_and_without_the_share_for_hc0():
     truth = np.array([0.5, -0.3, 0.2])
     hits = {"nonrobust": 0, "HC0": 0}
@@ -44,6 +45,7 @@ def test_interval_covers_with_and_without_the_share_for_hc0():
         assert 0.92 <= count / 600 <= 0.98, (cov_type, count)
 
 
+@pytest.mark.audit
 def test_heteroskedastic_errors_need_hc0():
     """Strong heteroskedasticity: nonrobust undercovers, HC0 does not."""
     truth, hits = 0.5, {"nonrobust": 0, "HC0": 0}
@@ -79,6 +81,7 @@ def test_public_and_private_columns_may_alternate():
         assert (abs(noisy.params - expected) < 6 * noisy.bse).all()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_noise_part_of_the_covariance_is_the_spread_over_releases(trust):
     y, X = cube(2000)

@@ -129,6 +129,7 @@ def user_loadings(formula):
     return np.where(np.abs(found) < 1e-9, 0.0, found).T
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_formula_is_the_fit_of_rows_with_the_noise_added(formula, release):
     """50 formulas: least squares from the rows' own sums plus the very noise of the release, to 1e-10."""
@@ -144,6 +145,7 @@ def test_a_formula_is_the_fit_of_rows_with_the_noise_added(formula, release):
     assert fit.model.endog_names == design.response
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "formula",
     [one for one in FORMULAS if "- 1" not in one and "Treatment" not in one and not one.startswith("w")],

@@ -244,6 +244,7 @@ def test_instruments_of_records_are_refused():
 # ---- all of them, rows drawn anew (2,000 and two sizes: benchmarks/one_release.py)
 
 
+@pytest.mark.audit
 def test_intervals_cover_the_population():
     hits = {name: [] for name in ("iv", "Anderson-Rubin", "means", "w y", "partial")}
     truth = np.corrcoef(table(400_000, 99)[["w", "y"]].T)[0, 1]

@@ -44,6 +44,7 @@ def assert_discrete_gaussian(x, sigma):
     assert stats.chisquare(counts, len(x) * probability).pvalue > 1e-5
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("sigma", [1.7, 30.0, 700.0, 2.0**13])
 def test_tails_join_the_table_without_a_seam(sigma, monkeypatch):
     """With a table of 1.5 sd one draw in eight comes from the tails' own sampler."""
@@ -161,6 +162,7 @@ def test_sigma_outside_the_range_is_refused():
     assert LatticeNoise().gaussian_steps(np.zeros((0, 3), dtype=np.int64), 1.0).shape == (0, 3)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 3), Fraction(45), Fraction(2000)])
 @pytest.mark.parametrize("bits", [0, 20, 64, 3000])
 def test_uniform_below_is_exact(exponent, bits):
@@ -200,6 +202,7 @@ def test_gumbel_law_and_grid():
     assert stats.chisquare(winners, 40_000 * law).pvalue > 1e-5
 
 
+@pytest.mark.audit
 def test_gumbel_in_doubles_is_the_exact_one(monkeypatch):
     extreme = [0, 1, 2**44 - 1, 2**44 + 1, 2**64 - 1, 2**64 - 2**43]
     words = np.concatenate(

@@ -30,6 +30,7 @@ def test_the_law_on_the_integers(ratio):
     assert_discrete_laplace(lattice.laplace_steps(ratio, 60_000), ratio)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("ratio", [1.0, 30.0])
 def test_exact_decisions_have_the_same_law(ratio, monkeypatch):
     monkeypatch.setattr(lattice, "CLOSE", 1.0)
@@ -48,6 +49,7 @@ class Fixed:
         return self.given[:count]
 
 
+@pytest.mark.audit
 def test_doubles_and_exact_arithmetic_decide_alike():
     words = np.random.default_rng(0).integers(0, 2**64, 3000, dtype=np.uint64)
     for ratio in (1.0, 12.5, 2.0**20, 2.0**21):

@@ -140,6 +140,7 @@ def fitted(name, n, level, fits):
     return np.median(widths, axis=0)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("name", "n"), [("MomentOLS", 6000), ("OLS", 10_000)])
 def test_predicted_widths_are_those_of_fits_to_a_real_table(name, n):
     """The measured ones of all estimators are in benchmarks/results/planner.md."""
@@ -150,6 +151,7 @@ def test_predicted_widths_are_those_of_fits_to_a_real_table(name, n):
     assert study.cells[0].widths / fitted(name, n, LEVEL, 40) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.audit
 def test_n_for_a_width_and_a_budget_for_it_are_right():
     study = pi.plan_study(
         FAIR,
@@ -187,6 +189,7 @@ def test_without_noise_the_width_is_the_floor():
     assert study.frame.times.to_list() == pytest.approx([1.0] * 3, abs=0.03)
 
 
+@pytest.mark.audit
 def test_the_same_seed_gives_the_same_plan():
     pd.testing.assert_frame_equal(plan(rng=5).frame, plan(rng=5).frame)
 
@@ -207,6 +210,7 @@ def test_standard_errors_that_vary_cost_power():
     assert by_hand < 0.76  # and .8 at their mean
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_an_effect_that_all_made_up_fits_find_needs_the_fewest_people(few):
     study = plan(estimators=["OLS"], which=["educ"])
@@ -229,6 +233,7 @@ def test_the_people_of_a_power_find_the_effect():
     assert found / 100 == pytest.approx(0.8, abs=0.1)
 
 
+@pytest.mark.audit
 def test_tighter_bounds_and_fewer_columns_are_tried(few):
     wide = pi.Schema({"wage": (0, 400), "educ": (0, 20), "exper": (0, 60)})
     book = pi.Guesses(means={"wage": 20, "educ": 13}, sds={"wage": 8, "educ": 3})
@@ -250,6 +255,7 @@ def test_no_budget_beats_the_floor():
         plan().budget_for(width=1e-3)
 
 
+@pytest.mark.audit
 def test_expressions_and_levels_as_responses():
     study = plan(formula="np.log(wage + 1) ~ educ + C(region)", estimators=["OLS"])
     assert study.case.which == ("C(region)[T.s]", "C(region)[T.w]", "educ")
@@ -258,6 +264,7 @@ def test_expressions_and_levels_as_responses():
     assert plan(formula="union ~ educ", **chosen).cells[0].verdict == "identified"
 
 
+@pytest.mark.audit
 def test_trusts_and_their_estimators(few):
     table = pi.advise(SCHEMA, FORMULA, 3000, guesses=BOOK, trust="local", progress=False, **LEVEL)
     assert set(table.estimator) == {"MomentOLS", "ModulatedOLS", "IWPGLM"}
@@ -385,6 +392,7 @@ def run(tmp_path, monkeypatch, few):
     return lambda *words: CliRunner().invoke(main, [*base, *words], prog_name="privinf")
 
 
+@pytest.mark.audit
 def test_the_command_gives_what_python_gives(run):
     done = run(
         "--n",
@@ -411,6 +419,7 @@ def test_the_command_gives_what_python_gives(run):
     assert Path("p.svg").stat().st_size > 1000
 
 
+@pytest.mark.audit
 def test_the_command_without_a_trust_is_advice(run):
     done = run("--n", "1000", "--quiet", "--json", "a.json")
     assert (done.exit_code, done.output) == (0, "")
@@ -434,6 +443,7 @@ def test_the_command_refuses_in_one_line(run, words, said):
     assert said in " ".join(done.output.split())
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("skew", "mean", "sd"), [(1.7, 1.49, 1.46), (0.4, 2.0, 1.0), (-0.5, 5.0, 1.5)])
 def test_columns_have_the_guessed_skewness(skew, mean, sd):
     from scipy.stats import skew as skewness

@@ -129,6 +129,7 @@ def search(count, seed, only=""):
     return tried, found
 
 
+@pytest.mark.audit
 def test_no_question_moves_a_sum_by_more_than_is_charged():
     tried, found = search(1_000, 0)
     assert found == []
@@ -175,6 +176,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_found(name):
     mutant, only, count, told = MUTANTS[name]

@@ -138,6 +138,7 @@ def search(count, seed):
     return made, wrong
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore")
 def test_no_pair_of_records_costs_more_than_is_charged():
     made, wrong = search(80, 0)

@@ -30,6 +30,7 @@ def test_the_corpus_is_valid(name, tmp_path):
         case.then(made, world)
 
 
+@pytest.mark.audit
 def test_only_errors_of_the_tree_come_out_of_public_doors():
     found = fuzz(600, seed=11)
     assert not found.problems, "\n".join(found.problems)
@@ -64,6 +65,7 @@ def through():
         cell.cell_contents = doors._settled
 
 
+@pytest.mark.audit
 def test_without_doors_foreign_exceptions_and_contexts_are_seen(through):
     assert through > 200
     problems = "\n".join(fuzz(200, seed=1, names=ROWS).problems)
@@ -71,12 +73,14 @@ def test_without_doors_foreign_exceptions_and_contexts_are_seen(through):
     assert "has a context" in problems
 
 
+@pytest.mark.audit
 def test_values_in_messages_are_seen(monkeypatch):
     monkeypatch.setattr(validation, "shown", repr)
     found = fuzz(300, seed=2, names=["DPSGD", "NoisyTopK", "Newton"])
     assert any("tells a value" in problem for problem in found.problems)
 
 
+@pytest.mark.audit
 def test_refusals_after_the_charge_are_seen(monkeypatch):
     def late(vector):
         if vector.dtype.kind == "O":

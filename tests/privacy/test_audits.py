@@ -88,6 +88,7 @@ def along_scores(noise, amplitude):
     return *scores, tradeoff_mu(*densities, np.full(grid.size, grid[1] - grid[0]))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
 def test_along_the_direction_modulation_is_noise_that_the_account_does_not_credit(noise):
     zero, one, exact = along_scores(noise, 1.0)
@@ -427,12 +428,14 @@ def central_scores(noise, draws, mu, factor=1.0, **options):
     return out
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("noise", [True, False], ids=["seeded", "secure"])
 def test_central_totals_in_their_worst_pair(noise):
     result = audit_scores(*central_scores(noise, 4000, 3.0), mu=3.0, exact_mu=3.0)
     assert result.passed, result
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
 def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
     from privinf.mechanisms.statistics import moments as sums
@@ -601,6 +604,7 @@ def learned_scores(worlds):
     return ranks[:, half:] @ weights
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("pair", NEIGHBOURS)
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_fit_on_neighbours(name, pair):
@@ -608,6 +612,7 @@ def test_whole_fit_on_neighbours(name, pair):
     assert not result.exceeded, result
 
 
+@pytest.mark.audit
 def test_the_whole_fit_audit_sees_one_number_of_the_raw_rows():
     assert audit_scores(
         *learned_scores(fitted_worlds("central", "leverage", 600, leak=True)), mu=2.5
@@ -747,6 +752,7 @@ FITS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("secure", [True, False])
 def test_results_and_releases_hold_no_raw_value(name, secure):
@@ -764,6 +770,7 @@ def test_results_and_releases_hold_no_raw_value(name, secure):
         pickle.dumps(fitted._rows)
 
 
+@pytest.mark.audit
 def test_the_walk_would_have_seen_a_release_without_noise():
     data = generic_rows()
     result = pi.ModulatedOLS.from_formula("y ~ a + b + z", data, schema=SCHEMA).fit(epsilon=math.inf)
@@ -853,6 +860,7 @@ def weighted_scores(draws=2500, mu=3.0):
     return out
 
 
+@pytest.mark.audit
 def test_weighted_totals_and_the_mutant_that_forgets_the_weight(monkeypatch):
     result = audit_scores(*weighted_scores(), mu=3.0, exact_mu=3.0)
     assert result.passed, result
@@ -878,6 +886,7 @@ def grouped_scores(draws=2500, mu=3.0):
     return out
 
 
+@pytest.mark.audit
 def test_totals_with_two_rows_a_person_and_the_mutant_that_counts_one(monkeypatch):
     result = audit_scores(*grouped_scores(), mu=3.0, exact_mu=3.0)
     assert result.passed, result

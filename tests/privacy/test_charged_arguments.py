@@ -93,6 +93,7 @@ def charged_and_failed(ops):
     return charged, failed
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("op", sorted(STATISTICS))
 def test_no_question_is_charged_and_then_fails(op):
     charged, failed = charged_and_failed([op])

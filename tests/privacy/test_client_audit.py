@@ -57,6 +57,7 @@ def test_a_replaced_site_shows_no_more_than_the_price(trust):
     assert result.passed, result
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", SERVERS)
 def test_a_sites_total_that_is_not_clipped_is_seen(trust, monkeypatch):
     monkeypatch.setattr(site_ops, "clipped_total", lambda total, args: total)

@@ -70,6 +70,7 @@ def climbed(name, args, rng, bits=0, tries=15, steps=25):
     return best
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 36], ids=["floats", "exact"])
 @pytest.mark.parametrize(("name", "args"), CASES)
 def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
@@ -107,6 +108,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_climb_sees_a_weight_or_clip_that_is_left_out(name):
     *broken, op, more = MUTANTS[name]

@@ -66,6 +66,7 @@ def fuzzed(kind, folder, times, how=damage):
     return [(one.how, judge(kind, one, folder)) for one in done]
 
 
+@pytest.mark.audit
 def test_damaged_files(kinds, tmp_path):
     found = [(kind.name, *one) for kind in kinds.values() for one in fuzzed(kind, tmp_path, EACH)]
     assert not [one for one in found if one[-1].failed]
@@ -73,6 +74,7 @@ def test_damaged_files(kinds, tmp_path):
     assert {"refused", "same", "other"} <= outcomes  # all three are met: the comparison is not idle
 
 
+@pytest.mark.audit
 def test_commands_on_damaged_files(study):
     found = []
     for command in file_commands.COMMANDS:
@@ -354,6 +356,7 @@ def test_mutant_keys_have_no_checksum(kinds, tmp_path, monkeypatch):
     assert "another number" in outcomes(kinds, tmp_path, ["identity key"], 40)
 
 
+@pytest.mark.audit
 def test_mutant_readers_let_foreign_exceptions_out(kinds, tmp_path, monkeypatch):
     plain = inspect.unwrap(pi.Release.from_parts.__func__)
     monkeypatch.setattr(pi.Release, "from_parts", classmethod(plain))

@@ -41,6 +41,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_attacks_see_what_is_not_checked(name, tmp_path):
     with MUTANTS[name].applied():

@@ -32,6 +32,7 @@ def imported(module):
     return {one.target for one in TREE.imports if one.source == module}
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("module", MODULES)
 def test_room_imports_only_what_it_may(module):
     room = room_of(module)

@@ -135,12 +135,14 @@ def check_peeling(*args, delta=DELTA, **options):
     return exact / claimed
 
 
+@pytest.mark.audit
 @NOISE
 @pytest.mark.parametrize("values", [True, False], ids=["with values", "alone"])
 def test_picks_and_values_jointly_with_ties_at_the_last_place(values, noise):
     check_peeling(TIED, noise, values=values)
 
 
+@pytest.mark.audit
 @NOISE
 def test_private_max(noise):
     tightness = check_peeling(CROWD, noise, k=1, values=False, epsilon=2.0, delta=0.0)
@@ -228,6 +230,7 @@ def mu_audit(scores):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("args", "noise", "far"),
     [(STEP, SEEDED, 40.0), (STEP, SECURE, 1.0), (COORDINATE, SEEDED, 1.0), (COORDINATE, SECURE, 40.0)],
@@ -300,6 +303,7 @@ def mutant_scores(name, count=None):
     return scores, claimed, delta
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", PEELING_MUTANTS)
 def test_peeling_mutants_are_caught(name):
     scores, claimed, delta = mutant_scores(name)
@@ -369,6 +373,7 @@ def score_mutant_scores(name, args, count=None):
         return score_scores(args, SEEDED, far=far, count=count)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("args", [STEP, COORDINATE], ids=["gradient step", "debiased coordinates"])
 @pytest.mark.parametrize("name", SCORE_MUTANTS)
 def test_score_mutants_are_caught(name, args):

@@ -249,6 +249,7 @@ def audit(scores, claim, delta=DELTA, **sight):
 # ---- what the audits rest on
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_witness_releases_what_the_public_fit_does(pair, world):
@@ -271,6 +272,7 @@ def recorded(rows, seed, epsilon):
     return found, made[0].kept
 
 
+@pytest.mark.audit
 def test_results_with_and_without_intervals_are_functions_of_the_releases():
     ours, theirs = worlds("orthogonal x")
     hidden = {EPSILON: 0, EPSILON / 6.0: 0}
@@ -313,6 +315,7 @@ def test_what_a_chosen_fit_leaves_out_again_is_a_function_of_the_releases(monkey
 # ---- what a fit spends on the pair, release by release
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("target", ["mean", "robust"])
 @pytest.mark.parametrize(("pair", "least"), [(OPPOSITE, 0.55), ("orthogonal x", 0.4)])
 def test_no_fit_spends_more_than_its_ledger_says(pair, least, target):
@@ -420,6 +423,7 @@ def test_mutants_spend_more_than_they_may(name):
     assert (found.spent > 1.2 * allowed).any()
 
 
+@pytest.mark.audit
 def test_a_mutant_is_caught_by_its_likelihood_ratio():
     found = mutant_fits("score not clipped", 100, epsilon=1.0)
     assert audit(found.ratios, 1.0).exceeded

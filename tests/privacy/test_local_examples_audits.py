@@ -148,6 +148,7 @@ def test_a_gaussian_label(noise):
     assert result.passed, result
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("noise", NOISE, ids=["seeded", "secure"])
 @pytest.mark.parametrize("formula", ["y ~ x1 + x2", "y ~ x1 + x2 + z", "t ~ x1 + x2", "t ~ x1 + z"])
 def test_features_and_label_together(formula, noise):
@@ -283,6 +284,7 @@ def mutant_scores(name):
     return scores, level or LEVEL_X, delta
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name):
     scores, level, delta = mutant_scores(name)

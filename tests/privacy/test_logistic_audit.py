@@ -62,6 +62,7 @@ def swapped(name, rng, bits=0, tries=12, steps=25):
     return best
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 36], ids=["floats", "exact"])
 @pytest.mark.parametrize("name", STATISTICS)
 def test_no_climb_of_swaps_passes_the_charge(name, bits):
@@ -144,6 +145,7 @@ def test_no_row_leaves_the_finite_numbers():
         assert np.abs(found).max() <= 3.0 * SITE_OPS[name].reach(args, P).bound * (1.0 + 1e-9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["DebiasedLasso logistic", "DebiasedLasso logistic, parties, selected"])
 def test_a_replayed_fit_of_neighbours_is_charged_for_all_that_differs(name):
     found = audit(run_of(name), allowed=allowed(name))

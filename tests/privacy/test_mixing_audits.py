@@ -140,6 +140,7 @@ def at_once(kind, noise, party="numbers", *, intercept=True, many=None, records=
 KINDS = ["signs", "hadamard", "countsketch", "rows"]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_a_party_in_their_worst_pair(kind, noise):
@@ -208,12 +209,14 @@ def again(kind, noise, *, draws=None, records=None, party="numbers", **options):
     return scores
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["signs", "hadamard", "countsketch"])
 def test_rows_and_all_ones_row_together(kind):
     result = audit_scores(*again(kind, SEEDED, share=0.5), mu=MU, exact_mu=MU)
     assert result.passed, result
 
 
+@pytest.mark.audit
 def test_rows_and_all_ones_row_together_with_secure_noise():
     result = audit_scores(*again("signs", SECURE, draws=600), mu=MU)
     assert not result.exceeded, result
@@ -223,12 +226,14 @@ def test_rows_and_all_ones_row_together_with_secure_noise():
 # ---- mutants
 
 
+@pytest.mark.audit
 def test_mutant_root_of_k_forgotten(monkeypatch):
     monkeypatch.setattr(MixingMatrix, "scale", property(lambda self: 1.0))
     for kind in ("signs", "hadamard"):
         assert audit_scores(*again(kind, SEEDED, draws=300), mu=MU).exceeded
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["signs", "hadamard", "countsketch"])
 def test_mutant_root_of_one_less_the_share_forgotten(kind, monkeypatch):
     """With an all-ones row of share .96 on top of whole mixed rows the loss is 1.4 times the claim."""
@@ -258,6 +263,7 @@ def unclipped(design, matrix):
     return ((matrix - design.center) / design.scale)[:, design.private]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", KINDS)
 def test_records_outside_their_bounds_are_clipped_and_the_mutant_is_caught(kind, monkeypatch):
     zero, one, exact = at_once(kind, SEEDED, records=FAR, intercept=False)
@@ -338,6 +344,7 @@ CORNER = (1.0, 1.0)
 OPPOSITE = (-1.0, -1.0)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("kind", "noise"), JOINTLY)
 def test_one_person_at_all_parties(kind, noise):
     """The report's totals are per person: the joint release of both parties in the person's worst pair."""
@@ -351,6 +358,7 @@ def test_one_person_at_all_parties(kind, noise):
     assert result.passed, result
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutant_noise_shared_by_two_parties(kind, monkeypatch):
     """The difference of two parties' messages has no noise left."""
@@ -383,6 +391,7 @@ def linked(kind, noise, many, kept=None):
     return linkage_scores(worlds, held)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("kind", "noise"), JOINTLY)
 def test_raw_columns_of_one_party_do_not_help_against_another(kind, noise):
     """Who holds one party's raw columns knows its noise, and gains nothing against the other's release."""
@@ -390,6 +399,7 @@ def test_raw_columns_of_one_party_do_not_help_against_another(kind, noise):
     assert result.passed, result
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_linkage_audit_sees_noise_that_two_parties_share(kind, monkeypatch):
     kept = sharing_noise(monkeypatch)

@@ -167,6 +167,7 @@ def test_a_fit_sees_the_rows_through_the_releases_only(name):
     assert here.identification.statistic == there.identification.statistic
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("secure", [True, False], ids=["secure", "seeded"])
 @pytest.mark.parametrize("name", FITS)
 def test_results_and_releases_hold_no_raw_value(name, secure):
@@ -422,6 +423,7 @@ print(release.arrays["rows"].tolist(), release.arrays["ones_row"].tolist())
 """
 
 
+@pytest.mark.audit
 def test_seeded_noise_is_the_same_in_every_process():
     """Python's salt of hashes must not decide which array gets which noise."""
     told = [

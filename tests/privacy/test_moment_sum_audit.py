@@ -86,6 +86,7 @@ def audit(op, draws=DRAWS):
     )
 
 
+@pytest.mark.audit
 @EVERY
 def test_colluders_learn_no_more_of_moments_than_the_ledger_says(op):
     result = audit(op)
@@ -107,6 +108,7 @@ def mutated(monkeypatch, op, **change):
     monkeypatch.setitem(catalogue.SITE_OPS, op, replace(SITE_OPS[op], **change))
 
 
+@pytest.mark.audit
 @EVERY
 def test_the_largest_norm_in_place_of_the_distance_is_seen(op, monkeypatch):
     honest = SITE_OPS[op].sensitivity
@@ -119,6 +121,7 @@ def test_the_largest_norm_in_place_of_the_distance_is_seen(op, monkeypatch):
     assert audit(op, 1000).exceeded
 
 
+@pytest.mark.audit
 @EVERY
 def test_rows_that_are_not_shrunk_are_seen(op, monkeypatch):
     honest = SITE_OPS[op].function

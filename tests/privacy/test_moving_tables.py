@@ -52,6 +52,7 @@ def large_arrays(monkeypatch):
 # ---- batches
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", PLACED)
 def test_a_table_that_is_turned_round_between_batches(name, tmp_path, monkeypatch, small_blocks):
     """The fit refuses, before it charges what it would not release, or it is that of the rows of before."""

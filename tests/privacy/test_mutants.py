@@ -1016,11 +1016,13 @@ def test_audits_complain_of_nothing(name):
     assert CHECKS[name]() == []
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", attained.CASES)
 def test_sizes_are_reached_and_never_passed(name):
     assert attained.complaints(name) == []
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name):
     mutant, check = MUTANTS[name]

@@ -125,6 +125,7 @@ def audit(ratios, **sight):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_no_path_spends_more_than_was_reserved(pair, option):
@@ -146,6 +147,7 @@ def test_a_fit_that_counts_values_outside_spends_no_more(monkeypatch):
         assert found.spent.max() <= MU**2 * (1.0 + 1e-9)
 
 
+@pytest.mark.audit
 def test_an_attack_on_all_releases_proves_no_more_than_the_claim():
     found = fits("opposite corners", DRAWS)
     assert {"moments", "Hessian", "scores", "scores, upper layer", "meat"} <= found.labels
@@ -169,6 +171,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_too_little_noise_is_seen_in_the_whole_fit(name, monkeypatch):
     monkeypatch.setattr(Witness, "noise", {"whitened.score": 0.2} if "layers" in name else {})

@@ -51,6 +51,7 @@ def audit(draws=DRAWS, mu=MU):
     )
 
 
+@pytest.mark.audit
 def test_one_release_of_all_columns_shows_no_more_than_its_price():
     result = audit()
     assert result.passed, result
@@ -86,16 +87,19 @@ def test_sums_beside_the_constant_without_noise_are_seen(monkeypatch):
     assert audit(600).exceeded
 
 
+@pytest.mark.audit
 def test_a_last_column_that_is_not_clipped_is_seen(monkeypatch):
     leave_the_ends_open(monkeypatch, width=1)
     assert audit(600, mu=1.0).exceeded
 
 
+@pytest.mark.audit
 def test_columns_that_are_not_clipped_are_seen(monkeypatch):
     leave_the_ends_open(monkeypatch, width=2)
     assert audit(600, mu=1.0).exceeded
 
 
+@pytest.mark.audit
 def test_a_price_that_forgets_the_last_column_is_seen(monkeypatch):
     honest = statistics.second_moment_sensitivity
     monkeypatch.setattr(statistics, "second_moment_sensitivity", lambda x, y, q2=0.0: honest(x, 0.0, q2))

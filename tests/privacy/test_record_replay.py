@@ -41,6 +41,7 @@ def test_there_are_fits_enough():
     }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", EVERY)
 def test_a_neighbour_shows_the_same_and_costs_no_more(name):
     found = audit(run_of(name), allowed=allowed(name))
@@ -168,6 +169,7 @@ class Weak:
         return self.source.bernoulli(p / 2.0, size)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["RMGMOLS signs", "ModulatedOLS one-shot", "MomentOLS local"])
 def test_too_little_noise_is_seen(name):
     found = changed(name, gaussian, "get_source", lambda *given, **named: Weak(LatticeNoise()))

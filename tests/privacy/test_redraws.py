@@ -399,6 +399,7 @@ def test_equal_seeds_give_equal_noise_whatever_else_is_random():
 # ---- restarts of a fit
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 @pytest.mark.parametrize("new_ledger", [False, True], ids=["same ledger", "new ledgers"])
 def test_a_restarted_fit_is_the_same_fit(trust, new_ledger, tmp_path):

@@ -7,6 +7,7 @@ from privinf.federation import messages, rounds, trusted
 from privinf.federation.messages import Reply
 
 
+@pytest.mark.audit
 def test_whatever_a_site_sends_the_error_names_it():
     found = fuzz(1200, 20261124)
     assert not found, (found.foreign[:3], found.used[:3], found.unnamed[:3])
@@ -39,6 +40,7 @@ def sums_of_any_size(monkeypatch):
     monkeypatch.setattr(trusted, "TOLERANCE", 1e9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "mutant",
     [nothing_checked_of_a_reply, descriptions_as_they_come, designs_as_they_come, sums_of_any_size],

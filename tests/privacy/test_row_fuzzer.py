@@ -36,6 +36,7 @@ def table(n: int = 120) -> pd.DataFrame:
     return frame.assign(y=1.0 + frame.a + rng.normal(0.0, 0.5, n))
 
 
+@pytest.mark.audit
 def test_no_fit_of_hostile_rows_raises_after_its_charge():
     found = fuzz_rows(len(DOORS), seed=38, names=list(DOORS))
     assert not found.faults, "\n".join(found.faults)
@@ -227,6 +228,7 @@ def test_a_column_that_never_varies_returns_coefficients_at_hardly_any_noise(fam
     assert made.estimate.cov is None or made.cautions
 
 
+@pytest.mark.audit
 def test_as_many_rows_as_coefficients_have_no_standard_errors_where_residuals_are_zero():
     frame = table(3)
     model = pi.DGMOLS(

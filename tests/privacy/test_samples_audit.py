@@ -92,6 +92,7 @@ def every_small_table():
     return of
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("kind", "norm"),
     [("two ranked", "l2"), ("two ranked", "l1"), ("many ranked", "l1"), ("signed ranks", "l1")],

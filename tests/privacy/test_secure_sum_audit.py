@@ -131,6 +131,7 @@ def audit_of_two_questions(draws, mu=2.0):
     return verdict(scores, math.sqrt(2.0) * mu)
 
 
+@pytest.mark.audit
 def test_colluders_learn_no_more_than_the_ledger_says():
     result = audit()
     assert result.passed, result
@@ -166,6 +167,7 @@ def colluders_add(steps, terms, name):
     return noisy_words(steps, terms, name) if name in COLLUDING else steps.view(np.uint64)
 
 
+@pytest.mark.audit
 def test_noise_divided_by_all_sites_is_seen(monkeypatch):
     monkeypatch.setattr(site_module, "noisy_words", divided_by_all)
     assert audit(draws=1000).exceeded
@@ -176,6 +178,7 @@ def test_noise_of_a_colluding_site_only_is_seen(monkeypatch):
     assert audit(draws=500).exceeded
 
 
+@pytest.mark.audit
 def test_c_where_2c_is_due_is_seen(monkeypatch):
     op = SITE_OPS["clipped_score"]
     mutant = SiteOp(op.name, op.function, half_sensitivity, op.arguments)
@@ -183,6 +186,7 @@ def test_c_where_2c_is_due_is_seen(monkeypatch):
     assert audit(draws=1000).exceeded
 
 
+@pytest.mark.audit
 def test_masks_that_forget_the_question_are_seen(monkeypatch):
     """As if the sequence number and all else but the session did not enter the key of a mask."""
     masked = PairKeys.masked

@@ -40,6 +40,7 @@ def audit(pair=PAIR, *, seeded=SEEDED, score=None, exact=EPSILON):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("seeded", [SEEDED, SECURE], ids=["seeded", "secure"])
 @pytest.mark.parametrize("pair", [PAIR, FAR, TILTED], ids=["near", "far", "tilted"])
 def test_a_whole_machine_in_its_worst_pair(pair, seeded):
@@ -78,6 +79,7 @@ def two_answers(self, codes, source):
     return respond(self, codes, source) + respond(self, codes, source)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("mutant", [twice_the_epsilon, in_clear, two_answers])
 def test_mutants_of_the_response_are_caught(mutant, monkeypatch):
     monkeypatch.setattr(RandomizedResponse, "respond", mutant)
@@ -90,6 +92,7 @@ def test_a_channel_that_says_the_opposite_is_seen(monkeypatch):
     assert audit().blind
 
 
+@pytest.mark.audit
 def test_mutant_asks_about_the_largest_mean(monkeypatch):
     def largest(samples):
         machines = found(samples)
@@ -105,6 +108,7 @@ def test_mutant_asks_about_the_largest_mean(monkeypatch):
     assert audit(TILTED, score=coordinate_and_answer, exact=None).exceeded
 
 
+@pytest.mark.audit
 def test_mutant_sends_the_size_of_the_mean(monkeypatch):
     """A larger mean is answered more truthfully: no response any more at the stated odds."""
     size = sign_channel.mean_sign

@@ -63,6 +63,7 @@ def audit(drawn):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("noise", "count"), [("seeded", 3000), ("secure", 4000)])
 def test_scores_on_their_worst_pair(noise, count):
     result = audit(scores(noise, count))
@@ -102,6 +103,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name, monkeypatch):
     patch, far = MUTANTS[name]

@@ -28,6 +28,7 @@ def test_no_formula_leaves_its_interval():
     assert not [one.formula for one in worst() if evaluator_differs(one)]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("door", DOORS)
 def test_no_door_tells_neighbours_apart_for_nothing(door):
     candidates = worst(200, 1)[:: 1 if door == "site" else 4]
@@ -48,6 +49,7 @@ def test_the_search_finds_an_evaluator_that_is_not_total(monkeypatch):
     assert any(evaluator_differs(one) for one in worst())
 
 
+@pytest.mark.audit
 def test_a_curators_release_does_not_say_whether_a_row_is_there():
     """The finding: a probe of the last bits was refused, uncharged, for the one table with a row at t."""
     rng = np.random.default_rng(0)

@@ -77,6 +77,7 @@ def test_the_pair_is_the_worst(op):
     assert moved == pytest.approx(stated, rel=1e-9 if op == "product_vector" else 2e-3)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("op", CASES)
 def test_vectors_on_their_worst_pair(op):
     result = audit(scores(op, 2500))
@@ -89,6 +90,7 @@ def half(args, columns):
     return Reach(shape, args["norm"], args["norm"], args["norm"], "")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("op", CASES)
 def test_half_the_sensitivity_is_caught(op, monkeypatch):
     monkeypatch.setitem(SITE_OPS, op, replace(SITE_OPS[op], sensitivity=half))
@@ -96,6 +98,7 @@ def test_half_the_sensitivity_is_caught(op, monkeypatch):
     assert result.exceeded, result
 
 
+@pytest.mark.audit
 def test_a_vector_that_is_not_shrunk_is_caught(monkeypatch):
     monkeypatch.setattr(vector_statistics, "clip_norms", lambda rows, norm: np.clip(rows, -norm, norm))
     result = audit(scores("product_vector", 800, far=FAR))
@@ -150,6 +153,7 @@ def losses_of(pair, monkeypatch, seeds=12):
     return found
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("pair", PAIRS)
 def test_no_release_of_a_fit_costs_more_than_its_ledger_says(pair, monkeypatch):
     found = losses_of(pair, monkeypatch)

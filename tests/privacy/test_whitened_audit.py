@@ -117,6 +117,7 @@ def climbed(name, args, rng, tries=6, steps=60):
     return float(best)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("bits", [0, 36], ids=["floats", "exact"])
 @pytest.mark.parametrize("name", OPS)
 def test_climbs_reach_the_charge_and_never_pass_it(name, bits):

@@ -28,6 +28,7 @@ def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(binary, power, call, inner.map(lambda t: f"-({t})"), inner.map(lambda t: f"I({t})"))
 
 
+@pytest.mark.audit
 @settings(max_examples=600, deadline=None)
 @given(st.recursive(leaves(), grow, max_leaves=6), ranges, ranges, st.integers(0, 2**32 - 1))
 @example("I((np.expm1(a)) ** (0.5))", [-1.0, 28.0], [0.0, 1.0], 0)

@@ -160,6 +160,7 @@ def test_a_correlation_asked_in_epsilon_takes_laplace_noise_and_is_twice_as_shar
     assert widths["auto"] < 0.75 * widths["gaussian"]
 
 
+@pytest.mark.audit
 def test_size_and_coverage_of_correlations_with_laplace_noise():
     """1,500 releases of 400 pairs at epsilon 4: rejected at most 7% of none, covered at least 93%."""
     rng, n, scale = np.random.default_rng(0), 400, 2.88 / 4.0

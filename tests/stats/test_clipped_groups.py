@@ -32,6 +32,7 @@ def rejections(means, runs):
     return np.mean(found)
 
 
+@pytest.mark.audit
 def test_loose_bounds_cost_little_power_and_no_level():
     """.85 and .05 in thousands of runs (benchmarks/results/tests_size.md); without the clip .12."""
     assert rejections((0.35, 0.5, 0.65), 80) >= 0.72

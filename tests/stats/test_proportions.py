@@ -48,6 +48,7 @@ def test_coverage_of_shares(p, mu):
     assert np.mean((low <= p) & (p <= high)) == pytest.approx(0.95, abs=0.011)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("laplace", [False, True])
 def test_the_exact_test_is_exact(laplace):
     rng, n, p, draws = np.random.default_rng(4), 300, 0.01, 400

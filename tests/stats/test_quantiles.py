@@ -34,6 +34,7 @@ def look(x, edges, mu, source):
     return NoisyCDF.of(edges, noisy_prefixes(cell_counts(x, edges), scale, source), scale, len(x))
 
 
+@pytest.mark.audit
 def test_medians_are_covered_by_intervals_that_are_little_wider_than_without_noise():
     held, widths = 0, []
     for seed in range(150):
@@ -189,6 +190,7 @@ def test_a_description_is_pandas_without_single_records():
     assert "NOT PRIVATE" in repr(pi.stats.describe(rows, ["x"], schema=schema, mu=1.0, rng=0))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("ties", [False, True])
 def test_several_quantiles_and_the_ends_of_their_intervals_are_in_order(ties):
     """Each has noise of its own: of 40 samples of 100 rows some were out of order before (with ties, all)."""
@@ -219,6 +221,7 @@ def test_intervals_that_are_in_order_stay_and_others_grow():
     np.testing.assert_array_equal(found, [[2.0, 0.5, 5.0], [2.0, 0.5, 5.0], [4.0, 3.0, 5.0]])
 
 
+@pytest.mark.audit
 def test_intervals_of_several_quantiles_cover_each_of_them():
     q, held = [0.25, 0.5, 0.75], np.zeros(3)
     truth = -np.log(1.0 - np.array(q))

@@ -36,6 +36,7 @@ def test_ties_count_half_and_zeros_have_no_sign():
     assert pi.stats.wilcoxon(d, epsilon=math.inf).estimate == pytest.approx(walsh / 15.0)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("spent", [{"mu": 0.5}, {"epsilon": 1.0, "delta": 0}])
 def test_levels_and_coverage_hold_with_noise(spent):
     """200 releases each: at most 10% rejected of equal laws; P(x > y) covered at least 90%."""

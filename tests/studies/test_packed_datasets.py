@@ -106,6 +106,7 @@ def test_unknown_options_are_refused_before_reading(name, options, monkeypatch):
         datasets.load(name, **options)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("rows", [0, 10**9, 2.5])
 def test_wages_draw_no_more_rows_than_there_are(rows):
     load("acs_wages", rows=10)

@@ -75,6 +75,7 @@ def ols(y, X):
     return np.linalg.lstsq(X, y, rcond=None)[0]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("form", ["residual", "response"])
 def test_without_noise_the_iterates_reach_least_squares_on_the_support(sample, form):
     _, sums, _ = server_of([(sample.y, sample.X)])
@@ -96,6 +97,7 @@ def test_a_full_precision_column_solves_its_equation(sample):
     assert np.allclose(found.dense(20), inverse[5], atol=1e-9)
 
 
+@pytest.mark.audit
 def test_with_full_columns_the_debiased_coordinates_are_least_squares(sample):
     """b + G^-1 X'(y - Xb)/n is least squares whatever b is; without clips sigma^2 is the mean square."""
     _, sums, _ = server_of([(sample.y, sample.X)])
@@ -207,6 +209,7 @@ def test_sparse_vectors_add_on_the_union():
     assert SparseVector.zero().plus(SparseVector.zero()).support == []
 
 
+@pytest.mark.audit
 def test_parties_without_noise_are_least_squares_each():
     sample = LassoDesign(machines=3, n=800, p=10, sparsity=4, shared_sparsity=3, correlation=0.3).draw(0)
     _, pooled, parties = server_of([sample.rows(i) for i in range(3)])
@@ -243,6 +246,7 @@ def test_parties_pay_for_their_own_rows_alone():
     assert picks[0].sensitivity.value == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.audit
 def test_multiplier_draws_are_the_largest_score_of_random_signs(sample):
     """Without noise their quantiles are those of the largest of two independent normals."""
     _, sums, _ = server_of([(sample.y, sample.X)])

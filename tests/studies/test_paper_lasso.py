@@ -51,6 +51,7 @@ def parties():
     return LassoDesign(machines=3, n=4_000, p=12, sparsity=5, shared_sparsity=3).draw(2)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("form", ["residual", "response"])
 def test_without_noise_it_is_least_squares(sample, form):
     """The coefficients' bias is gone with full precision columns; sigma^2 is that of the sparse fit."""
@@ -65,6 +66,7 @@ def test_without_noise_it_is_least_squares(sample, form):
     assert fit.residual_scale == pytest.approx(math.sqrt(square))
 
 
+@pytest.mark.audit
 def test_without_noise_only_bounds_that_are_given_bind(sample):
     """By default the bound of the norm would be half the width of y_bounds, here below the norm itself."""
     rows = pi.DebiasedLasso(sample.y, sample.X, x_bound=8.0, y_bounds=(-0.5, 0.5), x_scale=1.0)._rows
@@ -82,6 +84,7 @@ def test_without_noise_only_bounds_that_are_given_bind(sample):
     assert clipped.residual_scale <= 0.1
 
 
+@pytest.mark.audit
 def test_without_noise_it_is_near_the_default_variant(sample):
     ours = fitted(sample, epsilon=math.inf, iterations=150, x_bound=8.0)
     default = pi.DebiasedLasso(sample.y, sample.X, x_bound=8.0, y_bounds=(-9, 9)).fit(
