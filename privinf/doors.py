@@ -144,8 +144,8 @@ def bare(problem: OSError) -> OSError:
     kind = next(one for one in type(problem).__mro__ if one.__module__ == "builtins")
     own = type(problem).__module__ == "builtins"  # others, such as TLS, have numbers of their own
     number = problem.errno if own and isinstance(problem.errno, int) else None
-    made: OSError = kind() if number is None else kind(number, os.strerror(number))
-    return made
+    copy: OSError = kind() if number is None else kind(number, os.strerror(number))
+    return copy
 
 
 def is_bare(error: BaseException | None) -> bool:

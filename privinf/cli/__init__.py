@@ -120,7 +120,7 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
         command = group.get_command(ctx, name)
         if command is None or not isinstance(item, dict):
             raise ArgumentError(
-                f"{where}: [{name}] is no command; there are {', '.join(group.list_commands(ctx))}"
+                f"{where}: [{name}] is not a command; there are {', '.join(group.list_commands(ctx))}"
             )
         if isinstance(command, click.Group):
             found[name] = _defaults(ctx, command, item, f"{where}, {name}")

@@ -36,7 +36,7 @@ class SafeGroup(click.Group):
             with _plain_warnings():
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click ends quietly where whoever reads the output has gone
+            raise  # click ends quietly where the reader of the output has gone
         except UnforeseenError as problem:
             raise Failure(_mistake(problem)) from None
         except PrivinfError as problem:

@@ -70,8 +70,9 @@ def stating_charges(
         stated = STATED in str(problem)
         if stated or (not entries and not isinstance(problem, SiteConnectionError)):
             raise
-        told, cause = _with_charges(problem, ledger, entries, delta, checkpoint, resumable), problem.__cause__
-    raise told from cause
+        error = _with_charges(problem, ledger, entries, delta, checkpoint, resumable)
+        cause = problem.__cause__
+    raise error from cause
 
 
 def _with_charges(

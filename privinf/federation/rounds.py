@@ -35,7 +35,7 @@ from privinf.wire import ASSUMED_LATER, TRUST_IN_DIGESTS, Places, Requests
 MissingSites = Literal["raise", "continue"]
 Args = Mapping[str, Any]
 
-# Reasons of failed connections that have no number of the system.
+# Reasons of failed connections for which the system gives no number.
 READABLE: Mapping[type[BaseException], str] = {
     TimeoutError: "no answer in time",
     ConnectionRefusedError: "connection refused",

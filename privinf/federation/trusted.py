@@ -304,7 +304,7 @@ class TrustedServer(Rounds):
         return ReadySum(PlannedSum(query, tuple(asked), scale, line.mu), entry, question, reach)
 
     def check_numbers(self, size: int, mu: float) -> None:
-        """Raise SensitivityError where a price may be too small for so many numbers on the noise grid.
+        """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
 
         For a fit whose first release is charged before the second can be planned. A quarter of the price is
         tried, since how near it may come to the least one depends on the sensitivity's digits.

@@ -143,8 +143,17 @@ def check_price(server: TrustedServer | SecureServer, columns: int, rho: float) 
     Before anything is charged: the largest release, of all products of columns, is tried at the price of the
     cheapest.
     """
-    if not math.isinf(rho):
+    if math.isinf(rho):
+        return
+    try:
         server.check_numbers(columns * (columns + 1) // 2, math.sqrt(2.0 * rho * SMALLEST_SHARE))
+        return
+    except SensitivityError:
+        message = (
+            f"rho={rho:.3g} is too small for a fit of {columns} columns: its cheapest releases would lie "
+            "below the grid of the noise; spend more. Nothing was charged"
+        )
+    raise SensitivityError(message)
 
 
 def server_of(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:

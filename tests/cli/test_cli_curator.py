@@ -236,7 +236,7 @@ def test_options_come_from_a_file_and_what_is_typed_wins(desk):
     (desk.folder / "c.toml").write_text("[fit]\nepsilom = 2\n")
     desk.refused(desk.run("--config", "c.toml", *words), "has no option 'epsilom'")
     (desk.folder / "c.toml").write_text("[fits]\nepsilon = 2\n")
-    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is no command")
+    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is not a command")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

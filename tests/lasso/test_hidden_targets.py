@@ -10,8 +10,17 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.errors import NotAvailableError, PrivinfWarning, WeakIdentificationWarning
+from privinf.errors import (
+    NotAvailableError,
+    PrivinfWarning,
+    SensitivityError,
+    WeakIdentificationWarning,
+)
+from privinf.lasso.binomial.missed import _joined
+from privinf.lasso.binomial.sums import Point, Spread, weights_of
+from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.coordinates import ScoreRelease, clear_slopes, debiased_coordinates
+from privinf.lasso.rows import SMALLEST_SHARE
 from privinf.simulation import binomial_limits
 
 N, P, TARGETS = 1_500, 100, [0, 1, 2, 50]
@@ -187,30 +196,74 @@ KINDS = {
 }
 
 
-@pytest.mark.audit
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("epsilon", [0.03, 20.0])
-def test_nothing_raises_after_the_charge(kind, epsilon):
+def small_model(kind, n, seed, ledger):
+    """Return a model of one kind of a few rows, and the options of its fit."""
     options = dict(KINDS[kind])
     about = {
         name: options.pop(name) for name in ("machines", "trust", "family", "constant") if name in options
     }
-    for seed, n in enumerate((60, 400)):
-        rng, ledger = np.random.default_rng((seed, n)), pi.Ledger()
-        X = rng.standard_normal((n, 6)) if seed else (rng.random((n, 6)) < 0.05).astype(float)
-        y = 0.5 * X[:, 0] + rng.standard_normal(n)
-        X = np.column_stack([np.ones(n), X]) if about.get("constant") else X
-        made = {"x_bound": 4.0, "ledger": ledger}
-        if about.get("family") == "binomial":
-            y, made["family"] = (y > 1.5 + seed).astype(float), "binomial"
-        else:
-            made["y_bounds"] = (-6, 6)
-        if "machines" in about:
-            made["machines"] = np.arange(n) % 3
-        if "trust" in about:
-            made["trust"] = about["trust"]
+    rng = np.random.default_rng((seed, n))
+    X = rng.standard_normal((n, 6)) if seed else (rng.random((n, 6)) < 0.05).astype(float)
+    y = 0.5 * X[:, 0] + rng.standard_normal(n)
+    X = np.column_stack([np.ones(n), X]) if about.get("constant") else X
+    made = {"x_bound": 4.0, "ledger": ledger}
+    if about.get("family") == "binomial":
+        y, made["family"] = (y > 1.5 + seed).astype(float), "binomial"
+    else:
+        made["y_bounds"] = (-6, 6)
+    if "machines" in about:
+        made["machines"] = np.arange(n) % 3
+    if "trust" in about:
+        made["trust"] = about["trust"]
+    return pi.DebiasedLasso(y, X, **made), options
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_price_below_the_grid_of_the_noise_is_refused_before_the_charge(kind):
+    for mu in (1e-3, 3e-4, 1e-4, 3e-5, 1e-5):
+        ledger = pi.Ledger()
+        model, options = small_model(kind, 400, 1, ledger)
         try:
-            fit = pi.DebiasedLasso(y, X, **made).fit(epsilon=epsilon, delta=1e-4, rng=seed, **options)
+            model.fit(rho=mu**2 / 2.0, delta=1e-4, **options)  # secure noise, whose grid is coarser
+        except (SensitivityError, NotAvailableError):
+            assert len(ledger) == 0
+        else:
+            assert mu > 1e-4
+
+
+@pytest.mark.parametrize("kind", ["robust", "sites with parts of their own", "with extras", "logistic"])
+def test_no_release_is_cheaper_than_the_one_that_is_tried_on_the_grid(kind):
+    model, options = small_model(kind, 400, 1, pi.Ledger())
+    fit = model.fit(epsilon=60.0, delta=1e-4, rng=0, **options)
+    prices = [getattr(line.loss, "rho", None) or line.loss.mu**2 / 2.0 for line in fit.privacy.entries]
+    assert min(prices) > SMALLEST_SHARE * sum(prices)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.5, 1.0 - 1e-6])
+def test_a_long_step_to_another_column_leaves_a_curvature(rate):
+    fit = LogisticFit(
+        point=Point([0], np.array([0.3]), 0.1),
+        kept=[0],
+        spread=Spread(rate),
+        step_sd=0.1,
+        efficiency=1.0,
+        root=np.eye(2),
+    )
+    spread = _joined(fit, 1, np.array([0.2, 0.1, 1.0]), 1e4, keep=True).spread
+    weights = weights_of(spread, 2, 100, 1.0)
+    assert 0.0 < spread.curvature <= 0.25
+    assert math.isfinite(weights.square / weights.slope**2)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("epsilon", [0.03, 20.0])
+def test_nothing_raises_after_the_charge(kind, epsilon):
+    for seed, n in enumerate((60, 400)):
+        ledger = pi.Ledger()
+        model, options = small_model(kind, n, seed, ledger)
+        try:
+            fit = model.fit(epsilon=epsilon, delta=1e-4, rng=seed, **options)
         except NotAvailableError:
             if len(ledger):
                 raise

@@ -227,7 +227,7 @@ class SecureServer(TrustedServer):
         )
 
     def check_numbers(self, size: int, mu: float) -> None:
-        """Raise SensitivityError where a price may be too small for so many numbers on the sites' grid.
+        """Raise SensitivityError where a price may be too small for `size` numbers on the sites' grid.
 
         As for `TrustedServer.check_numbers`.
         """

@@ -24,7 +24,15 @@ from dataclasses import replace
 import numpy as np
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.binomial.sums import Directions, LogisticSums, Point, Spread, curvature_bound, weights_of
+from privinf.lasso.binomial.sums import (
+    WIDEST,
+    Directions,
+    LogisticSums,
+    Point,
+    Spread,
+    curvature_bound,
+    weights_of,
+)
 from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.marks import FOUND, Suspects, critical_value
 from privinf.lasso.missed import GRAM, PICK, SIZE, SUSPECT, searched
@@ -132,7 +140,8 @@ def _joined(fit: LogisticFit, column: int, direction: Floats, step: float, keep:
     theta = np.append(at.whole, 0.0) + step * direction
     root = np.zeros((size, size))
     root[:-1, :-1], root[:, -1] = fit.root, direction
-    spread = Spread(fit.spread.rate, math.hypot(fit.spread.sd, step / math.sqrt(fit.spread.curvature)))
+    sd = math.hypot(fit.spread.sd, step / math.sqrt(fit.spread.curvature))
+    spread = Spread(fit.spread.rate, min(sd, WIDEST))
     point = Point([*at.support, column], theta[1:], float(theta[0]))
     kept = [*fit.kept, len(at.support)] if keep else fit.kept
     return replace(fit, point=point, kept=kept, spread=spread, root=root)
