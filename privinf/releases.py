@@ -15,7 +15,7 @@ from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.fitting.registry import TASKS, named
+from privinf.registry import TASKS, named
 from privinf.release_kinds import check_kind
 from privinf.row_groups import row_arrays, row_parquet, write_groups, write_numbers
 from privinf.schema import Design

@@ -22,7 +22,7 @@ from privinf.datasets.index import TABLES, load_indexed
 from privinf.datasets.wheel import WHEEL, Dataset
 from privinf.doors import door
 from privinf.errors import ArgumentError
-from privinf.fitting.registry import studied
+from privinf.registry import studied
 
 INDEXED = tuple(sorted(TABLES))
 NAMES = ("co2", "fair", "modechoice", "randhie")

@@ -10,10 +10,10 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.fitting.registry import NOTHING
 from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
 from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
+from privinf.registry import NOTHING
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import AnyPath, CovWord, Missing, SpendingWords, Table

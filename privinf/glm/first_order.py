@@ -17,10 +17,10 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.fitting.registry import studied
 from privinf.glm.settling import Round, Trajectory
 from privinf.glm.sketch import LearnedSpace, Probes, RunningMoments, Sketch
 from privinf.glm.sums import GlmSums
+from privinf.registry import studied
 from privinf.typing import Floats, Integers
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 

@@ -20,7 +20,6 @@ from privinf.accounting import (
 )
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import SITES_NOISE
-from privinf.fitting.registry import studied
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.debiasing import DebiasedFit, debias
@@ -65,6 +64,7 @@ from privinf.lasso.secure import FALSE_PICKS, cost_note, detection_of, secure_se
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
+from privinf.registry import studied
 from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
 from privinf.validation import check_choice, check_number, check_positive, reporting_delta, shown
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.registry import studied
 from privinf.mechanisms.statistics.curved import CURVED_OPS
 from privinf.mechanisms.statistics.glm import GLM_OPS
 from privinf.mechanisms.statistics.layers import LAYER_OPS
@@ -16,6 +15,7 @@ from privinf.mechanisms.statistics.outside import OUTSIDE_OPS
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
 from privinf.mechanisms.statistics.scores import FORM_OPS, SINGLE_OPS, VECTOR_OPS
 from privinf.mechanisms.statistics.whitened import WHITENED_OPS
+from privinf.registry import studied
 
 SITE_OPS: dict[str, SiteOp] = (
     SINGLE_OPS

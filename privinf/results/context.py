@@ -13,13 +13,13 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
-from privinf.fitting.registry import MODELS
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_sets import ScoreSet, score_sets
 from privinf.inference.score_sets import restricted_score_test as test_restrictions
 from privinf.inference.score_test import Identification, ScoreTestResult
 from privinf.inference.score_test import score_test as test_system
+from privinf.registry import MODELS
 from privinf.releases import Release
 from privinf.results.notes import (
     CHANGED_TARGET,

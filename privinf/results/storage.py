@@ -13,9 +13,9 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.doors import door
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
-from privinf.fitting.registry import MODELS, named, studied
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification
+from privinf.registry import MODELS, named, studied
 from privinf.releases import Release
 from privinf.results.notes import Note
 from privinf.results.provenance import DescribedResults

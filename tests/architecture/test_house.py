@@ -153,14 +153,18 @@ def test_arrows_that_break_rules(tmp_path):
     assert house.unnamed_rooms(tree) == ["attic"]
 
 
-def test_every_room_may_import_a_leaf_and_no_other_module_of_its_room(tmp_path):
+def test_every_room_may_import_the_ground_floor_which_imports_no_room(tmp_path):
     tree = small(
         tmp_path,
-        noise__a="from privinf.fitting.registry import named\nfrom privinf.fitting.model import fit\n",
-        fitting__registry="",
+        noise__a="from privinf.registry import named\nfrom privinf.fitting.model import fit\n",
+        registry="from privinf.errors import Error\nfrom privinf.fitting.model import fit\n",
+        errors="",
         fitting__model="",
     )
-    assert house.floor_upwards(tree) == ["privinf.noise.a -> privinf.fitting.model"]
+    assert house.floor_upwards(tree) == [
+        "privinf.noise.a -> privinf.fitting.model",
+        "privinf.registry -> privinf.fitting.model",
+    ]
 
 
 def test_parameters_are_counted(tmp_path):
@@ -219,7 +223,7 @@ def test_imports_by_string(tmp_path):
         noise__a='raise ValueError("privinf.noise.a is no file")\n',
         noise__b=recipes + 'import_module(f"flwr.{x}")\nimport_module("flwr.y")\n',
         noise__c='import_module(f"privinf.{x}")\n__import__(x)\n',
-        fitting__registry=recipes,
+        registry=recipes,
     )
     assert [one.split(":")[0] for one in house.imports_by_string(tree)] == [
         "privinf.noise.b",

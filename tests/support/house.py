@@ -22,7 +22,6 @@ from support.limits import (
     EVERYWHERE,
     FLOOR,
     FREE,
-    LEAVES,
     LIMITS,
     OLD_ROOMS,
     SINGLE,
@@ -98,14 +97,13 @@ def import_circles(tree: Tree) -> Found:
 
 
 def _crossing(tree: Tree, breaks: Callable[[str, str], bool]) -> Found:
-    """Return the arrows between rooms that break a rule; those of free rooms and to leaves break none."""
+    """Return the arrows between rooms that break a rule; those of free rooms break none."""
     found = {
         f"{one.source} -> {one.target}"
         for one in counted(tree)
         if one.source.startswith("privinf")
         and one.target.startswith("privinf")
         and one.source not in FREE
-        and one.target not in LEAVES
         and room_of(one.source) not in FREE
         and room_of(one.source) != room_of(one.target)
         and breaks(room_of(one.source), room_of(one.target))
