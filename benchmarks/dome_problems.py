@@ -82,7 +82,7 @@ class Problem:
         truth = direction * SLOPE / math.sqrt(variance)
         eta = _linear(z, truth if span is None else span.T @ truth)
         y = (rng.uniform(size=n) < expit(eta)).astype(np.float64)
-        return cls(z, span, y, truth, inner, outer, basis)
+        return cls(z=z, span=span, y=y, truth=truth, inner=inner, outer=outer, basis=basis)
 
     @property
     def d(self) -> int:
@@ -98,7 +98,15 @@ class Problem:
         """Return the problem of a low-rank one in the coordinates of its true span."""
         assert self.span is not None
         inside = self.span.T @ self.truth
-        return Problem(self.z, None, self.y, inside, self.inner, 0.0, np.eye(len(inside)))
+        return Problem(
+            z=self.z,
+            span=None,
+            y=self.y,
+            truth=inside,
+            inner=self.inner,
+            outer=0.0,
+            basis=np.eye(len(inside)),
+        )
 
     def excess(self, theta: np.ndarray) -> float:
         """Return the expected logistic loss above the truth's, over the law of the features."""
@@ -164,7 +172,9 @@ class RowsServer:
             source="simulation",
             secure=False,
         )
-        return NoisySum(total + noise, len(self.problem.y), (), scale, mu, (line,))
+        return NoisySum(
+            values=total + noise, rows=len(self.problem.y), sites=(), scale=scale, mu=mu, entries=(line,)
+        )
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> Any:
         """Refuse: first-order rounds ask for no matrix."""
@@ -226,7 +236,13 @@ def fit(
     """Run an optimiser from 0 at a price of mu."""
     server = RowsServer(problem, reach, sites, np.random.default_rng([7, seed]))
     model = {"family": "binomial", "radius": math.sqrt(problem.d)}
-    limits = -np.ones(problem.d), np.ones(problem.d)
-    sums = GlmSums(server, model, len(problem.y), problem.d, *limits)
+    sums = GlmSums(
+        server=server,
+        model=model,
+        n=len(problem.y),
+        p=problem.d,
+        low=-np.ones(problem.d),
+        high=np.ones(problem.d),
+    )
     found = optimise(sums, np.zeros(problem.d), mu, optimizer, seed)
     return Outcome(found.params, problem.excess(found.params), sums.traffic.up, sums.traffic.down)

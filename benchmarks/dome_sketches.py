@@ -65,7 +65,7 @@ def released_sums(d: int, k: int, rows: int = 200) -> tuple[GlmSums, np.ndarray]
     federation = InProcessFederation({"site1": Site((y, X), design, policy=policy)})
     server = TrustedServer(federation, ledger=Ledger(), rng=34)
     model = {"family": "binomial", "radius": math.sqrt(d)}
-    return GlmSums(server, model, rows, d, -np.ones(d), np.ones(d)), basis
+    return GlmSums(server=server, model=model, n=rows, p=d, low=-np.ones(d), high=np.ones(d)), basis
 
 
 def known_span(releases: int, d: int = D, k: int = K) -> float:

@@ -313,4 +313,4 @@ def table(
         values = rows.to_numpy()[rng.integers(len(rows), size=n)]
         return pd.DataFrame(values, columns=rows.columns)
 
-    return Population(formula, declared, draw, None, whole, extra)
+    return Population(formula=formula, declared=declared, draw=draw, params=None, whole=whole, extra=extra)

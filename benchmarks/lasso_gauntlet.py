@@ -143,7 +143,15 @@ CELLS = [
     Cell("randhie 100", "dense", dense("randhie", 100), must=MARK),
     Cell("anes96 100", "dense", dense("anes96", 100), must=MARK),
     *(
-        Cell(f"bench {name}", "bench", partial(bench, name), 60_000, 0.8, 15, must=FEW_MARKS)
+        Cell(
+            name=f"bench {name}",
+            group="bench",
+            make=partial(bench, name),
+            n=60_000,
+            epsilon=0.8,
+            sparsity=15,
+            must=FEW_MARKS,
+        )
         for name in BENCH
     ),
     Cell("decaying", "approximate", partial(decaying, signed=False), must=OR_MARK),
@@ -154,12 +162,12 @@ CELLS = [
     Cell("weak s 3", "weak", partial(few, 300, 3, 0.03), sparsity=3, must=COVER),
     *(
         Cell(
-            f"map {n:,} eps {e:g}",
-            "map",
-            partial(few, 200, 5, 1.0 / math.sqrt(5.0), 0.5),
-            n,
-            e,
-            5,
+            name=f"map {n:,} eps {e:g}",
+            group="map",
+            make=partial(few, 200, 5, 1.0 / math.sqrt(5.0), 0.5),
+            n=n,
+            epsilon=e,
+            sparsity=5,
             must=COVER,
         )
         for n in ROWS
@@ -182,7 +190,14 @@ CELLS = [
     Cell("logit confounders", "logit", partial(weak_confounders, 20, 0.04, rate=0.5), model=BINOMIAL),
     *(
         Cell(
-            f"bench {name} robust", "bench", partial(bench, name), 60_000, 0.8, 15, fit=ROBUST, must=FEW_MARKS
+            name=f"bench {name} robust",
+            group="bench",
+            make=partial(bench, name),
+            n=60_000,
+            epsilon=0.8,
+            sparsity=15,
+            fit=ROBUST,
+            must=FEW_MARKS,
         )
         for name in BENCH[:2]
     ),

@@ -117,8 +117,8 @@ CELLS = {
 }
 DESIGNS = {
     "fair": Design(
-        drawn(fair),
-        {
+        draw=drawn(fair),
+        columns={
             "age": (17, 43),
             "children": (0, 6),
             "religious": (1, 4),
@@ -126,9 +126,9 @@ DESIGNS = {
             "rate_marriage": (1, 5),
             "affair": [0.0, 1.0],
         },
-        "age ~ children + educ + religious",
-        "affair ~ rate_marriage + age + religious",
-        pi.Guesses(
+        formula="age ~ children + educ + religious",
+        logit="affair ~ rate_marriage + age + religious",
+        guesses=pi.Guesses(
             means={"age": 29.1, "children": 1.4, "religious": 2.43, "educ": 14.2},
             sds={"age": 6.85, "children": 1.43, "religious": 0.88, "educ": 2.18},
             correlations={
@@ -137,7 +137,7 @@ DESIGNS = {
                 "religious": {"educ": 0.03},
             },
         ),
-        pi.Guesses(
+        odds=pi.Guesses(
             means={"age": 29.1, "religious": 2.43, "rate_marriage": 4.11, "affair": 0.32},
             sds={"age": 6.85, "religious": 0.88, "rate_marriage": 0.96},
             correlations={
@@ -146,11 +146,11 @@ DESIGNS = {
             },
             coefficients={"rate_marriage": -0.72, "age": 0.046, "religious": -0.35},
         ),
-        {"a": ["age", "children"], "b": ["religious", "educ"]},
+        parties={"a": ["age", "children"], "b": ["religious", "educ"]},
     ),
     "randhie": Design(
-        drawn(rand),
-        {
+        draw=drawn(rand),
+        columns={
             "lpi": (0, 8),
             "fmde": (0, 9),
             "idp": (0, 1),
@@ -159,9 +159,9 @@ DESIGNS = {
             "physlm": (0, 1),
             "visit": [0.0, 1.0],
         },
-        "lpi ~ fmde + idp + disea",
-        "visit ~ lncoins + disea + physlm",
-        pi.Guesses(
+        formula="lpi ~ fmde + idp + disea",
+        logit="visit ~ lncoins + disea + physlm",
+        guesses=pi.Guesses(
             means={"lpi": 4.71, "fmde": 4.03, "idp": 0.26, "disea": 11.2},
             sds={"lpi": 2.7, "fmde": 3.47, "idp": 0.439, "disea": 6.74},
             correlations={
@@ -170,20 +170,20 @@ DESIGNS = {
                 "disea": {"idp": 0.01},
             },
         ),
-        pi.Guesses(
+        odds=pi.Guesses(
             means={"disea": 11.2, "lncoins": 1.77, "physlm": 0.124, "visit": 0.69},
             sds={"disea": 6.74, "lncoins": 1.98, "physlm": 0.322},
             correlations={"disea": {"lncoins": 0.03, "physlm": 0.31}, "lncoins": {"physlm": -0.02}},
             coefficients={"lncoins": -0.11, "disea": 0.059, "physlm": 0.17},
         ),
-        {"a": ["fmde", "lpi"], "b": ["idp", "disea"]},
+        parties={"a": ["fmde", "lpi"], "b": ["idp", "disea"]},
     ),
     "wages": Design(
-        wages,
-        {"educ": (0, 20), "exper": (0, 60), "female": (0, 1), "lwage": (0, 5), "union": [0.0, 1.0]},
-        "lwage ~ educ + exper + female",
-        "union ~ educ + exper + female",
-        pi.Guesses(
+        draw=wages,
+        columns={"educ": (0, 20), "exper": (0, 60), "female": (0, 1), "lwage": (0, 5), "union": [0.0, 1.0]},
+        formula="lwage ~ educ + exper + female",
+        logit="union ~ educ + exper + female",
+        guesses=pi.Guesses(
             means={"educ": 13.6, "exper": 17.9, "female": 0.45, "lwage": 2.48},
             sds={"educ": 2.58, "exper": 12.3, "female": 0.5, "lwage": 0.48},
             correlations={
@@ -193,38 +193,38 @@ DESIGNS = {
             },
             kurtosis=2.0,
         ),
-        pi.Guesses(
+        odds=pi.Guesses(
             means={"educ": 13.6, "exper": 17.9, "female": 0.45, "union": 0.28},
             sds={"educ": 2.58, "exper": 12.3, "female": 0.5},
             correlations={"educ": {"exper": -0.24}},
             coefficients={"educ": 0.12, "exper": 0.03, "female": -0.4},
         ),
-        {"a": ["educ", "exper"], "b": ["female", "lwage"]},
+        parties={"a": ["educ", "exper"], "b": ["female", "lwage"]},
     ),
     "clinics": Design(
-        clinics,
-        {
+        draw=clinics,
+        columns={
             "clinic": ["north", "south", "west"],
             "dose": (0, 10),
             "lab": (0, 8),
             "fall": (-5, 10),
             "ill": [0.0, 1.0],
         },
-        "fall ~ dose + lab + clinic",
-        "ill ~ dose + lab",
-        pi.Guesses(
+        formula="fall ~ dose + lab + clinic",
+        logit="ill ~ dose + lab",
+        guesses=pi.Guesses(
             means={"dose": 4.18, "lab": 1.49, "fall": 3.08},
             sds={"dose": 2.3, "lab": 1.46, "fall": 1.61},
             shares={"clinic": {"south": 0.3, "west": 0.2}},
             correlations={"dose": {"fall": 0.57}, "lab": {"fall": -0.45}},
         ),
-        pi.Guesses(
+        odds=pi.Guesses(
             means={"dose": 4.18, "lab": 1.49, "ill": 0.40},
             sds={"dose": 2.3, "lab": 1.46},
             skews={"lab": 1.7},
             coefficients={"dose": 0.15, "lab": -0.4},
         ),
-        {"a": ["clinic", "dose"], "b": ["lab", "fall"]},
+        parties={"a": ["clinic", "dose"], "b": ["lab", "fall"]},
     ),
 }
 

@@ -131,7 +131,9 @@ def groups():
         for n in SIZES:
             clean = released(rng, n, shares, laws)
             with np.errstate(all="ignore"):
-                F, df = GroupLaw(clean[0], clean[1], clean[0] - clean[2], n, 0.0, 0.0).equal_means()
+                F, df = GroupLaw(
+                    N=clean[0], S=clean[1], P=clean[0] - clean[2], n=n, a=0.0, b=0.0
+                ).equal_means()
                 plain = float(np.mean(stats.f.sf(F, k - 1, df) < 0.05))
             for epsilon in LEVELS:
                 a = 2.0 / mu_of(epsilon)

@@ -123,7 +123,15 @@ def debiased_lasso(
     bread = np.einsum("kj,jl,kl->k", rows, gram, rows)
     meat = scale**2 * bread if cov_type == "nonrobust" else _meat(y, X, b, rows)
     params = b[chosen] + rows @ (cross - gram @ b)
-    return DebiasedFit(params, np.sqrt(meat / n), chosen, b, rows, scale, n)
+    return DebiasedFit(
+        params=params,
+        bse=np.sqrt(meat / n),
+        targets=chosen,
+        sparse_params=b,
+        precision=rows,
+        scale=scale,
+        nobs=n,
+    )
 
 
 def naive_split(

@@ -56,11 +56,43 @@ class Task:
 def tasks() -> list[Task]:
     """Return the five regressions in the paper's order, with its Tables 1 and 2."""
     return [
-        Task("CO2", load("co2"), 0.999, 0.8, 2.0, 2.249, 0.05),
-        Task("Fair (years married)", load("fair"), 0.853, 0.8, 1.0, 2.059, 0.10),
-        Task("ModeChoice", load("modechoice"), 0.967, 1.0, 0.5, 1.816, 0.05),
-        Task("RandHIE (lncoins)", load("randhie"), 0.406, 0.8, 0.5, 2.270, 0.10),
-        Task("RandHIE (fmde)", load("randhie", response="fmde"), 0.389, 0.5, 0.5, 2.256, 0.10),
+        Task(title="CO2", data=load("co2"), paper_r2=0.999, step=0.8, ridge=2.0, clip=2.249, sgd_step=0.05),
+        Task(
+            title="Fair (years married)",
+            data=load("fair"),
+            paper_r2=0.853,
+            step=0.8,
+            ridge=1.0,
+            clip=2.059,
+            sgd_step=0.10,
+        ),
+        Task(
+            title="ModeChoice",
+            data=load("modechoice"),
+            paper_r2=0.967,
+            step=1.0,
+            ridge=0.5,
+            clip=1.816,
+            sgd_step=0.05,
+        ),
+        Task(
+            title="RandHIE (lncoins)",
+            data=load("randhie"),
+            paper_r2=0.406,
+            step=0.8,
+            ridge=0.5,
+            clip=2.270,
+            sgd_step=0.10,
+        ),
+        Task(
+            title="RandHIE (fmde)",
+            data=load("randhie", response="fmde"),
+            paper_r2=0.389,
+            step=0.5,
+            ridge=0.5,
+            clip=2.256,
+            sgd_step=0.10,
+        ),
     ]
 
 

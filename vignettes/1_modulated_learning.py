@@ -65,7 +65,15 @@ say, table, figure = PAGE.say, PAGE.table, PAGE.figure
 
 # %%
 TASKS = tasks()
-LAGS = Task("CO2, seven lags", load("co2", features="lags"), 0.999, 0.8, 2.0, 2.249, 0.05)
+LAGS = Task(
+    title="CO2, seven lags",
+    data=load("co2", features="lags"),
+    paper_r2=0.999,
+    step=0.8,
+    ridge=2.0,
+    clip=2.249,
+    sgd_step=0.05,
+)
 
 rows = []
 for task in [TASKS[0], LAGS, *TASKS[1:]]:

@@ -76,14 +76,24 @@ def linear_design(name: str, tables: int, beta: Floats, rng: np.random.Generator
     """Return uniform features, normal errors, responses clipped at 2."""
     X = rng.uniform(-1.0, 1.0, (tables, 5_000, len(beta)))
     y = np.clip(X @ beta + ERROR_SD * rng.standard_normal(X.shape[:2]), -2.0, 2.0)
-    return Design(name, X, y, np.r_[[0.0] * intercept, beta], intercept, (-2.0, 2.0))
+    return Design(
+        name=name, X=X, y=y, truth=np.r_[[0.0] * intercept, beta], intercept=intercept, y_bounds=(-2.0, 2.0)
+    )
 
 
 def logistic_design(tables: int, rng: np.random.Generator) -> Design:
     """Return uniform features and a yes/no response."""
     X = rng.uniform(-1.0, 1.0, (tables, 5_000, len(LOGIT_BETA) - 1))
     y = (rng.uniform(size=X.shape[:2]) < expit(LOGIT_BETA[0] + X @ LOGIT_BETA[1:])).astype(float)
-    return Design("logistic, 3 features, n = 5,000", X, y, LOGIT_BETA, True, (0.0, 1.0), logistic=True)
+    return Design(
+        name="logistic, 3 features, n = 5,000",
+        X=X,
+        y=y,
+        truth=LOGIT_BETA,
+        intercept=True,
+        y_bounds=(0.0, 1.0),
+        logistic=True,
+    )
 
 
 def fair_design(tables: int, rng: np.random.Generator) -> Design:
@@ -97,7 +107,14 @@ def fair_design(tables: int, rng: np.random.Generator) -> Design:
     y = unit(rows["yrs_married"], MARRIED)
     truth = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y, rcond=None)[0]
     picks = rng.integers(0, len(X), (tables, len(X)))
-    return Design("Fair's years married, n = 6,366", X[picks], y[picks], truth, True, (-1.0, 1.0))
+    return Design(
+        name="Fair's years married, n = 6,366",
+        X=X[picks],
+        y=y[picks],
+        truth=truth,
+        intercept=True,
+        y_bounds=(-1.0, 1.0),
+    )
 
 
 def ask(folder: Path, **job: object) -> dict[str, Floats]:
@@ -301,60 +318,60 @@ def pairs(scale: float) -> list[Pair]:
     approximate = {"epsilon": EPSILON, "delta": DELTA}
     found = [
         Pair(
-            "dp-statsmodels OLS",
-            "(1, 1e-5)",
-            "one response of 400 from -1 to 1",
-            (ones, low),
-            (ones, changed(low, 1.0)),
-            20_000,
-            approximate,
+            tool="dp-statsmodels OLS",
+            says="(1, 1e-5)",
+            change="one response of 400 from -1 to 1",
+            null=(ones, low),
+            alternative=(ones, changed(low, 1.0)),
+            draws=20_000,
+            claim=approximate,
         ),
         Pair(
-            "privinf MomentOLS",
-            "(1, 1e-5)",
-            "one response of 400 from -1 to 1",
-            (ones, low),
-            (ones, changed(low, 1.0)),
-            4_000,
-            approximate,
+            tool="privinf MomentOLS",
+            says="(1, 1e-5)",
+            change="one response of 400 from -1 to 1",
+            null=(ones, low),
+            alternative=(ones, changed(low, 1.0)),
+            draws=4_000,
+            claim=approximate,
         ),
         Pair(
-            "dp-statsmodels Logit",
-            "(1, 1e-5)",
-            "one label of 2,000 flipped",
-            (np.ones((2_000, 1)), halves),
-            (np.ones((2_000, 1)), changed(halves, 1.0)),
-            4_000,
-            approximate,
+            tool="dp-statsmodels Logit",
+            says="(1, 1e-5)",
+            change="one label of 2,000 flipped",
+            null=(np.ones((2_000, 1)), halves),
+            alternative=(np.ones((2_000, 1)), changed(halves, 1.0)),
+            draws=4_000,
+            claim=approximate,
         ),
         Pair(
-            "diffprivlib LinearRegression",
-            "epsilon 1",
-            "one feature of 200 from 5 to 100, bounds (0, 100)",
-            (near, np.full(200, 0.5)),
-            (far, np.full(200, 0.5)),
-            4_000,
-            {"epsilon": EPSILON},
+            tool="diffprivlib LinearRegression",
+            says="epsilon 1",
+            change="one feature of 200 from 5 to 100, bounds (0, 100)",
+            null=(near, np.full(200, 0.5)),
+            alternative=(far, np.full(200, 0.5)),
+            draws=4_000,
+            claim={"epsilon": EPSILON},
         ),
         Pair(
-            "OpenDP LinearRegression",
-            "epsilon 1",
-            "one response of 40 from -1 to 1",
-            (crowd, low[:40]),
-            (crowd, changed(low[:40], 1.0)),
-            3_000,
-            {"epsilon": EPSILON},
+            tool="OpenDP LinearRegression",
+            says="epsilon 1",
+            change="one response of 40 from -1 to 1",
+            null=(crowd, low[:40]),
+            alternative=(crowd, changed(low[:40], 1.0)),
+            draws=3_000,
+            claim={"epsilon": EPSILON},
         ),
     ]
     found += [
         Pair(
-            "BinAgg",
-            "mu 1",
-            f"one record more at a corner, {d} features, the noisy sums alone",
-            (np.ones((40, d)), np.ones(40)),
-            (np.ones((41, d)), np.ones(41)),
-            draws,
-            {"mu": 1.0},
+            tool="BinAgg",
+            says="mu 1",
+            change=f"one record more at a corner, {d} features, the noisy sums alone",
+            null=(np.ones((40, d)), np.ones(40)),
+            alternative=(np.ones((41, d)), np.ones(41)),
+            draws=draws,
+            claim={"mu": 1.0},
         )
         for d, draws in ((3, 20_000), (10, 4_000))
     ]

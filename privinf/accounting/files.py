@@ -166,7 +166,7 @@ class FileAccount(RereadAccount):
         if making and not self._found:
             limit = None if self.budget is None else self.budget.to_dict()
             header = {"id": self.identity, "name": self.name, "budget": limit}
-        chain = Chain(self.path, FORMAT, self.anchor, header, LONGEST_SPEND)
+        chain = Chain(path=self.path, kind=FORMAT, anchor=self.anchor, header=header, patience=LONGEST_SPEND)
         try:
             account = _account_of(chain.lines, self.path)
             if self._latest is not None and not chain.knows(self._latest):

@@ -71,7 +71,7 @@ FIT_WORDS = {
 SIMULATED = "is for made-up data: say --simulation, and the policy of every site must allow it"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskedFit:
     """What is asked of a federation, as a TOML file says it.
 

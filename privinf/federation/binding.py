@@ -52,7 +52,7 @@ class Bound:
         return cls(rows, digest, declared.to_dict(), terms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
     """A line of a ledger that says what it is bound to.
 
@@ -89,14 +89,24 @@ class Pin:
             return hmac.new(key(what), text.encode(), hashlib.sha256).hexdigest()
 
         data = site.digest(key("rows"))
-        return cls(site.rows, digest("schema", site.schema), digest("policy", site.policy), salt, data)
+        return cls(
+            rows=site.rows,
+            schema=digest("schema", site.schema),
+            policy=digest("policy", site.policy),
+            salt=salt,
+            data=data,
+        )
 
     @classmethod
     def read(cls, line: Mapping[str, Any]) -> Pin:
         """Return the pin that a line holds (KeyError, TypeError or ValueError if it holds none)."""
         told = line["bound"]
         found = cls(
-            int(told["rows"]), told["schema"], told["policy"], told["salt"], line[PRIVATE]["rows_digest"]
+            rows=int(told["rows"]),
+            schema=told["schema"],
+            policy=told["policy"],
+            salt=told["salt"],
+            data=line[PRIVATE]["rows_digest"],
         )
         if not all(isinstance(text, str) for text in (found.schema, found.policy, found.salt, found.data)):
             raise TypeError("digests are texts")

@@ -27,7 +27,7 @@ def account_of(connection: socket.socket) -> int:
     return uid
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Caller:
     """One connection: its account, since when it is there, bytes that it holds, and who waits for whom."""
 
@@ -64,7 +64,7 @@ class Callers:
                 if time.monotonic() >= end:
                     return None
                 self._changed.wait(GRACE / 10.0)
-            caller = Caller(connection, uid)
+            caller = Caller(connection=connection, uid=uid)
             self._present.add(caller)
         return caller
 

@@ -39,7 +39,7 @@ CHARGES_STAND = (
 SPENT = 1.0 - 1e-9
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, repr=False, kw_only=True)
 class FitFolder:
     """The folder of one fit: its questions and releases, and the secret key of a trusted server's noise.
 
@@ -322,7 +322,9 @@ def _released(
     if values.shape != shape or not all(isinstance(site, str) for site in header["sites"]):
         raise StorageError("the content does not describe a release of this fit: its shape is another one")
     rows = check_count(header["rows"], "rows")
-    return NoisySum(values, rows, tuple(header["sites"]), scale, mu, entries)
+    return NoisySum(
+        values=values, rows=rows, sites=tuple(header["sites"]), scale=scale, mu=mu, entries=entries
+    )
 
 
 def _write_release(folder: FitFolder, name: str, question: tuple[str, str], released: NoisySum) -> None:

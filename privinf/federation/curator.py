@@ -97,7 +97,7 @@ class TableByPasses:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
     """A release of a curator: its statistic, arguments with digits, reach, noise and ledger line."""
 
@@ -249,7 +249,16 @@ class Curator:
         for one, total, line in zip(planned, totals, lines, strict=True):
             self._asked += 1
             values = one.noised(total, self._source(one.statistic.name) if one.scale > 0.0 else self._noise)
-            found.append(NoisySum(values, self.nobs, (self._name,), one.scale, one.mu, (line,)))
+            found.append(
+                NoisySum(
+                    values=values,
+                    rows=self.nobs,
+                    sites=(self._name,),
+                    scale=one.scale,
+                    mu=one.mu,
+                    entries=(line,),
+                )
+            )
         return found
 
     def _in_memory(self, one: _Planned) -> Accumulator | Floats:
@@ -288,7 +297,9 @@ class Curator:
         if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
             raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
         told = {**args, "bits": exact_bits(n) if secure or exact else 0}
-        return _Planned(statistic, told, reach, scale, mu, entry, n, exact=exact)
+        return _Planned(
+            statistic=statistic, args=told, reach=reach, scale=scale, mu=mu, entry=entry, rows=n, exact=exact
+        )
 
     def gram(self, args: Args, *, label: str, op: str, mu: float) -> NoisyGram:
         """Release a symmetric matrix through its isometric entries."""

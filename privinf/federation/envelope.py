@@ -142,7 +142,7 @@ def head_fields(heads: Mapping[str, SignedHead]) -> dict[str, str]:
     return {HEAD_FIELD + name: head.text for name, head in heads.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """The envelope of a question.
 

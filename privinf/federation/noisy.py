@@ -41,7 +41,7 @@ def assumed(reach: Reach, relation: SumRelation, *, sites: int = 1, seeded: bool
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _NoisyRelease(Released):
     values: Floats
     rows: int
@@ -114,7 +114,14 @@ class NoisyGram(_NoisyRelease):
     def of(cls, found: NoisySum) -> NoisyGram:
         """Return the matrix whose isometric entries were released."""
         values = from_isometric(found.values)
-        return cls(values, found.rows, found.sites, found.scale, found.mu, found.entries)
+        return cls(
+            values=values,
+            rows=found.rows,
+            sites=found.sites,
+            scale=found.scale,
+            mu=found.mu,
+            entries=found.entries,
+        )
 
     @property
     def entry_sd(self) -> Floats:

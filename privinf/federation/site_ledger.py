@@ -93,7 +93,9 @@ class SiteLedger(Ledger):
     ) -> None:
         check_budget(budget)
         place = own_path(path)
-        self.journal = FileJournal(place, Anchor.of(place, anchor), budget, name, clock)
+        self.journal = FileJournal(
+            path=place, anchor=Anchor.of(place, anchor), budget=budget, name=name, clock=clock
+        )
         self._account, self._scope = self.journal.account, ()
 
     @classmethod
@@ -103,7 +105,9 @@ class SiteLedger(Ledger):
         """Open a ledger that is there, and never make one (StorageError as for the class)."""
         place = own_path(path)
         ledger = cls.__new__(cls)
-        ledger.journal = FileJournal(place, Anchor.of(place, anchor), None, None, clock)
+        ledger.journal = FileJournal(
+            path=place, anchor=Anchor.of(place, anchor), budget=None, name=None, clock=clock
+        )
         ledger._account, ledger._scope = ledger.journal.account, ()
         return ledger
 

@@ -355,7 +355,14 @@ class TrustedServer(Rounds):
         if scale > 0.0:
             size = sum(reach.units(self._rows[name]) for name in answered) * reach.bound
             total = _noised(total, scale, size, self._source(query, question, answered, total))
-        return NoisySum(total, self._count(answered), answered, scale, planned.mu, lines)
+        return NoisySum(
+            values=total,
+            rows=self._count(answered),
+            sites=answered,
+            scale=scale,
+            mu=planned.mu,
+            entries=lines,
+        )
 
     def scalar(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release a sum of one entry, as a number; `options` as for `vector_sum`."""
@@ -481,13 +488,13 @@ class TrustedServer(Rounds):
         exact = noisy and (self._noise.secure or op.sums is not None)
         bits = exact_bits(self._count(asked)) if exact else 0
         return Query(
-            op.name,
-            {**args, "bits": bits},
-            op.version,
-            self._digest,
-            self._session,
-            self._next(),
-            tuple(entry.to_dict() for entry in entries),
+            op=op.name,
+            args={**args, "bits": bits},
+            version=op.version,
+            design=self._digest,
+            session=self._session,
+            sequence=self._next(),
+            charges=tuple(entry.to_dict() for entry in entries),
             reservation=self._reservation,
         )
 

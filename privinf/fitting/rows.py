@@ -45,7 +45,7 @@ NEEDS_SITES = "needs a federation, or from_arrays"
 PROTECTED = "the response is protected too: pass its public bounds, y_bounds=(low, high)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What is public of arrays: bounds of columns and response, and which columns need none.
 
@@ -68,7 +68,7 @@ class Limits:
     unbounded: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ModelRows:
     """The rows of a model, here or at the sites of a federation, and what is public of them.
 
@@ -167,19 +167,19 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
         held.names, bounds=bounds, radius=radius, public=declared, response=held.label, y_bounds=y_bounds
     )
     from_data = isinstance(limits.bounds, str) or isinstance(limits.y_bounds, str)
-    return ModelRows(design, {ONE_SITE: held.rows}, data_bounds=from_data)
+    return ModelRows(design=design, parts={ONE_SITE: held.rows}, data_bounds=from_data)
 
 
 def rows_of_site(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
     """Return one pair (y, X) as rows of one site; errors as in `rows_of_arrays`."""
     held = arrays.site_rows(y, X, missing=missing)
-    return ModelRows(_site_design(held.names, limits, held.label), {ONE_SITE: held.rows})
+    return ModelRows(design=_site_design(held.names, limits, held.label), parts={ONE_SITE: held.rows})
 
 
 def rows_of_pairs(parties: SitePairs, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
     """Return one pair (y, X) a site as rows; a message about one site's rows names it."""
     parts, names = arrays.rows_by_site(parties, missing=missing)
-    return ModelRows(_site_design(names, limits, "y"), parts)
+    return ModelRows(design=_site_design(names, limits, "y"), parts=parts)
 
 
 def rows_of_formula(
@@ -201,10 +201,10 @@ def rows_of_table(design: Design, data: Table, *, missing: Missing = "raise") ->
         `missing` is for sites to say.
     """
     if not is_federation(data):
-        return ModelRows(design, {ONE_SITE: Rows(data, None, missing)})
+        return ModelRows(design=design, parts={ONE_SITE: Rows(data, None, missing)})
     if missing != "raise":
         raise ArgumentError("missing= is each site's to say: Site(Rows(table, missing=...), schema)")
-    return ModelRows(design, {}, data)
+    return ModelRows(design=design, parts={}, federation=data)
 
 
 def _site_design(names: Sequence[str], limits: Limits, label: str) -> Design:
@@ -289,7 +289,7 @@ def trust_of_sums(trust: Trust | None, *, alone: bool) -> Trust:
 # ---- columns at parties
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PartyTable:
     """The whole table of parties with columns of their own, and what is public of it.
 
@@ -336,7 +336,7 @@ def table_of_arrays(
     limits = arrays.column_limits(rows, [name for name in names if name != label], label, bounds, y_bounds)
     schemas = {name: Schema({c: limits[c] for c in columns}) for name, columns in assigned.items()}
     from_data = isinstance(bounds, str) or isinstance(y_bounds, str)
-    return PartyTable(rows, schemas, label, tuple(names), from_data)
+    return PartyTable(rows=rows, schemas=schemas, label=label, order=tuple(names), data_bounds=from_data)
 
 
 def table_of_parties(
@@ -350,4 +350,4 @@ def table_of_parties(
     schemas = {name: Schema(columns, **whose) for name, columns in whole.items()}
     rows = Rows(data, None, missing)
     refuse_unordered(rows, ALIGNED)
-    return PartyTable(rows, schemas)
+    return PartyTable(rows=rows, schemas=schemas)

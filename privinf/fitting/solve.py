@@ -31,7 +31,7 @@ LAST_ITERATE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """How to solve the equation.
 
@@ -156,7 +156,13 @@ def build_results(
     if reported is None:
         estimate = solution.estimate(design.names)
     else:
-        estimate = Estimate(reported.params, None, design.names, release.nobs, weak_reason=reported.reason)
+        estimate = Estimate(
+            params=reported.params,
+            cov=None,
+            names=design.names,
+            nobs=release.nobs,
+            weak_reason=reported.reason,
+        )
     point = None
     if reported is None and not np.array_equal(solution.point, solution.params):
         point = transform @ solution.point + shift

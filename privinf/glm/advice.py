@@ -318,7 +318,13 @@ def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
     remainder = np.abs(look.remainder(rows.response_units[1] * rows.to_user)) / bse
     if (times := float(remainder.max()) / LARGEST_REMAINDER) > 1.0:
         least = max(least, look.strength * math.sqrt(times))
-    return Identification(look.strength, least, look.strength < least, smallest, edge)
+    return Identification(
+        statistic=look.strength,
+        threshold=least,
+        weak=look.strength < least,
+        smallest_eigenvalue=smallest,
+        noise_edge=edge,
+    )
 
 
 def most_indicators(design: Design) -> int:

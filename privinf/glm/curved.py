@@ -45,7 +45,7 @@ NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Walk:
     """The way to the final release.
 
@@ -70,7 +70,7 @@ class Walk:
     few: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FinalStep:
     """The final release of a curved fit, in the whitened units of `place`.
 
@@ -141,14 +141,14 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
             if moved <= TOLERANCE:
                 break
         elif np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
-            return Walk(path, walking, second)
+            return Walk(path=path, walking=walking, second=second)
         elif not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor:
             break
     if exact and walking:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
-    way = Walk(path, walking, second, shares.margin, shares.few)
+    way = Walk(path=path, walking=walking, second=second, margin=shares.margin, few=shares.few)
     return final(sums, place, shares, way, robust=robust)
 
 
@@ -278,7 +278,16 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
     far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
     spread = float(np.trace(meat) / np.trace(hessian.mean)) if sums.family == "poisson" else 1.0
-    return FinalStep(at, score, hessian, meat, allowance, walk, far=far, dispersion=spread)
+    return FinalStep(
+        place=at,
+        score=score,
+        hessian=hessian,
+        meat=meat,
+        allowance=allowance,
+        walk=walk,
+        far=far,
+        dispersion=spread,
+    )
 
 
 def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
@@ -300,9 +309,20 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     step = vectors @ ((vectors.T @ score.mean) / values)
     sampling = _sampling(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
     lost = beyond / sums.n * float(np.linalg.norm(step))
-    hidden = Hidden(upper.mean, upper.sd, clip.layer / sums.n, clip.ratio, lost)
+    hidden = Hidden(
+        upper=upper.mean, upper_sd=upper.sd, layer=clip.layer / sums.n, ratio=clip.ratio, curvature=lost
+    )
     spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)
-    return FinalStep(at, score, hessian, sampling, 0.0, walk, hidden, dispersion=spread)
+    return FinalStep(
+        place=at,
+        score=score,
+        hessian=hessian,
+        meat=sampling,
+        allowance=0.0,
+        walk=walk,
+        hidden=hidden,
+        dispersion=spread,
+    )
 
 
 def _towards(score: Noisy, at: Place) -> Floats:

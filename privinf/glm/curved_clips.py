@@ -163,7 +163,7 @@ def clip_of(
     return float(clips[best]), float(beyond[best])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Hidden:
     """What the clips of a Poisson model may hide.
 

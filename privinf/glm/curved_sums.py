@@ -25,7 +25,7 @@ FULL_ROUNDS = 3
 LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """How a budget is spent, by the size r = n mu / p^1.5.
 
@@ -59,7 +59,7 @@ class Shares:
     def of(cls, size: float) -> Shares:
         """Return the shares for a size r."""
         if size < SMALL:
-            return cls(1, 0.162, 0.79, 0.5, 1.5, 1.5)
+            return cls(rounds=1, start=0.162, gram=0.79, score=0.5, steepest=1.5, margin=1.5)
         return cls(rounds=2, steepest=1.5) if size < MIDDLE else cls()
 
 
@@ -73,7 +73,7 @@ def enough(n: int, mu: float, p: int) -> bool:
     return bool(n * mu >= (LEAST_SIZE if p <= FEW_COLUMNS else SMALL) * math.pow(p, 1.5))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CurvedSums:
     """Releases about a curved model, and what they cost; prices are shares of mu^2.
 

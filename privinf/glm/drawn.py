@@ -44,7 +44,7 @@ LONGEST_SHIFT, WALKING_SHIFT = 1.2, 0.6
 LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Drawn:
     """Draws of coefficients in z, shape (draws, p), and what they say of the fit.
 
@@ -100,13 +100,13 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     inverse = (vectors / values) @ vectors.T
     theta = step.place.theta
     return Drawn(
-        theta + back @ params,
-        theta + moves @ back.T,
-        weak,
-        length2,
-        shift,
-        not far,
-        back @ inverse @ step.meat @ inverse @ back.T / n,
+        params=theta + back @ params,
+        draws=theta + moves @ back.T,
+        weak=weak,
+        length2=length2,
+        shift=shift,
+        settled=not far,
+        sampling=back @ inverse @ step.meat @ inverse @ back.T / n,
     )
 
 
@@ -233,21 +233,27 @@ def restored(kept: Mapping[str, Any]) -> FinalStep:
     }
     place = Place(arrays["theta"], arrays["transform"], float(kept["level"]))
     second = np.array(kept["second"], dtype=np.float64)
-    walk = Walk([], bool(kept["walking"]), second, float(kept["margin"]), bool(kept.get("few", False)))
+    walk = Walk(
+        path=[],
+        walking=bool(kept["walking"]),
+        second=second,
+        margin=float(kept["margin"]),
+        few=bool(kept.get("few", False)),
+    )
     return FinalStep(
-        place,
-        Noisy(arrays["score"], float(kept["score_sd"])),
-        Noisy(arrays["hessian"], float(kept["hessian_sd"])),
-        np.array(kept["meat"], dtype=np.float64),
-        float(kept["allowance"]),
-        walk,
+        place=place,
+        score=Noisy(arrays["score"], float(kept["score_sd"])),
+        hessian=Noisy(arrays["hessian"], float(kept["hessian_sd"])),
+        meat=np.array(kept["meat"], dtype=np.float64),
+        allowance=float(kept["allowance"]),
+        walk=walk,
     )
 
 
 # ---- score tests
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CurvedScores(LargeSample):
     r"""The final score as an equation that is linear in the coefficients c, for score tests.
 
@@ -334,12 +340,12 @@ def equation_of(step: OneStep) -> FinalStep:
     """Return the last Newton step of `GlmSums` as a final release in units that are not whitened."""
     eye = np.eye(len(step.params))
     return FinalStep(
-        Place(step.start, eye, 1.0),
-        Noisy(step.bread @ step.step, step.score_sd),
-        Noisy(step.bread, step.bread_sd),
-        step.meat,
-        0.0,
-        Walk([], False, eye),
+        place=Place(step.start, eye, 1.0),
+        score=Noisy(step.bread @ step.step, step.score_sd),
+        hessian=Noisy(step.bread, step.bread_sd),
+        meat=step.meat,
+        allowance=0.0,
+        walk=Walk(path=[], walking=False, second=eye),
     )
 
 
@@ -350,4 +356,6 @@ def curved_system(kept: Mapping[str, Any], design: Design, n: int, cov_type: str
     scaled = np.linalg.inv(transform) @ np.array(kept["to_user"])
     start = scaled @ step.place.theta - np.linalg.solve(transform, shift)
     place = scaled @ step.place.transform.T
-    return CurvedScores(step, n, place, start, ~design.private, cov_type)
+    return CurvedScores(
+        step=step, n=n, to_scaled=place, start=start, noise_free=~design.private, cov_type=cov_type
+    )

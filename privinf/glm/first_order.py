@@ -29,7 +29,7 @@ OptimizerVariant = Literal["repaired", "paper"]
 FARTHEST = 1e29
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DomeVariant:
     """What a variant of `DOME` does in its own way.
 
@@ -55,7 +55,11 @@ class DomeVariant:
 
 _VARIANTS: dict[OptimizerVariant, DomeVariant] = {
     "repaired": DomeVariant(
-        False, "unbiased", True, lambda sketched, gradient: sketched, LearnedSpace.rescaled
+        moments=False,
+        probes="unbiased",
+        averages=True,
+        tracked=lambda sketched, gradient: sketched,
+        rescaled=LearnedSpace.rescaled,
     )
 }
 
@@ -271,7 +275,7 @@ def optimise(
             total += theta
         if (number + 1) % options.batches == 0:
             path.append(theta)
-    return Trajectory(total / averaged, path, rounds, steps, averaged)
+    return Trajectory(params=total / averaged, path=path, length=rounds, rounds=steps, averaged=averaged)
 
 
 class _OptimizerRounds:

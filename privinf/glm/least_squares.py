@@ -86,12 +86,23 @@ def first_look(asked: Questions) -> tuple[Pilot, Floats]:
     longest = min(reach.radius**2 / float(values[0]), reach.longest2(whitening))
     smallest = float(np.linalg.eigvalsh(gram)[0])
     white = whitening @ gram @ whitening
-    return Pilot(theta, whitening, longest, 1.0, noise, smallest, edge, gram, None, white), moments
+    return Pilot(
+        theta=theta,
+        whitening=whitening,
+        longest=longest,
+        unit=1.0,
+        noise=noise,
+        smallest=smallest,
+        edge=edge,
+        gram=gram,
+        residuals=None,
+        white=white,
+    ), moments
 
 
 def scaled_pilot(asked: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot with the scale of its residuals."""
-    counting = Counting(asked.residual(pilot.theta), cells=SCALE_CELLS)
+    counting = Counting(top=asked.residual(pilot.theta), cells=SCALE_CELLS)
     tail = asked.tail(pilot, "residual", SCALE, counting)
     return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
 
@@ -100,7 +111,7 @@ def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
     """Return the norm at which rows v enter a matrix of this price: by counts, where the longest is long."""
     if math.isinf(asked.mu) or pilot.longest <= LONG * asked.p:
         return math.sqrt(pilot.longest)
-    tail = asked.tail(pilot, "length", COUNTS, Counting(pilot.longest, LOWEST * asked.p))
+    tail = asked.tail(pilot, "length", COUNTS, Counting(top=pilot.longest, lowest=LOWEST * asked.p))
     mu = asked.mu * math.sqrt(share)
     return math.sqrt(best_clip(tail, lambda c: asked.p * (c / mu) ** 2 + tail.excess(c) ** 2))
 
@@ -139,7 +150,7 @@ def chosen_clip(asked: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, f
         tail = asked.tail(pilot, "score", TAIL, counting)
     rest = 1.0 - asked.spent - hessian - MEAT
     if tail is None:
-        return Clip(LAYER * high, high, 0.0, 1.0, 0.0), rest
+        return Clip(low=LAYER * high, high=high, ratio=0.0, weight=1.0, layer=0.0), rest
     return layered(tail, p, asked.mu * math.sqrt(rest)), rest
 
 
@@ -182,19 +193,19 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
     return SecondLook(
-        pilot,
-        clip,
-        (vectors * values) @ vectors.T,
-        strength,
-        lower.values / n,
-        upper.values / n,
-        shrunk(meat, meat_sd),
-        meat,
-        score_sd,
-        float(upper.scale) / n,
-        hessian_sd,
-        measures,
-        n,
+        pilot=pilot,
+        clip=clip,
+        hessian=(vectors * values) @ vectors.T,
+        strength=strength,
+        lower=lower.values / n,
+        upper=upper.values / n,
+        meat=shrunk(meat, meat_sd),
+        raw_meat=meat,
+        score_sd=score_sd,
+        upper_sd=float(upper.scale) / n,
+        hessian_sd=hessian_sd,
+        measures=measures,
+        n=n,
     )
 
 

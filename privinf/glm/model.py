@@ -337,16 +337,16 @@ class GLM(Rowless):
         step leaves is negligible (`privinf.glm.settling`; benchmarks/results/settled.md).
         """
         request = FitRequest(
-            optimizer,
-            public_seed,
-            max_colluding,
-            relation,
-            unit,
-            client_clip,
-            cov_type,
-            targets,
-            nuisance,
-            checkpoint,
+            optimizer=optimizer,
+            public_seed=public_seed,
+            max_colluding=max_colluding,
+            relation=relation,
+            unit=unit,
+            client_clip=client_clip,
+            cov_type=cov_type,
+            targets=targets,
+            nuisance=nuisance,
+            checkpoint=checkpoint,
             margins=margins,
             intervals=intervals,
         )

@@ -69,7 +69,7 @@ class Block:
     targets: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OneStep:
     """The final release at theta_T: a Newton step and the law of its error, scaled units.
 
@@ -180,12 +180,12 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
         path.append(theta + step)
         steps.append(Round(gain[np.ix_(watched, watched)], np.full(len(watched), score_sd**2)))
         if math.isinf(mu) and np.abs(path[-1] - theta).max() <= TOLERANCE * (1.0 + np.abs(theta).max()):
-            return Trajectory(path[-1], path, number, steps)
+            return Trajectory(params=path[-1], path=path, length=number, rounds=steps)
     if math.isinf(mu):
         raise ConvergenceError(
             f"Newton's method did not converge in {MOST_ROUNDS} rounds: the coefficients may be infinite"
         )
-    return Trajectory(path[-1], path, rounds, steps)
+    return Trajectory(params=path[-1], path=path, length=rounds, rounds=steps)
 
 
 def _round_price(mu: float, number: int, rounds: int) -> float:
@@ -240,4 +240,6 @@ def one_step(
     if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(score)):
         return None
     step = np.linalg.solve(bread, score)
-    return OneStep(before + step, before, bread, meat, score_sd, bread_sd)
+    return OneStep(
+        params=before + step, start=before, bread=bread, meat=meat, score_sd=score_sd, bread_sd=bread_sd
+    )

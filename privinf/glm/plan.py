@@ -59,7 +59,7 @@ BINDING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitPlan:
     """A checked request: prices are mu of Gaussian DP, infinite for no noise.
 
@@ -125,7 +125,7 @@ class FitPlan:
         return one_step(sums, params, self.final_mu, robust=self.robust, block=self.block)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitRequest:
     """What a call of ``fit`` asks for; attributes as `GLM.fit` and `OLS.fit` say."""
 
@@ -174,12 +174,39 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     possible = intervals_possible(rows.p, units, final)
     check_choice(asked.target, ScoreTarget, "target")
     if looked and possible:
-        looks = Looks(rows.rule, rows.stated_clip, asked.target, robust, asked.adapt_bounds)
-        return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, looks=looks)
+        looks = Looks(
+            rule=rows.rule,
+            clip=rows.stated_clip,
+            target=asked.target,
+            robust=robust,
+            adapt=asked.adapt_bounds,
+        )
+        return FitPlan(
+            mu=mu,
+            rounds_mu=0.0,
+            final_mu=mu,
+            delta=delta,
+            optimizer=Newton(),
+            public_seed=seed,
+            clients=None,
+            robust=robust,
+            looks=looks,
+        )
     if asked.target != "mean" or asked.adapt_bounds:
         raise ArgumentError(NO_LOOK if looked else LOOKS_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
-        return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, curved=True, margins=asked.margins)
+        return FitPlan(
+            mu=mu,
+            rounds_mu=0.0,
+            final_mu=mu,
+            delta=delta,
+            optimizer=Newton(),
+            public_seed=seed,
+            clients=None,
+            robust=robust,
+            curved=True,
+            margins=asked.margins,
+        )
     if asked.margins:
         raise ArgumentError(NO_MARGINS)
     if block is not None and not possible:
@@ -193,7 +220,18 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
-    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, block, weak)
+    return FitPlan(
+        mu=mu,
+        rounds_mu=rest,
+        final_mu=0.0 if weak else final,
+        delta=delta,
+        optimizer=chosen,
+        public_seed=seed,
+        clients=clients,
+        robust=robust,
+        block=block,
+        weak=weak,
+    )
 
 
 def refuse_without_intervals(plan: FitPlan, asked: FitRequest, family: Family) -> None:

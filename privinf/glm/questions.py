@@ -44,7 +44,7 @@ UNSEEN = 2.0
 Asked: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Looks:
     """What is asked for.
 
@@ -82,7 +82,7 @@ class Looks:
         return lines
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Questions:
     """Releases about one regression, and what of the budget they spent.
 
@@ -143,7 +143,17 @@ class Questions:
         if rows.weighted:
             units["row_weights"] = True
             low, high = min(low, 0.0), max(high, 0.0)
-        return cls(sums, rows, units, rows.reachable, mu, rows.total, (low, high), looks, ones=ones)
+        return cls(
+            sums=sums,
+            rows=rows,
+            units=units,
+            reachable=rows.reachable,
+            mu=mu,
+            n=rows.total,
+            response=(low, high),
+            looks=looks,
+            ones=ones,
+        )
 
     def narrow(self) -> None:
         """Weight the rows by narrower bounds, from noisy counts of every column."""
@@ -185,7 +195,7 @@ class Questions:
         residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
         top = math.sqrt(pilot.longest) * residual / pilot.unit
         ratio = COARSE_RATIO if coarse else FINE_RATIO
-        return Counting(top, LOWEST * math.sqrt(self.p), ratio, coarse=coarse)
+        return Counting(top=top, lowest=LOWEST * math.sqrt(self.p), ratio=ratio, coarse=coarse)
 
     def moments(self, weight: float) -> tuple[Floats, float]:
         """Return the mean of (z, y)(z, y)', shape (p + 1, p + 1), and the sd of its noisy diagonal.
@@ -213,7 +223,7 @@ class Questions:
     def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
         """Return the same of weighted rows, whose constant is private too."""
         norm = math.hypot(self.reachable.radius, weight * max(map(abs, self.response)))
-        blank = Pilot(np.zeros(self.p), np.eye(self.p), 1.0)
+        blank = Pilot(theta=np.zeros(self.p), whitening=np.eye(self.p), longest=1.0)
         args = blank.args({"response_weight": weight, "clip": norm})
         full, sd = self.matrix(Statistics.WHITENED_MOMENTS, MOMENTS, Labels.MOMENTS, args)
         unit = np.append(np.ones(self.p), 1.0 / weight)
@@ -284,7 +294,7 @@ class Questions:
         return tail_of(thresholds, counts, sd, self.n, counting.top, seen=SEEN_BEFORE, flattest=2.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
     """Thresholds of counts: `cells` of them, or down to `lowest`, each `ratio` times the next lower one."""
 

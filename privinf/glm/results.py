@@ -238,7 +238,7 @@ class FederatedGLMResults(Results):
         return replace(found, observation=None, reason=NO_DISPERSION) if weighted else found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FitDescription:
     """Description of a fit: model, method, options of the summary, its rounds, what was sent, its cost.
 
@@ -308,16 +308,23 @@ def glm_results(
     total = sampling + noise
     reason = _unsettled(rows, step, description.trajectory, total)
     if reason := reason or singular(total):
-        weak = Estimate(step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason)
+        weak = Estimate(
+            params=step.params,
+            cov=None,
+            names=step_names,
+            nobs=rows.total,
+            cov_type="none",
+            weak_reason=reason,
+        )
         return FederatedGLMResults(weak.transformed(back, names=names), **context)
     found = Estimate(
-        step.params,
-        total,
-        step_names,
-        rows.total,
-        None,
-        step.bread,
-        noise,
+        params=step.params,
+        cov=total,
+        names=step_names,
+        nobs=rows.total,
+        scores=None,
+        bread=step.bread,
+        noise_cov=noise,
         cov_type=cov_type,
         terms=VarianceTerms.dividing(total, STEP_EQUATION, terms),
     )
@@ -341,13 +348,20 @@ def second_look_results(
     cov_type: CovType = "HC0" if looks.robust else "nonrobust"
     params, bias = transform @ look.params + shift, look.bias(transform)
     if reason := singular(cov):
-        bare = Estimate(params, None, rows.design.names, rows.total, cov_type="none", weak_reason=reason)
+        bare = Estimate(
+            params=params,
+            cov=None,
+            names=rows.design.names,
+            nobs=rows.total,
+            cov_type="none",
+            weak_reason=reason,
+        )
         return FederatedGLMResults(bare, **description.context(rows))
     estimate = Estimate(
-        params,
-        cov,
-        rows.design.names,
-        rows.total,
+        params=params,
+        cov=cov,
+        names=rows.design.names,
+        nobs=rows.total,
         noise_cov=noise,
         cov_type=cov_type,
         df_resid=max(rows.total - rows.p, 1),
@@ -397,5 +411,7 @@ def weak_results(
     if block is not None:
         chosen = block.columns[: len(block.targets)]
         names, params, context["design"] = block.targets, params[chosen], None
-    estimate = Estimate(params, None, names, rows.total, cov_type="none", weak_reason=reason)
+    estimate = Estimate(
+        params=params, cov=None, names=names, nobs=rows.total, cov_type="none", weak_reason=reason
+    )
     return FederatedGLMResults(estimate, **context)

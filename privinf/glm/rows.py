@@ -24,7 +24,7 @@ from privinf.validation import check_choice, check_positive
 Unit = Literal["record", "client"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GlmRows:
     """A federation, its design, and the public bounds that the statistics of a model need.
 
@@ -251,16 +251,16 @@ def glm_rows(
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
     counts, missing = held.described()
     return GlmRows(
-        design,
-        held.sites,
-        family,
-        longest,
-        clip,
-        center,
-        scale,
-        counts,
-        rule,
-        radius is None,
+        design=design,
+        federation=held.sites,
+        family=family,
+        radius=longest,
+        residual_clip=clip,
+        center=center,
+        scale=scale,
+        rows=counts,
+        rule=rule,
+        whole=radius is None,
         roles=roles,
         missing=missing,
     )

@@ -150,7 +150,16 @@ def _run(
         if (passes := getattr(kept, "passes", None)) is not None:
             options["Passes over the table"] = str(passes)
         clipped = {} if found is None or outside is None else outside.shares(found, whole.total)
-        return FitDescription(model, method, options, trajectory, sums.traffic, report, clipped, ends)
+        return FitDescription(
+            model=model,
+            method=method,
+            options=options,
+            trajectory=trajectory,
+            traffic=sums.traffic,
+            report=report,
+            clipped=clipped,
+            at_an_end=ends,
+        )
 
     if plan.curved:
         releases = curved_sums(whole, sums, price)
@@ -216,19 +225,19 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     response = float(design.y_low or 0.0), float(design.y_high or 0.0)
     assert rows.family != "gaussian"
     return CurvedSums(
-        sums.server,
-        rows.family,
-        units,
-        sums.n,
-        free,
-        fixed,
-        start,
-        shift + linear,
-        radius,
-        constant,
-        response,
-        mu,
-        sums.traffic,
+        server=sums.server,
+        family=rows.family,
+        units=units,
+        n=sums.n,
+        free=free,
+        fixed=fixed,
+        linear=start,
+        level=shift + linear,
+        radius=radius,
+        constant=constant,
+        response=response,
+        mu=mu,
+        traffic=sums.traffic,
         names=tuple(names[j] for j in free),
     )
 
@@ -252,7 +261,7 @@ def _folder(
     more = () if outside is None else (LABEL,)
     settings = *plan.settings, *more, block, trust, request.relation, request.max_colluding
     fit = fit_digest(rows.design, rows.model, *settings)
-    return FitFolder(Path(request.checkpoint), fit, keyed=trust != "secure-sum")
+    return FitFolder(path=Path(request.checkpoint), fit=fit, keyed=trust != "secure-sum")
 
 
 def _options(rows: GlmRows, trust: Trust, request: FitRequest) -> dict[str, str]:
@@ -293,7 +302,17 @@ def sums_of(
             server = TrustedServer(sites, trust=trust, **options)
         asked = server if folder is None else CheckpointedServer(server, folder)
     constant = rows.design.constant if rows.family == "poisson" else None
-    return GlmSums(asked, rows.model, rows.total, rows.p, *rows.limits, constant, clients)
+    low, high = rows.limits
+    return GlmSums(
+        server=asked,
+        model=rows.model,
+        n=rows.total,
+        p=rows.p,
+        low=low,
+        high=high,
+        scaled_constant=constant,
+        clients=clients,
+    )
 
 
 def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
@@ -303,7 +322,7 @@ def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
     if rows.design.constant is not None:
         middle[rows.design.constant] = center
     path = [middle + unit * theta for theta in (look.pilot.theta, look.params)]
-    return Trajectory(path[-1], path, 1, [])
+    return Trajectory(params=path[-1], path=path, length=1, rounds=[])
 
 
 # ---- results of curved fits
@@ -312,7 +331,7 @@ def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
 def curved_path(found: FinalStep | Walk) -> Trajectory:
     """Return the iterates of a curved fit, those of `GlmRows`' units."""
     path = (found.walk if isinstance(found, FinalStep) else found).path
-    return Trajectory(path[-1], path, len(path) - 1, [])
+    return Trajectory(params=path[-1], path=path, length=len(path) - 1, rounds=[])
 
 
 def curved_results(
@@ -346,7 +365,14 @@ def curved_results(
     total = np.atleast_2d(np.cov(got.draws.T))
     reason = "" if got.settled or got.weak else unsettled_reason(rows, found, got)
     if reason := reason or singular(total):
-        bare = Estimate(back @ got.params, None, names, rows.total, cov_type="none", weak_reason=reason)
+        bare = Estimate(
+            params=back @ got.params,
+            cov=None,
+            names=names,
+            nobs=rows.total,
+            cov_type="none",
+            weak_reason=reason,
+        )
         return FederatedGLMResults(bare, **context)
     context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
@@ -356,7 +382,15 @@ def curved_results(
     if noise is not None:
         terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(found, noise))
     kind = "posterior" if got.weak else cov_type
-    estimate = Estimate(got.params, total, names, rows.total, noise_cov=noise, cov_type=kind, terms=terms)
+    estimate = Estimate(
+        params=got.params,
+        cov=total,
+        names=names,
+        nobs=rows.total,
+        noise_cov=noise,
+        cov_type=kind,
+        terms=terms,
+    )
     estimate = estimate.transformed(back, names=names)
     if texts := misfits(found):
         context["settings"] |= {"misfits": list(texts)}
@@ -377,10 +411,10 @@ def _exact_results(
     cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
     nothing = np.zeros_like(cov)
     estimate = Estimate(
-        found.place.theta + step,
-        cov,
-        rows.design.names,
-        rows.total,
+        params=found.place.theta + step,
+        cov=cov,
+        names=rows.design.names,
+        nobs=rows.total,
         noise_cov=nothing,
         cov_type=cov_type,
         terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(found, nothing)),

@@ -33,7 +33,7 @@ class Measures:
     total: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Pilot:
     """Where a second look starts, scaled units.
 
@@ -79,7 +79,7 @@ class Pilot:
         return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **more}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SecondLook:
     """The last releases of a fit, in whitened coordinates, and what they say.
 
@@ -199,7 +199,7 @@ class SecondLook:
         return np.asarray(np.minimum(shown, all_of_them) / np.maximum(all_of_them, 1e-300))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LookedScores(LargeSample):
     r"""The scores of a second look as an equation that is linear in the coefficients c, for score tests.
 
@@ -242,17 +242,17 @@ class LookedScores(LargeSample):
         flat = look.score_sd**2 + hidden * look.upper_sd**2
         known = flat * np.eye(len(look.lower)) + hidden * np.outer(look.upper, look.upper)
         return cls(
-            to_scaled @ (look.pilot.unit * look.pilot.whitening.T),
-            to_scaled @ look.pilot.theta,
-            look.lower + look.clip.weight * look.upper,
-            look.hessian,
-            look.meat,
-            look.n * known,
-            look.hessian_sd,
-            look.measures.residual,
-            noise_free,
-            look.n,
-            cov_type,
+            to_scaled=to_scaled @ (look.pilot.unit * look.pilot.whitening.T),
+            start=to_scaled @ look.pilot.theta,
+            mean=look.lower + look.clip.weight * look.upper,
+            hessian=look.hessian,
+            clean=look.meat,
+            known=look.n * known,
+            hessian_sd=look.hessian_sd,
+            residual=look.measures.residual,
+            noise_free=noise_free,
+            n=look.n,
+            cov_type=cov_type,
         )
 
     def to_dict(self) -> dict[str, Any]:

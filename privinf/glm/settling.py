@@ -74,7 +74,7 @@ class Round:
     batches: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Trajectory:
     """The rounds of a fit before its final release.
 

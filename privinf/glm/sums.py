@@ -83,7 +83,7 @@ class Clients:
     clip: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class GlmSums:
     """Releases about one model's scores over all rows; prices are mu of Gaussian DP.
 

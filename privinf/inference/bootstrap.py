@@ -24,7 +24,7 @@ FEWEST_PER_COEFFICIENT = 3
 BLOCK = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapDraws:
     """Draws from the estimated sampling distribution of an estimate.
 
@@ -110,7 +110,7 @@ def multiplier_bootstrap(
     spread = np.broadcast_to(bse, shifts.shape)
     if multipliers == "rademacher":
         spread = np.sqrt(np.maximum(spread**2 - shifts**2 / n, np.finfo(float).tiny))
-    return BootstrapDraws(center, bse, center + shifts, shifts / spread)
+    return BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=shifts / spread)
 
 
 def pairs_bootstrap(
@@ -170,7 +170,9 @@ def pairs_bootstrap(
             f"{failed} of {count} resampled moment matrices were singular: the estimate is too weakly "
             "identified for the pairs bootstrap; use method='multiplier' or the score intervals"
         )
-    return BootstrapDraws(center, spread, np.array(replicates), np.array(pivots), failed)
+    return BootstrapDraws(
+        params=center, bse=spread, draws=np.array(replicates), pivots=np.array(pivots), failed=failed
+    )
 
 
 def parametric_bootstrap(
@@ -184,7 +186,7 @@ def parametric_bootstrap(
     shifts = as_generator(rng).standard_normal((count, root.shape[1])) @ root.T
     bse = np.sqrt(np.diag(covariance))
     pivots = np.divide(shifts, bse, out=np.zeros_like(shifts), where=bse > 0.0)
-    return BootstrapDraws(center, bse, center + shifts, pivots)
+    return BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
 
 
 def covariance_root(cov: Floats) -> Floats:

@@ -82,7 +82,7 @@ class VarianceTerms:
                 raise ArgumentError("the terms of a variance do not add up to it")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """An estimate of p coefficients that every table, interval, test and draw derives from.
 

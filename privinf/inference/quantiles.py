@@ -116,7 +116,7 @@ class Search:
         return np.concatenate([(core[0] - beyond)[::-1], core, core[-1] + beyond])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """Bounds of a column that few rows pass: `most` of them, counted outside and two sds of noise a side.
 
@@ -155,7 +155,14 @@ def range_at(found: Distribution, clip: float) -> Range:
     cut = _cut(*upper, found.n, high) * (high - mean) + _cut(*lower, found.n, -low) * (mean - low)
     moves = cut / (found.n * variance) if variance > 0.0 else math.inf
     most = min(float(outside + slack) / found.n, 1.0)
-    return Range(low, high, most, not seen.any(), float(moves), float(outside - 2.0 * slack) / found.n)
+    return Range(
+        low=low,
+        high=high,
+        most=most,
+        hidden=not seen.any(),
+        moves=float(moves),
+        beyond=float(outside - 2.0 * slack) / found.n,
+    )
 
 
 def _clipped_moments(edges: Floats, counts: Floats, n: int, low: float, high: float) -> tuple[float, float]:
@@ -300,7 +307,7 @@ def ordered_intervals(q: Sequence[float], intervals: Sequence[tuple[float, float
 # ---- where to clip a mean
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeanClip:
     """Where the values of a mean are clipped.
 
@@ -354,7 +361,9 @@ def mean_clip(found: Distribution, low: float, high: float, z: float, mu: float)
         tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)
     )
     left, right = float(middle) - left, float(middle) + right
-    return MeanClip(left, right, below, above, (few, many), (left - low, high - right))
+    return MeanClip(
+        low=left, high=right, below=below, above=above, most=(few, many), rest=(left - low, high - right)
+    )
 
 
 def _side(t: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> tuple[Floats, Floats, Floats]:

@@ -19,7 +19,7 @@ _NARROW = 1e-11  # angles
 _CLOSE = 1e-11  # in shares of the critical value's root
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Lines:
     """The lines of L coefficients, closed by their points at infinity: ``b_j = centre + scale tan(angle)``.
 
@@ -41,7 +41,13 @@ class Lines:
         v = np.linalg.solve(surface.unwhiten, lean)
         spreads = float(np.sqrt(v @ v)) * np.linalg.norm(np.linalg.pinv(slopes), axis=1)[coordinates]
         scales = math.sqrt(critical) * spreads
-        return cls(surface, coordinates, lean[coordinates], np.where(scales > 0.0, scales, 1.0), critical)
+        return cls(
+            surface=surface,
+            coordinates=coordinates,
+            centres=lean[coordinates],
+            scales=np.where(scales > 0.0, scales, 1.0),
+            critical=critical,
+        )
 
     def value(self, line: Integers, angles: Floats) -> Floats:
         """Return b_j at N angles, strictly inside (-pi/2, pi/2), of N lines."""
@@ -68,7 +74,7 @@ class Lines:
         return found
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Profiles:
     """Least T on N hyperplanes {b_j fixed} of all lines: the lowest points that are known on them.
 
@@ -121,16 +127,16 @@ class Profiles:
         points = starts[:, 0].copy()
         beyond = least > lines.critical * surface.largest
         return cls(
-            lines,
-            line,
-            flat,
-            normals,
-            starts,
-            surface.values(points),
-            points,
-            beyond,
-            np.zeros(len(flat), dtype=np.bool_),
-            ring,
+            lines=lines,
+            line=line,
+            angles=flat,
+            normals=normals,
+            starts=starts,
+            values=surface.values(points),
+            points=points,
+            beyond=beyond,
+            sought=np.zeros(len(flat), dtype=np.bool_),
+            neighbours=ring,
         )
 
     @property

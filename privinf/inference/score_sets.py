@@ -143,7 +143,9 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
         left = null.free.T @ (system.g - system.A @ null.start)
         b = null.at(np.asarray(np.linalg.lstsq(inner, left, rcond=None)[0], dtype=np.float64))
     statistic = quadratic_statistic(P @ (system.g - system.A @ b), P @ system.null_meat(b) @ P.T, system.n)
-    return ScoreTestResult(statistic, system.law.pvalue(statistic, len(R)), len(R), q, system.law)
+    return ScoreTestResult(
+        statistic=statistic, pvalue=system.law.pvalue(statistic, len(R)), df=len(R), null=q, law=system.law
+    )
 
 
 def quadratic_statistic(psi: Floats, meat: Floats, n: int) -> float:

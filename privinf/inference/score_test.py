@@ -23,7 +23,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTestResult:
     """Outcome of a score test.
 
@@ -105,7 +105,9 @@ def score_test(
             "the scores are linearly dependent at the null: drop a collinear column"
         )
     statistic = float(system.n * psi @ np.linalg.solve(meat, psi))
-    return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, values, system.law)
+    return ScoreTestResult(
+        statistic=statistic, pvalue=system.law.pvalue(statistic, df), df=df, null=values, law=system.law
+    )
 
 
 # The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise;
@@ -117,7 +119,7 @@ LARGEST_STRETCH = 1.96 / 22.0
 _QUANTILE = 1.96
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identification:
     """Strength of identification.
 
@@ -201,13 +203,22 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     metric, edge = system.gram_noise()
     limit = float(THRESHOLD / np.sqrt(max(int(noisy.sum()), 1))) if threshold is None else threshold
     if edge == 0.0:
-        return Identification(np.inf, limit, False, np.inf, 0.0)
+        return Identification(
+            statistic=np.inf, threshold=limit, weak=False, smallest_eigenvalue=np.inf, noise_edge=0.0
+        )
     values, vectors = linalg.eigh(partialled(system.A, noisy), metric[np.ix_(noisy, noisy)])
     statistic = float(values[0] / edge)
     stretch = 0.0
     if statistic >= limit and system.linear_noise:
         stretch = _stretch(system, metric[:, noisy] @ vectors[:, 0])
-    return Identification(statistic, limit, statistic < limit, float(values[0]), float(edge), stretch)
+    return Identification(
+        statistic=statistic,
+        threshold=limit,
+        weak=statistic < limit,
+        smallest_eigenvalue=float(values[0]),
+        noise_edge=float(edge),
+        stretch=stretch,
+    )
 
 
 def _stretch(system: LinearScores, contrast: Floats) -> float:

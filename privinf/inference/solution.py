@@ -38,7 +38,7 @@ NO_NOISE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """A solved system, in its own units.
 
@@ -89,17 +89,17 @@ class Solution:
     def estimate(self, names: Names) -> Estimate:
         """Return the Estimate in the system's units."""
         return Estimate(
-            self.params,
-            self.cov,
-            tuple(names),
-            self.nobs,
-            self.scores,
-            self.bread,
-            self.noise_cov,
-            self.cov_type,
-            self.weak_reason,
-            self.df,
-            self.df_resid,
+            params=self.params,
+            cov=self.cov,
+            names=tuple(names),
+            nobs=self.nobs,
+            scores=self.scores,
+            bread=self.bread,
+            noise_cov=self.noise_cov,
+            cov_type=self.cov_type,
+            weak_reason=self.weak_reason,
+            df=self.df,
+            df_resid=self.df_resid,
             terms=self.terms,
         )
 
@@ -168,22 +168,22 @@ def solve(
     terms = None if cov is None else _terms(system, bread, params, cov, target)
     sampling_cov, sampling_kind = _sampling_covariance(system, bread, params)
     return Solution(
-        params,
-        cov,
-        bread,
-        noise_cov,
-        scores,
-        point,
-        sampling_cov,
-        sampling_kind,
-        "noise only" if target == "sample" else system.cov_type,
-        stabilization,
-        target,
-        weak_reason,
-        system.n,
-        system.df,
-        np.inf if target == "sample" else system.df_resid,
-        terms,
+        params=params,
+        cov=cov,
+        bread=bread,
+        noise_cov=noise_cov,
+        scores=scores,
+        point=point,
+        sampling_cov=sampling_cov,
+        sampling_kind=sampling_kind,
+        cov_type="noise only" if target == "sample" else system.cov_type,
+        stabilization=stabilization,
+        target=target,
+        weak_reason=weak_reason,
+        nobs=system.n,
+        df=system.df,
+        df_resid=np.inf if target == "sample" else system.df_resid,
+        terms=terms,
     )
 
 

@@ -50,7 +50,7 @@ HEAVY_TAIL = (
 LEAST_EIGENVALUE = 0.05
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Tail:
     """How many of n terms pass t, for every t up to the largest possible one.
 
@@ -159,7 +159,13 @@ def tail_of(
         alpha = math.log(max(kept[other] / kept[last], 1.0)) / apart
     alpha = min(max(alpha, flattest), STEEPEST)
     return Tail(
-        thresholds[: last + 1], kept, alpha, top, rows, bool(len(passed)), (seen + SURE) * float(sd[last])
+        thresholds=thresholds[: last + 1],
+        counts=kept,
+        alpha=alpha,
+        top=top,
+        rows=rows,
+        seen=bool(len(passed)),
+        hidden=(seen + SURE) * float(sd[last]),
     )
 
 
@@ -224,7 +230,7 @@ def squared(tail: Tail) -> Tail:
     return replace(tail, thresholds=tail.thresholds**2, alpha=alpha, top=tail.top**2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
     """Where a sum is clipped, in two layers, and what is made of them.
 
@@ -298,7 +304,16 @@ def layered(tail: Tail, dimension: int, mu: float) -> Clip:
     beyond, both = (float(part) for part in tail.excess(np.array([clip, low])))
     layer = max(both - beyond, 0.0)
     ratio = 0.0 if clip >= tail.top or layer == 0.0 else min(LARGEST_RATIO, beyond / layer)
-    return Clip(low, clip, ratio, 1.0 + BEYOND * ratio, layer, tail.above(clip), beyond, tail.hidden)
+    return Clip(
+        low=low,
+        high=clip,
+        ratio=ratio,
+        weight=1.0 + BEYOND * ratio,
+        layer=layer,
+        cut=tail.above(clip),
+        beyond=beyond,
+        hidden=tail.hidden,
+    )
 
 
 def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:

@@ -17,7 +17,7 @@ from privinf.validation import ReadRows, check_array, check_number
 _CELLS = 1 << 13  # evaluations of a block: a dozen columns of it stay in the cache
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
     """Features and labels as sent, and the law of their noise.
 
@@ -77,7 +77,7 @@ class Examples:
         else:
             check_number(label, "label", low=0.0)
         sent = tuple(response for response in responses if not response.clear)
-        return cls(features, codes, variances, sent, label)
+        return cls(X=features, labels=codes, noise=variances, responses=sent, label=label)
 
     @property
     def n(self) -> int:

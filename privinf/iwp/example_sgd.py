@@ -45,7 +45,7 @@ NOT_PD = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExampleSGD:
     """What one pass over released examples gives.
 
@@ -162,7 +162,13 @@ def fit_sgd(
     path = sgd(example_gradient(system), system.n, point, schedule, theta_radius=theta_radius, keep=keep)
     cov = _average_cov(system, path, schedule)
     found = None if isinstance(cov, str) else cov
-    return ExampleSGD(path.params, found, cov if isinstance(cov, str) else "", path, schedule)
+    return ExampleSGD(
+        params=path.params,
+        cov=found,
+        reason=cov if isinstance(cov, str) else "",
+        path=path,
+        schedule=schedule,
+    )
 
 
 def example_gradient(system: ExampleScores) -> Gradient:

@@ -55,7 +55,7 @@ class ExponentialForm:
     def slopes(self, eta: Floats, y: Floats | float, s: float) -> Slopes:
         """Return a and b with their derivatives."""
         a, e = self.score(eta, y, s)
-        return Slopes(a, e, -e, -a / 2, -a, -e / 2)
+        return Slopes(a=a, b=e, a_eta=-e, a_s=-a / 2, b_eta=-a, b_s=-e / 2)
 
     def squares(
         self, eta: Floats, y: Floats | float, y_square: Floats | float, s: float
@@ -79,7 +79,7 @@ class PoissonForm:
     def slopes(self, eta: Floats, y: Floats | float, s: float) -> Slopes:
         """Return a and b with their derivatives."""
         a, e = self.score(eta, y, s)
-        return Slopes(a, e, -e, e / 2, e, -e / 2)
+        return Slopes(a=a, b=e, a_eta=-e, a_s=e / 2, b_eta=e, b_s=-e / 2)
 
     def squares(
         self, eta: Floats, y: Floats | float, y_square: Floats | float, s: float
@@ -124,7 +124,7 @@ class ConditionalForm:
         p = y - a
         h = p - p * p
         tilt = (y - 0.5) * h
-        return Slopes(a, b, -h, -tilt, -y * h, -y * tilt)
+        return Slopes(a=a, b=b, a_eta=-h, a_s=-tilt, b_eta=-y * h, b_s=-y * tilt)
 
     def squares(
         self, eta: Floats, y: Floats | float, y_square: Floats | float, s: float
@@ -163,12 +163,12 @@ class SeriesForm:
         d = self.derivatives(y * eta, 2 * self.truncation + 2)
         third = y * self._sum(d, 3, s)
         return Slopes(
-            -y * self._sum(d, 1, s),
-            self._sum(d, 2, s),
-            -self._sum(d, 2, s, terms=self.truncation + 1),
-            third / 2,
-            third,
-            -self._sum(d, 4, s) / 2,
+            a=-y * self._sum(d, 1, s),
+            b=self._sum(d, 2, s),
+            a_eta=-self._sum(d, 2, s, terms=self.truncation + 1),
+            a_s=third / 2,
+            b_eta=third,
+            b_s=-self._sum(d, 4, s) / 2,
         )
 
     def squares(

@@ -215,7 +215,9 @@ class IWPGLM(ReleaseModel):
             raise NotAvailableError(WEIGHTS)
         self._loss = check_choice(loss, LossName, "loss")
         check_numeric(loss, y_bounds)
-        held = rows_of_arrays(y, X, Limits(bounds, radius, y_bounds, public), missing=missing)
+        held = rows_of_arrays(
+            y, X, Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public), missing=missing
+        )
         mechanism = LocalExamples(
             held.design,
             label="gaussian" if loss in NUMERIC else "response",

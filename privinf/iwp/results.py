@@ -264,7 +264,7 @@ class IWPGLMResults(Results):
             own, point = system, self._scaled_params
             if centred and column % len(design.names) == _constant(design):
                 own, point = self._uncentred
-            root = Root(point, True, 0, "", 0, point)
+            root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
             found = score_interval(own, root, column, alpha=alpha)
             sets.append(found.mapped(float(transform[column, column]), float(shift[column])))
         return tuple(sets)

@@ -165,7 +165,7 @@ UNSTABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
     """Where an estimating function vanishes, or the best that was reached.
 
@@ -249,20 +249,48 @@ def solve_root(system: ExampleScores, *, start: ArrayLike | None = None, max_ste
         path = newton(system, point, max_steps=max_steps)
         if not path.reason and has_stable_bread(system.jacobian(path.point)):
             if tried == 1:
-                return Root(path.point, True, path.iterations, "", 1, first)
+                return Root(
+                    params=path.point,
+                    converged=True,
+                    iterations=path.iterations,
+                    reason="",
+                    tried=1,
+                    start=first,
+                )
             paths.append((path, True))
         else:
             paths.append((path, False))
     stable = [path for path, good in paths if good]
     if stable:
         best = min(stable, key=lambda path: float(np.linalg.norm(path.point - first)))
-        return Root(best.point, True, best.iterations, "", len(paths), first)
+        return Root(
+            params=best.point,
+            converged=True,
+            iterations=best.iterations,
+            reason="",
+            tried=len(paths),
+            start=first,
+        )
     found = [path for path, _ in paths if not path.reason]
     if found:
         best = min(found, key=lambda path: float(np.linalg.norm(path.point - first)))
-        return Root(best.point, False, best.iterations, UNSTABLE, len(paths), first)
+        return Root(
+            params=best.point,
+            converged=False,
+            iterations=best.iterations,
+            reason=UNSTABLE,
+            tried=len(paths),
+            start=first,
+        )
     best = min((path for path, _ in paths), key=lambda path: path.step)
-    return Root(best.point, False, best.iterations, paths[0][0].reason, len(paths), first)
+    return Root(
+        params=best.point,
+        converged=False,
+        iterations=best.iterations,
+        reason=paths[0][0].reason,
+        tried=len(paths),
+        start=first,
+    )
 
 
 def _starts(system: ExampleScores, first: Floats) -> list[Floats]:

@@ -32,7 +32,7 @@ FEWEST_ALONE = 5.0
 _STEP = 1e-5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NullPoint:
     """A null hypothesis with its nuisance coefficients solved.
 
@@ -128,7 +128,9 @@ def score_test(
 
 def _tested(system: ExampleScores, point: NullPoint, null: Floats) -> ScoreTestResult:
     statistic, df = point.statistic(system.n), len(null)
-    return ScoreTestResult(statistic, CHI_SQUARE.pvalue(statistic, df), df, null, CHI_SQUARE)
+    return ScoreTestResult(
+        statistic=statistic, pvalue=CHI_SQUARE.pvalue(statistic, df), df=df, null=null, law=CHI_SQUARE
+    )
 
 
 def parameters_under_test(system: ExampleScores, tested: ArrayLike | None) -> Flags:
@@ -187,7 +189,14 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
     meat = projection @ system.meat(theta) @ projection.T
     if not is_positive_definite(meat):
         raise NotPositiveDefiniteError(COLLINEAR_SCORES)
-    return NullPoint(theta, projection @ score, projection @ slope @ lift, projection, lift, meat)
+    return NullPoint(
+        theta=theta,
+        score=projection @ score,
+        slope=projection @ slope @ lift,
+        projection=projection,
+        lift=lift,
+        meat=meat,
+    )
 
 
 def restricted_score_test(system: ExampleScores, R: Floats, q: Floats, *, near: Floats) -> ScoreTestResult:
@@ -311,7 +320,9 @@ def identification(
     d = int(noisy.sum())
     limit = float(THRESHOLD / np.sqrt(max(d, 1))) if threshold is None else threshold
     if d == 0:
-        return Identification(np.inf, limit, False, np.inf, 0.0)
+        return Identification(
+            statistic=np.inf, threshold=limit, weak=False, smallest_eigenvalue=np.inf, noise_edge=0.0
+        )
     bread = system.jacobian(params)
     null = Restriction.columns(np.zeros(system.p), noisy)
     left, lift = null.projection(bread), null.direction(bread)
@@ -321,7 +332,13 @@ def identification(
     edge = np.sqrt(2.0 * d) * _entry_error(system, params, direction @ left, lift @ direction)
     statistic = float(values[0] / edge) if edge > 0.0 else np.inf
     weak = statistic < limit or bool(no_central_limit(system, params, nuisances=True))
-    return Identification(statistic, limit, weak, float(values[0]), float(edge))
+    return Identification(
+        statistic=statistic,
+        threshold=limit,
+        weak=weak,
+        smallest_eigenvalue=float(values[0]),
+        noise_edge=float(edge),
+    )
 
 
 def _metric(system: ExampleScores) -> Floats:

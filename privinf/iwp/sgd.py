@@ -19,7 +19,7 @@ BATCH = 128
 AVERAGED_DECAY = 0.6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SGDPath:
     """One pass of stochastic gradient descent.
 
@@ -58,7 +58,7 @@ class SGDPath:
         return self.last if self.average is None else self.average
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Batches and steps of one pass.
 
@@ -107,7 +107,13 @@ class Schedule:
             check_fraction(burn_in, "burn_in")
             if not average:
                 raise ArgumentError("burn_in= leaves iterates out of an average: it needs average=True")
-        return cls(check_count(batch, "batch"), check_positive(step, "step"), power, average, burn_in)
+        return cls(
+            batch=check_count(batch, "batch"),
+            step=check_positive(step, "step"),
+            decay=power,
+            average=average,
+            burn_in=burn_in,
+        )
 
     def sizes(self, steps: int) -> list[float]:
         """Return the first `steps` step sizes."""

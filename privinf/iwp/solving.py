@@ -306,14 +306,17 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) 
     """Return the root of the estimating equation with its sandwich covariance."""
     names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
     if not root.converged:
-        bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
+        bare = Estimate(params=root.params, cov=None, names=names, nobs=system.n, weak_reason=root.reason)
         return ExampleFit(bare, None, method, {})
     scores = system.scores(root.params)
     meat = system.meat(root.params) if scores is None else score_meat(scores, system.n)
     cov = sandwich(system.jacobian(root.params), meat, system.n)
     if not is_positive_definite(cov):
         return ExampleFit(
-            Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {}
+            Estimate(params=root.params, cov=None, names=names, nobs=system.n, weak_reason=SINGULAR),
+            None,
+            method,
+            {},
         )
     estimate, known = _with_cov(system, root.params, cov, names, scores)
     return ExampleFit(estimate, known, method, {})
@@ -325,7 +328,7 @@ def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: 
     method = f"SGD, one pass, batches of {schedule.batch}"
     options = {"Iterate": "average" if schedule.average else "last", "First step": f"{schedule.step:.3g}"}
     if single.cov is None:
-        bare = Estimate(single.params, None, names, system.n, weak_reason=single.reason)
+        bare = Estimate(params=single.params, cov=None, names=names, nobs=system.n, weak_reason=single.reason)
         return ExampleFit(bare, None, method, options)
     scores = system.scores(single.params)
     estimate, known = _with_cov(system, single.params, single.cov, names, scores)
@@ -339,7 +342,10 @@ def unstarted(
     point = np.zeros(system.p) if start is None else start
     names = parameter_names(release, loss)
     return ExampleFit(
-        Estimate(point, None, names, system.n, weak_reason=reason), None, "SGD, not started", {}
+        Estimate(params=point, cov=None, names=names, nobs=system.n, weak_reason=reason),
+        None,
+        "SGD, not started",
+        {},
     )
 
 
@@ -354,7 +360,17 @@ def _with_cov(
         terms = VarianceTerms(EQUATION, {"sampling and noise": cov}, {})
     else:
         terms = VarianceTerms.dividing(cov, EQUATION, {"noise of the examples": noise})
-    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0", terms=terms), known
+    return Estimate(
+        params=params,
+        cov=cov,
+        names=names,
+        nobs=system.n,
+        scores=scores,
+        bread=bread,
+        noise_cov=noise,
+        cov_type="HC0",
+        terms=terms,
+    ), known
 
 
 def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:

@@ -65,7 +65,7 @@ _NORMAL = ndtri((np.arange(2000) + 0.5) / 2000)
 _SHIFTS = np.linspace(0.0, 8.0, 161)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateDraws:
     """Released draws of the largest studentised coordinate.
 
@@ -244,7 +244,14 @@ def bootstrap_draws(
     left = (1.0 - 2.0 * VARIANCE_SHARE) * rho
     values, pick, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), left)
     inflation = float(np.max(sigma / np.sqrt(coordinates.variance)))
-    return PrivateDraws(tuple(values.tolist()), pick, sd, len(sigma), inflation, multipliers)
+    return PrivateDraws(
+        values=tuple(values.tolist()),
+        pick_scale=pick,
+        value_sd=sd,
+        targets=len(sigma),
+        inflation=inflation,
+        multipliers=multipliers,
+    )
 
 
 def _maxima(

@@ -49,7 +49,7 @@ MATERIAL, OUT = 0.02, 3.0
 HIDDEN_TAIL = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DebiasingBudget:
     """Prices in zCDP: neighbours, precision columns, sizes, slopes and variances, score, mean residual."""
 
@@ -61,7 +61,7 @@ class DebiasingBudget:
     center: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TargetColumns:
     """Precision columns of k targets, in the units of the sums.
 
@@ -190,7 +190,9 @@ def target_columns(
     tails = np.array([one.tail**2 for one in found]) * errors / scale**4
     heavy = tails > HIDDEN_TAIL * fit.scale**2 / (sums.n * scale**2)
     marks = _marks(found, near, sums.n, scale**2 * squares, own, scale**2 * sd, sd, heavy)
-    return TargetColumns(union, residuals, noise + tails, correlation, marks)
+    return TargetColumns(
+        union=union, standard=residuals, noise=noise + tails, correlation=correlation, marks=marks
+    )
 
 
 def _effects(found: Sequence[ColumnRegression]) -> Floats:
@@ -276,7 +278,15 @@ def _marks(
         out[column] = last[column] > MATERIAL and share > OUT * noise
     moving = np.array([one.unsettled for one in found], dtype=bool)
     picked = tuple(len(chosen) for chosen in near)
-    return NeighbourMarks(picked, 1.0 - unexplained, sd, last, out, moving, heavy)
+    return NeighbourMarks(
+        picked=picked,
+        explained=1.0 - unexplained,
+        explained_sd=sd,
+        last=last,
+        exhausted=out,
+        unsettled=moving,
+        heavy=heavy,
+    )
 
 
 def _last_quarter(one: ColumnRegression, chosen: Sequence[int], variance: float) -> tuple[float, float]:

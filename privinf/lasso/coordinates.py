@@ -47,7 +47,7 @@ SMALLEST = 1e-8
 ETA = 0.01
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Score:
     """A clipped score: u = T'x_A shrunk to `norm`, times the residual of a sparse fit clipped at `residual`.
 
@@ -76,7 +76,7 @@ class Score:
         return math.isfinite(self.norm) or math.isfinite(self.residual)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScoreRelease:
     """What was released of the scores of k targets: means over n records and the sd of their noise.
 
@@ -111,7 +111,7 @@ class ScoreRelease:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Debiased:
     """Debiased coordinates and the parts of their variances, each of shape (k,).
 

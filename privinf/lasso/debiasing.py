@@ -69,7 +69,7 @@ class Outside:
         return np.asarray(self.shares > max(MOST_OUTSIDE, SURE * self.sd))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DebiasedFit:
     """Debiased coordinates in the units of the sums, with everything that their law needs.
 
@@ -226,13 +226,22 @@ def _scores(
     budget: DebiasingBudget,
 ) -> tuple[ScoreRelease, tuple[float, float]]:
     radii = clip_radii(len(targets), sums.n, budget.score)
-    score = Score(union, transform, radii.norm, radii.residual * fit.scale, fit.picked, fit.picked_beta)
+    score = Score(
+        columns=union,
+        transform=transform,
+        norm=radii.norm,
+        residual=radii.residual * fit.scale,
+        support=fit.picked,
+        beta=fit.picked_beta,
+    )
     mean, mean_sd = sums.score(score, budget.score, Labels.DEBIASING_SCORES)
     reach = float(sums.units.reach[list(targets)].max())
     norm = slope_norm(radii, len(targets), reach, sums.n, budget.slopes / 2.0)
     slope, slope_sd = sums.slopes(score, targets, norm, budget.slopes / 2.0)
     square = sums.variances(score, budget.slopes / 2.0)
-    released = ScoreRelease(mean, slope, square, mean_sd, slope_sd, sums.n)
+    released = ScoreRelease(
+        score=mean, slope=slope, square=square, score_sd=mean_sd, slope_sd=slope_sd, n=sums.n
+    )
     return released, (radii.norm, radii.residual)
 
 

@@ -39,7 +39,7 @@ VECTORS = 400
 SATURATED = 0.95
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestrictedEigenvalues:
     """Extreme mean squares over random sparse unit vectors.
 
@@ -202,7 +202,16 @@ def restricted_eigenvalues(
         value, slope = normal_variance(sign * float(top.values[0]), clip)
         ends.append((value, slope * float(top.values_sd), float(top.scale)))
     (smallest, smallest_sd, pick), (largest, largest_sd, _) = ends
-    return RestrictedEigenvalues(smallest, largest, smallest_sd, largest_sd, pick, size, vectors, len(among))
+    return RestrictedEigenvalues(
+        smallest=smallest,
+        largest=largest,
+        smallest_sd=smallest_sd,
+        largest_sd=largest_sd,
+        pick_scale=pick,
+        sparsity=size,
+        vectors=vectors,
+        columns=len(among),
+    )
 
 
 def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVariance:

@@ -79,7 +79,14 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
         columns, left, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
         radii = clip_radii(p, sums.n, budget.score)
         bound = max(radii.residual, LEAST_RESIDUAL)
-        score = Score(range(p), columns, radii.norm, bound * fit.scale, fit.picked, fit.picked_beta)
+        score = Score(
+            columns=range(p),
+            transform=columns,
+            norm=radii.norm,
+            residual=bound * fit.scale,
+            support=fit.picked,
+            beta=fit.picked_beta,
+        )
         centre_sd = 0.0
         if budget.center > 0.0:
             centre_sd = sums.center_residual(
@@ -138,7 +145,9 @@ def _release(
         steady[group] = steadied(alike, noise) * root[group]
         spread[group] = steadied_sd(alike, noise) * root[group]
         variance[group] = steadied(square[group], square_sd)
-    return ScoreRelease(mean, steady, variance, mean_sd, spread, sums.n)
+    return ScoreRelease(
+        score=mean, slope=steady, square=variance, score_sd=mean_sd, slope_sd=spread, n=sums.n
+    )
 
 
 def _size(sums: SparseSums, rest: Integers, rho: float) -> None:

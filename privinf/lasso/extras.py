@@ -41,7 +41,7 @@ BIAS_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtrasPlan:
     """A checked request for extras.
 
@@ -152,7 +152,7 @@ def _shares(given: Mapping[str, float] | None, asked: Mapping[str, bool]) -> dic
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Extras:
     """What was released beside the coordinates; None for what was not asked for.
 
@@ -268,7 +268,7 @@ def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> 
     return privacy_slack(debiased.coordinates.column, members, len(fit.picked), noise / total, ratio)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaxTest:
     """Test that all of several coefficients equal given values, by the largest studentised difference.
 
@@ -310,7 +310,14 @@ def joint_bootstrap(
     pvalues = drawn.pvalues(away / bse, alpha)
     found = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
     return SimultaneousResults(
-        chosen.labels, effect, bse, chosen.q, found, alpha, "private-bootstrap", bias=bias
+        names=chosen.labels,
+        effect=effect,
+        bse=bse,
+        null=chosen.q,
+        max_t=found,
+        alpha=alpha,
+        method="private-bootstrap",
+        bias=bias,
     )
 
 

@@ -169,7 +169,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     plan = replace(whole, rho=requested.basic(whole.rho))
     ledger.check(ConcentratedLoss(whole.rho))
     before, server = len(ledger.entries), server_of(rows, ledger, rng)
-    sums = SparseSums(server, rows.units(), server.nobs)
+    sums = SparseSums(server=server, units=rows.units(), n=server.nobs)
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([ConcentratedLoss(whole.rho)]):
         joint = _fitted(sums, rows, plan, options.score_target)
@@ -187,7 +187,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     ledger.check(price)
     before, secure = len(ledger.entries), secure_server(rows, ledger, rng, options.max_colluding)
     server = vector_server(secure, rows, plan.clip)
-    sums = SparseSums(server, rows.units(), secure.nobs)
+    sums = SparseSums(server=server, units=rows.units(), n=secure.nobs)
     check_price(secure, len(rows.names), plan.rho)
     with secure.reserving([price]):
         joint = _fitted(sums, rows, plan, options.score_target, server)

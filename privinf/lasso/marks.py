@@ -76,7 +76,7 @@ BIAS = (
 NOT_LOOKED = "; correlations with targets were not looked for"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NeighbourMarks:
     """How well the precision columns of k targets are known.
 
@@ -134,7 +134,7 @@ class NeighbourMarks:
         return plain | ({} if (warning := self.warning(names)) is None else {"warning": warning})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MissedColumnTest:
     """Test that no column outside the fit has an effect.
 

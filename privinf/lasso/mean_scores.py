@@ -177,12 +177,12 @@ def mean_scores(
     size = unit / np.maximum(slope.mean, 4.0 * slope.mean_sd + 1e-300)
     return MeanScores(
         ScoreRelease(
-            unit * (lower.mean + clip.weight * upper.mean),
-            slope.mean,
-            unit**2 * spread**2,
-            score_sd,
-            slope.mean_sd,
-            n,
+            score=unit * (lower.mean + clip.weight * upper.mean),
+            slope=slope.mean,
+            square=unit**2 * spread**2,
+            score_sd=score_sd,
+            slope_sd=slope.mean_sd,
+            n=n,
         ),
         meat / np.outer(spread, spread),
         clip.bias(size * upper.mean, size * upper.mean_sd, size / n),
@@ -195,7 +195,7 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     k, n = len(forms.targets), forms.sums.n
     if math.isinf(rho):
         top = forms.top(forms.furthest)
-        return Clip(LAYER * top, top, 0.0, 1.0, 0.0), rho
+        return Clip(low=LAYER * top, high=top, ratio=0.0, weight=1.0, layer=0.0), rho
     top, lowest = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest)), LOWEST * math.sqrt(k)
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
     thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)

@@ -245,7 +245,14 @@ def _tested(
     unit = math.sqrt(column[-1, 0])
     radius = product_radius(sums.n, score_rho).bound
     bound = min(radius, ALL_BUT_INFINITE) * fit.scale
-    score = Score(union, white @ column / unit, math.inf, bound, fit.picked, fit.picked_beta)
+    score = Score(
+        columns=union,
+        transform=white @ column / unit,
+        norm=math.inf,
+        residual=bound,
+        support=fit.picked,
+        beta=fit.picked_beta,
+    )
     mean, sd = sums.target_scores(
         score, [suspect], score_rho, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
     )

@@ -60,7 +60,7 @@ TINIEST = 1e-6
 LARGEST_SIZE = 1.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ColumnRegression:
     """The regression of a target on other columns, in the units of the sums.
 
@@ -119,7 +119,17 @@ def column_regression(
     """
     others = list(others)
     if not others:
-        return ColumnRegression([], np.empty(0), np.empty((0, 0)), 1.0, 0.0, 0.0, 0.0, False, 0.0)
+        return ColumnRegression(
+            others=[],
+            coefficients=np.empty(0),
+            root=np.empty((0, 0)),
+            scale=1.0,
+            step_sd=0.0,
+            effects=0.0,
+            effects_sd=0.0,
+            unsettled=False,
+            tail=0.0,
+        )
     look = _look(sums, target, others, rho)
     root, g, left = look.root, look.start, look.left
     column = replace(sums, response=target)
@@ -134,12 +144,22 @@ def column_regression(
     _, scale = _sizes(column, look, others, g, price)
     settled = UNSETTLED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
     unsettled = math.isfinite(rho) and (moved > settled or look.clear < HIDDEN)
-    effects = _effects(sums, fit, others, root, EFFECTS * rho)
+    effects, effects_sd = _effects(sums, fit, others, root, EFFECTS * rho)
     tail = _tail(column, others, g, root, scale, TAIL * rho)
-    return ColumnRegression(others, g, root, scale, noise, *effects, unsettled, tail)
+    return ColumnRegression(
+        others=others,
+        coefficients=g,
+        root=root,
+        scale=scale,
+        step_sd=noise,
+        effects=effects,
+        effects_sd=effects_sd,
+        unsettled=unsettled,
+        tail=tail,
+    )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Look:
     """What the Gram matrices of a target and its neighbours say."""
 
@@ -196,7 +216,7 @@ def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look
     root, clear = _inverse_root(kept[1:, 1:], edge)
     start = root @ (root.T @ kept[1:, 0])
     if clear >= CLEAR:
-        return _Look(noisy, sd, root, start, clear, left)
+        return _Look(gram=noisy, sd=sd, root=root, start=start, clear=clear, left=left)
     again, spread = sums.gram(
         others,
         _norm(len(others), rho),
@@ -205,7 +225,7 @@ def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look
         transform=root,
     )
     more, clear = _inverse_root(*kept_entries(again, spread))
-    return _Look(noisy, sd, root @ more, start, clear, left - SECOND_LOOK * rho)
+    return _Look(gram=noisy, sd=sd, root=root @ more, start=start, clear=clear, left=left - SECOND_LOOK * rho)
 
 
 def noise_of_column(n: int, rho: float) -> float:
@@ -254,7 +274,14 @@ def _effects(
     root = root @ np.linalg.qr(np.linalg.inv(root)[:, new])[0]
     size, private = len(new), math.isfinite(rho)
     norm, bound = (math.sqrt(size), PRODUCT_CLIP) if private else (math.inf, math.inf)
-    score = Score(others, root, norm, bound * fit.scale, fit.picked, fit.picked_beta)
+    score = Score(
+        columns=others,
+        transform=root,
+        norm=norm,
+        residual=bound * fit.scale,
+        support=fit.picked,
+        beta=fit.picked_beta,
+    )
     mean, sd = sums.score(score, rho, Labels.EFFECTS_OF_NEIGHBOURS)
     slope = norm_moments(norm, size)[0] * residual_moments(bound)[0]
     return (float(mean @ mean) - size * sd**2) / slope**2, math.sqrt(2.0 * size) * (sd / slope) ** 2

@@ -60,7 +60,7 @@ MISSED = 0.05
 PICK_CLIPS, CLEAR_CLIP = np.geomspace(0.1, 2.0, 24), 1.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PickRelease:
     """One release of products with all columns.
 
@@ -134,7 +134,7 @@ def entry_sd(radius: float, rows: int, n: int, noise_sd: float) -> float:
     return math.sqrt(square / n + noise_sd**2) / slope
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class VectorServer:
     """The releases that the engines need, by a server that never sees an un-noised sum.
 
@@ -209,7 +209,14 @@ class VectorServer:
             scale * entry_sd(radius, rows, self.n, noise) for noise in (noisy.mean_sd / scale, 0.0)
         )
         self.releases.append(
-            PickRelease(label, entries, radius, sd, sampling, sd * detectable_sds(len(self.low)))
+            PickRelease(
+                label=label,
+                entries=entries,
+                radius=radius,
+                sd=sd,
+                sampling_sd=sampling,
+                found_from=sd * detectable_sds(len(self.low)),
+            )
         )
         sizes = np.where(candidates, np.abs(noisy.values), -np.inf)
         return Picked(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])

@@ -52,7 +52,7 @@ ALL_SHARES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LassoShares:
     """Shares of rho; they sum to one.
 
@@ -115,10 +115,14 @@ class LassoShares:
 
     def debiasing(self, rho: float, *, every: bool = False) -> DebiasingBudget:
         """Return the prices of the debiasing."""
-        shares = [self.neighbours, self.gram, self.scales * 0.125, self.slopes, self.score]
-        if not every:
-            shares.append(self.scales / 12.0)
-        return DebiasingBudget(*(share * rho * ROUNDING for share in shares))
+        return DebiasingBudget(
+            neighbours=self.neighbours * rho * ROUNDING,
+            gram=self.gram * rho * ROUNDING,
+            sizes=self.scales * 0.125 * rho * ROUNDING,
+            slopes=self.slopes * rho * ROUNDING,
+            score=self.score * rho * ROUNDING,
+            center=0.0 if every else self.scales / 12.0 * rho * ROUNDING,
+        )
 
     def response(self, rho: float) -> float:
         """Return the price of the mean of the response, where not every column is a target."""
@@ -136,7 +140,7 @@ def check_shares(given: Mapping[str, float], names: Sequence[str]) -> dict[str, 
     return {name: float(share) for name, share in given.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LassoPlan:
     """A checked request.
 

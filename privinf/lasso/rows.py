@@ -30,7 +30,7 @@ TYPICAL = 3.0
 RESPONSE_ROOM = 16.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SparseUnits:
     """Affine units of columns and response: x = (column - center) / scale, y = response - intercept.
 
@@ -70,7 +70,7 @@ class SparseUnits:
         self.scale, self.reach = scale, reach
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LassoRows:
     """Sites with rows, and what is public of them.
 
@@ -130,7 +130,15 @@ class LassoRows:
         assert self.design.y_low is not None
         assert self.design.y_high is not None
         limit = max(abs(self.design.y_low - middle), abs(self.design.y_high - middle))
-        return SparseUnits(self.center, self.scale.copy(), self.half / self.scale, middle, half, limit, sized)
+        return SparseUnits(
+            center=self.center,
+            scale=self.scale.copy(),
+            reach=self.half / self.scale,
+            intercept=middle,
+            y_reach=half,
+            y_limit=limit,
+            sized=sized,
+        )
 
 
 # No release of a fit has less of its price than this; options that name shares may go below.
@@ -206,7 +214,17 @@ def lasso_rows(
     ends, scale = (float(y_low), float(y_high)), _scales(x_scale, half, bounded)
     counts, missing = held.described()
     return LassoRows(
-        design, held.sites, ends, center, half, scale, held.named(), counts, trust, family, missing
+        design=design,
+        federation=held.sites,
+        y_bounds=ends,
+        center=center,
+        half=half,
+        scale=scale,
+        labels=held.named(),
+        rows=counts,
+        trust=trust,
+        family=family,
+        missing=missing,
     )
 
 

@@ -40,10 +40,10 @@ def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorS
     assert design.y_low is not None
     assert design.y_high is not None
     most = max(abs(design.y_low), abs(design.y_high))
-    return VectorServer(server, server.nobs, low, high, most, clip)
+    return VectorServer(server=server, n=server.nobs, low=low, high=high, response=most, clip=clip)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
     """What the picks of a secure fit could detect.
 
@@ -161,4 +161,10 @@ def detection_of(
     errors = np.sqrt(debiased.coordinates.variance)
     bias = unseen * selection.found_from * correlation * precision / errors
     crowded = bool((sizes[sparsity:] > quiet).any())
-    return Detection(tuple(server.releases), unseen, float(bias.max()), crowded, fit.clear <= 1.0)
+    return Detection(
+        releases=tuple(server.releases),
+        unseen=unseen,
+        bias=float(bias.max()),
+        crowded=crowded,
+        hidden=fit.clear <= 1.0,
+    )

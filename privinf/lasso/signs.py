@@ -21,7 +21,7 @@ SATURATION = 2.0  # of sqrt(n) mu: beyond, 1 in 44 signs tells how far
 _BISECTIONS = 80
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SignCounts:
     """Answers by coordinate.
 
@@ -50,7 +50,13 @@ class SignCounts:
         unique, kind = np.unique(sizes, return_inverse=True)
         table = np.zeros((p, len(unique)))
         np.add.at(table, (coordinates, kind), 1.0)
-        return cls(hits, asked, unique.astype(np.float64), table / np.maximum(asked, 1)[:, None], lie)
+        return cls(
+            hits=hits,
+            asked=asked,
+            sizes=unique.astype(np.float64),
+            weights=table / np.maximum(asked, 1)[:, None],
+            lie=lie,
+        )
 
     def shares(self) -> Floats:
         """Return unbiased shares of positive signs, shape (p,): at times outside [0, 1], nan if unknown."""
@@ -130,7 +136,11 @@ def expected_square(counts: SignCounts, mu: float, coordinate: int) -> float:
         return math.nan
     hits, weights = np.arange(asked + 1), counts.weights[coordinate]
     every = SignCounts(
-        hits, np.full(asked + 1, asked), counts.sizes, np.tile(weights, (asked + 1, 1)), counts.lie
+        hits=hits,
+        asked=np.full(asked + 1, asked),
+        sizes=counts.sizes,
+        weights=np.tile(weights, (asked + 1, 1)),
+        lie=counts.lie,
     )
     curve = float(weights @ ndtr(mu * np.sqrt(counts.sizes)))
     chance = binom.pmf(hits, asked, counts.lie + (1.0 - 2.0 * counts.lie) * curve)

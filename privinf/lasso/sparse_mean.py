@@ -25,7 +25,7 @@ LARGEST_SCALE = 1e150  # its square is a finite double
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SparseMeanResult(Released):
     """Means from randomized signs.
 

@@ -56,7 +56,7 @@ class SparseServer(Protocol):
         """Release positions of the largest entries."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SparseSums:
     """Releases over some sites' rows, each with its price in zCDP.
 

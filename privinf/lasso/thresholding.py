@@ -75,7 +75,7 @@ class ThresholdingBudget:
     sizes: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SparseFit:
     """A released sparse fit, in the units of its sums.
 
@@ -236,7 +236,7 @@ def _parts(count: int, power: float) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _FullFit:
     """The fit of everything that was picked."""
 
@@ -274,7 +274,16 @@ def _full_fit(
     settled = UNSETTLED * math.sqrt(len(support)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(support), clip, rho)
     unsettled = math.isfinite(rho) and (moved > settled or clear < CLEAR)
-    return _FullFit(support, beta, root, scale, noise, efficiency, unsettled, clear)
+    return _FullFit(
+        support=support,
+        beta=beta,
+        root=root,
+        scale=scale,
+        step_sd=noise,
+        efficiency=efficiency,
+        unsettled=unsettled,
+        clear=clear,
+    )
 
 
 def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
@@ -292,14 +301,14 @@ def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) 
         gram = np.linalg.inv(whole.root @ whole.root.T)[:fixed]
         found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
-        [support[i] for i in kept],
-        found,
-        list(support),
-        beta,
-        whole.scale,
-        whole.step_sd,
-        whole.efficiency,
-        errors,
+        support=[support[i] for i in kept],
+        beta=found,
+        picked=list(support),
+        picked_beta=beta,
+        scale=whole.scale,
+        step_sd=whole.step_sd,
+        efficiency=whole.efficiency,
+        picked_errors=errors,
         root=whole.root,
         clear=whole.clear,
     )
@@ -344,7 +353,9 @@ def step(
 ) -> tuple[Floats, float]:
     """Return the coefficients after one clipped preconditioned step, and its noise in whitened units."""
     norm, bound = step_radii(len(support), clip, rho)
-    score = Score(support, root, norm, bound * scale, support, beta)
+    score = Score(
+        columns=support, transform=root, norm=norm, residual=bound * scale, support=support, beta=beta
+    )
     mean, noise = sums.score(score, rho, Labels.STEP_OF_REFIT)
     slope = step_slope(norm, bound, len(support))
     return np.asarray(beta + root @ mean / slope), noise / slope

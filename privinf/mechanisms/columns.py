@@ -169,7 +169,7 @@ def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKin
 # ---- sums
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleQuestion:
     """Which sums (a key of `SAMPLE_STATISTICS`) over which columns; `label` is for the ledger.
 

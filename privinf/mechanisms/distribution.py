@@ -284,7 +284,7 @@ def _checked(edges: Floats) -> Floats:
 # ---- levels
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NoisyLevels:
     """Labels that were shown, in order, their noisy counts, the threshold, the sd of the noise, and n."""
 
@@ -343,7 +343,9 @@ class OpenLabels:
         threshold = show_above(scale, delta) if scale > 0.0 else 0.0
         shown = np.flatnonzero(noisy > threshold)
         labels = tuple(self._labels[at] for at in shown)
-        return NoisyLevels(labels, noisy[shown], threshold, scale, self.n), recorded
+        return NoisyLevels(
+            labels=labels, counts=noisy[shown], threshold=threshold, sd=scale, n=self.n
+        ), recorded
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("raw rows are not pickled: pickle what was released instead")

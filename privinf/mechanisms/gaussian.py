@@ -88,7 +88,7 @@ class Spending:
         return cls(total, words.get("delta"), source, account)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One Gaussian release before it is made: everything that its ledger line says.
 

@@ -230,7 +230,9 @@ class Moments:
                 "residual_scale": scales[1] * unit**2,
                 "residual_largest": plan.largest,
             }
-        return Release("moments", arrays, law, self.design, recorded, passes.n)
+        return Release(
+            kind="moments", arrays=arrays, law=law, design=self.design, entries=recorded, nobs=passes.n
+        )
 
     def _release_records(self, rows: Rows, budget: Spending, mu: float, to: AnyPath | None) -> Release:
         """Release every record's moments with noise of its own: in memory, or to a file in blocks."""
@@ -252,7 +254,9 @@ class Moments:
             sizes.check(block.public)  # which the scale of the noise counts on
             return self._sent(block, weight, scale, budget.source)
 
-        release = Release("moments", {}, law, self.design, recorded, blocks.n)
+        release = Release(
+            kind="moments", arrays={}, law=law, design=self.design, entries=recorded, nobs=blocks.n
+        )
         return write_rows(target, release, map(sent, blocks))
 
     def _sent(self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource) -> dict[str, Any]:

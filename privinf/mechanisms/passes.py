@@ -305,18 +305,18 @@ class RowPasses:
         assert design.y_high is not None
         kept = self._kept if self._stream is None else slice(None)
         return SiteBlock(
-            x,
-            y,
-            design.low[kept],
-            design.high[kept],
-            design.y_low,
-            design.y_high,
-            start,
-            self._stream or 0,
-            clear,
-            weights,
-            self.ordered,
-            True,
+            features=x,
+            response=y,
+            low=design.low[kept],
+            high=design.high[kept],
+            response_low=design.y_low,
+            response_high=design.y_high,
+            start=start,
+            stream=self._stream or 0,
+            clear=clear,
+            weights=weights,
+            ordered=self.ordered,
+            finite=True,
             units=None if self._codes is None else self._codes[start : start + len(y)],
         )
 

@@ -198,7 +198,7 @@ def solve_peeling_scale(
     raise SensitivityError("the budget is too small for the noise grid: spend more or pick fewer")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeelingLines:
     """What the ledger lines of one peeling have in common.
 

@@ -20,7 +20,7 @@ SMALLEST_TRACE = 0.05
 UNITS_NOISE = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MomentScale:
     """How far a record's z reaches, and the noise of what is released of it.
 
@@ -66,7 +66,15 @@ class MomentScale:
         """Return the scale of sums over n records by a design, the two noises those of the sums."""
         public = int((~design.private).sum())
         return cls(
-            weight, design.norm, design.y_norm, public, public_norm2, n, noise / n, residual_noise / n, units
+            weight=weight,
+            x_norm=design.norm,
+            y_norm=design.y_norm,
+            public=public,
+            public_norm2=public_norm2,
+            n=n,
+            noise=noise / n,
+            residual_noise=residual_noise / n,
+            units=units,
         )
 
 

@@ -118,7 +118,7 @@ class Rows:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class EncodedRows:
     """Rows in scaled units, inside their public bounds.
 

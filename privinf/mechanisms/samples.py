@@ -36,7 +36,7 @@ PURE_SUMS = "Pure epsilon, by Laplace noise, is asked for by delta=0 or noise='l
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SampleSums(Released):
     """Noisy sums of one `SampleQuestion`, and the law of their noise.
 
@@ -166,24 +166,24 @@ def release_sample(
     sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
     ranges = np.array([range_of(schema, name) for name in question.values]).reshape(-1, 2)
     return SampleSums(
-        question,
-        noisy / weights,
-        sd / weights,
-        "laplace" if price.laplace else "gaussian",
-        n,
-        ranges[:, 0],
-        ranges[:, 1],
-        asked.levels,
-        recorded,
-        PrivacyReport.of(recorded, ledger, delta=price.delta),
-        rows.missing,
+        question=question,
+        sums=noisy / weights,
+        scale=sd / weights,
+        noise="laplace" if price.laplace else "gaussian",
+        nobs=n,
+        middle=ranges[:, 0],
+        half=ranges[:, 1],
+        levels=asked.levels,
+        entries=recorded,
+        recorded=PrivacyReport.of(recorded, ledger, delta=price.delta),
+        missing=rows.missing,
     )
 
 
 # ---- noise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """What a release may spend, by which law of noise, and whose account it is."""
 
@@ -203,14 +203,18 @@ class Price:
         if not _laplace(statistic, words, noise, alone=ledger is None):
             spending = Spending.of(words, ledger)
             return cls(
-                statistic.l2, GaussianLoss(spending.mu), spending.delta, spending.source, spending.ledger
+                weighted=statistic.l2,
+                loss=GaussianLoss(spending.mu),
+                delta=spending.delta,
+                source=spending.source,
+                ledger=spending.ledger,
             )
         assert statistic.l1 is not None
         named = words.get("source")
         source = get_source(rng=words.get("rng"), source="lattice" if named is None else named)
         loss, delta = PureLoss(check_positive(words.get("epsilon"), "epsilon")), words.get("delta")
         delta = None if delta is None or is_zero(delta) else check_fraction(delta, "delta")
-        return cls(statistic.l1, loss, delta, source, check_ledger(ledger))
+        return cls(weighted=statistic.l1, loss=loss, delta=delta, source=source, ledger=check_ledger(ledger))
 
     @property
     def laplace(self) -> bool:

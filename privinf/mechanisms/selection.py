@@ -87,7 +87,7 @@ class TopK(Released):
         return full
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peeling:
     """A calibrated `NoisyTopK`: noise scales on one source's grid, and the ledger lines.
 
@@ -140,7 +140,14 @@ class Peeling:
         support = _peel(np.where(allowed, scores, -np.inf), self, source)
         values = self._values(np.take_along_axis(v, support, axis=-1), source) if self.with_values else None
         factor = math.sqrt(2.0) if self.method == "laplace" else 1.0
-        return TopK(support, values, v.shape[-1], self.scale, factor * self.values_scale, self.entries)
+        return TopK(
+            support=support,
+            values=values,
+            size=v.shape[-1],
+            scale=self.scale,
+            values_sd=factor * self.values_scale,
+            entries=self.entries,
+        )
 
     def _values(self, chosen: Floats, source: NoiseSource) -> Floats:
         if self.values_scale == 0.0:
@@ -244,9 +251,26 @@ class NoisyTopK:
             The budget is so small that the grid's own share of the sensitivity would outgrow it.
         """
         times = check_count(times, "times")
-        lines = PeelingLines(self.method, self.k, source, label, unit, trust, derivation, times)
-        scales = calibrated_peeling(lines, self.cost, self.sensitivity)
-        return Peeling(self.k, self.method, self.absolute, self.values, *scales)
+        lines = PeelingLines(
+            method=self.method,
+            k=self.k,
+            source=source,
+            label=label,
+            unit=unit,
+            trust=trust,
+            derivation=derivation,
+            times=times,
+        )
+        scale, values_scale, entries = calibrated_peeling(lines, self.cost, self.sensitivity)
+        return Peeling(
+            k=self.k,
+            method=self.method,
+            absolute=self.absolute,
+            with_values=self.values,
+            scale=scale,
+            values_scale=values_scale,
+            entries=entries,
+        )
 
     def release(
         self,

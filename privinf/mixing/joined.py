@@ -92,7 +92,9 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
         law |= {"regression": named} if all(one.get("regression") == named for one in laws.values()) else {}
     entries = tuple(entry for release in by_party.values() for entry in release.entries)
     design = party_design(schema, centred=party_law(first)["centred"])
-    return Release(JOINED + first.kind, arrays, law, design, entries, first.nobs)
+    return Release(
+        kind=JOINED + first.kind, arrays=arrays, law=law, design=design, entries=entries, nobs=first.nobs
+    )
 
 
 def _named(releases: Any) -> dict[str, Release]:
@@ -257,7 +259,7 @@ def regression_release(joined: Release, design: Design) -> Release:
         arrays["ones_response"] = np.array([factor * ones_row[at] + shift * weight])
     law = {key: value for key, value in joined.law.items() if key != "noise"}
     law |= {"noise": variances.tolist(), "y_noise": float(factor**2 * noise[at]), "share": share}
-    return Release(REGRESSION, arrays, law, design, joined.entries, n)
+    return Release(kind=REGRESSION, arrays=arrays, law=law, design=design, entries=joined.entries, nobs=n)
 
 
 # ---- how it is read off

@@ -105,7 +105,9 @@ class MixingResults(Results):
         beta = np.zeros(len(design.names))
         beta[design.private] = design.scaled_slopes(slopes)
         statistic, pvalue = system.exact_score_test(beta, public_normals(release))
-        return ScoreTestResult(statistic, pvalue, len(slopes), slopes, system.law)
+        return ScoreTestResult(
+            statistic=statistic, pvalue=pvalue, df=len(slopes), null=slopes, law=system.law
+        )
 
     def bootstrap(
         self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
@@ -137,7 +139,7 @@ class MixingResults(Results):
         center, bse = self._estimate.params, self._estimate.bse
         if chosen == "multiplier":
             shifts, pivots = row_draws(rows, rest, system.df, count, generator)
-            found = BootstrapDraws(center, bse, center + shifts, pivots)
+            found = BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
         else:
             resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
             found = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)

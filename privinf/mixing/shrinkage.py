@@ -28,7 +28,7 @@ LEAST_EIGENVALUE = 0.02
 LEAST_NOISE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkFit:
     """Slopes for prediction and what the rule made of the rows.
 
@@ -123,7 +123,14 @@ def shrunk_slopes(
     slopes, label_variance, rsquared = _averaged_ridge(
         calibrated, y, y_noise, share * label_variance_bound * VARIANCE_RATIOS, float(np.trace(correlation))
     )
-    return ShrunkFit(slopes / scale, variances, snr / (1.0 + snr), weight, label_variance / share, rsquared)
+    return ShrunkFit(
+        slopes=slopes / scale,
+        variances=variances,
+        kappa=snr / (1.0 + snr),
+        covariance_weight=weight,
+        label_variance=label_variance / share,
+        rsquared=rsquared,
+    )
 
 
 def _variances(X: Floats, noise: Floats, share: float, bounds: Floats) -> Floats:

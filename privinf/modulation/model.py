@@ -146,7 +146,7 @@ class ModulatedOLS(ReleaseModel):
         check_words(options, ModulationOptions.__annotations__)
         unbounded = options.get("adjacency") == "unit"
         check_response(response, y_bounds)
-        limits = Limits(bounds, radius, y_bounds, public, unbounded=unbounded)
+        limits = Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public, unbounded=unbounded)
         held = rows_of_arrays(y, X, limits, missing=missing)
         self._bind(
             Modulation(held.design, missing=missing, data_bounds=held.data_bounds, **options), held, ledger
@@ -282,7 +282,7 @@ class ModulatedOLS(ReleaseModel):
         -----
         **Privacy.** Reads the rows once a round; charges the model's ledger before that.
         """
-        how = Fit(stabilization, ridge, fuller, target)
+        how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
         given = spending_of(words, words=FitWords.__annotations__)
         held = self.mechanism if self._release is None else self._release

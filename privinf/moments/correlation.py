@@ -51,7 +51,7 @@ NORMAL_LAW = "sampling errors as of jointly normal columns"
 OWN_LAW = "sampling errors from the records' own spread"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MeanMoments:
     """Mean second moments of k released columns, scaled units, and the law of their error.
 
@@ -95,7 +95,7 @@ class MeanMoments:
         scale, records = moments_law(release)["scale"], isinstance(system, NoisyRecordMoments)
         sd = scale / (math.sqrt(system.n) if records else system.n)
         spread = system.covariance if isinstance(system, NoisyRecordMoments) else None
-        return cls(S, part, design.constant, system.n, sd, spread)
+        return cls(S=S, part=part, constant=design.constant, n=system.n, scale=sd, spread=spread)
 
     @property
     def rows(self) -> Floats:
@@ -141,10 +141,10 @@ def means(moments: MeanMoments, release: Release) -> Results:
     )
     names = [column.name for column, here in zip(columns, kept, strict=True) if here]
     estimate = Estimate(
-        m,
-        total,
-        tuple(names),
-        moments.n,
+        params=m,
+        cov=total,
+        names=tuple(names),
+        nobs=moments.n,
         noise_cov=noise,
         cov_type=cov_type,
         df=moments.n - 1,
@@ -165,7 +165,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PairCorrelations(PortableTable):
     """Correlations of pairs of columns, with errors that hold the noise.
 
@@ -302,15 +302,15 @@ def correlations(
         squares.append(pd.DataFrame(square, names, names))
     params, bse, pvalues = squares
     return PairCorrelations(
-        params,
-        bse,
-        pvalues,
-        table.astype({"weak": bool}),
-        None if given is None else tuple(given),
-        moments.n,
-        NORMAL_LAW if moments.spread is None else OWN_LAW,
-        release_report(release, reread=True),
-        imputes(release.law),
+        params=params,
+        bse=bse,
+        pvalues=pvalues,
+        table=table.astype({"weak": bool}),
+        given=None if given is None else tuple(given),
+        nobs=moments.n,
+        law=NORMAL_LAW if moments.spread is None else OWN_LAW,
+        privacy=release_report(release, reread=True),
+        imputed=imputes(release.law),
     )
 
 

@@ -128,7 +128,7 @@ class FederatedMoments:
         if checkpoint is not None:
             told = cov_type, parts, self.trust, self.response_weight, max_colluding
             fit = fit_digest(self.design, self._total_args(), *told)
-            folder = FitFolder(Path(checkpoint), fit, keyed=self.trust == "server")
+            folder = FitFolder(path=Path(checkpoint), fit=fit, keyed=self.trust == "server")
         with ExitStack() as held:
             held.enter_context(stating_charges(ledger, delta=delta, checkpoint=checkpoint))
             left = total if folder is None else held.enter_context(folder).unspent(total, ledger)
@@ -171,7 +171,9 @@ class FederatedMoments:
                     "residual_scale": second.scale,
                     "residual_largest": plan.largest,
                 }
-            return Release("moments", arrays, law, self.design, rounds.entries, n)
+            return Release(
+                kind="moments", arrays=arrays, law=law, design=self.design, entries=rounds.entries, nobs=n
+            )
 
     @property
     def _constants(self) -> int:

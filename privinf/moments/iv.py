@@ -237,12 +237,24 @@ def strength(system: TwoStageEquation, stages: Stages) -> Identification:
     for column in np.flatnonzero(stages.endogenous):
         solution = solve(system.first_stage(int(column)))
         if solution.cov is None:
-            return Identification(0.0, WEAK_F, True, own.smallest_eigenvalue, own.noise_edge)
+            return Identification(
+                statistic=0.0,
+                threshold=WEAK_F,
+                weak=True,
+                smallest_eigenvalue=own.smallest_eigenvalue,
+                noise_edge=own.noise_edge,
+            )
         pi, cov = solution.params[rows], solution.cov[np.ix_(rows, rows)]
         found.append(float(pi @ np.linalg.solve(cov, pi)) / int(rows.sum()))
     if own.weak:
         return own
-    return Identification(min(found), WEAK_F, min(found) < WEAK_F, own.smallest_eigenvalue, own.noise_edge)
+    return Identification(
+        statistic=min(found),
+        threshold=WEAK_F,
+        weak=min(found) < WEAK_F,
+        smallest_eigenvalue=own.smallest_eigenvalue,
+        noise_edge=own.noise_edge,
+    )
 
 
 @doors
@@ -282,7 +294,13 @@ class IVResults(Results):
         surface = system.surface(own, rows, np.eye(len(own)))
         statistic = surface.least(Restriction.of(R[:, own], q).lift)
         df = int(rows.sum()) - (int(own.sum()) - len(R))
-        return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, restrictions.q, system.law)
+        return ScoreTestResult(
+            statistic=statistic,
+            pvalue=system.law.pvalue(statistic, df),
+            df=df,
+            null=restrictions.q,
+            law=system.law,
+        )
 
     def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
         system, stages = self._parts()
@@ -297,7 +315,9 @@ class IVResults(Results):
         w = np.append(null / factors[stages.endogenous], 1.0)
         statistic = float(surface.evaluate(np.linalg.solve(surface.unwhiten, w)[None])[0][0])
         df = int(stages.excluded.sum())
-        return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, null, system.law)
+        return ScoreTestResult(
+            statistic=statistic, pvalue=system.law.pvalue(statistic, df), df=df, null=null, law=system.law
+        )
 
     def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         system, stages = self._parts()

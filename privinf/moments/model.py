@@ -118,7 +118,9 @@ class MomentOLS(ReleaseModel):
         rows.refuse_weights(weights)
         if y_bounds is None:
             raise SchemaError(rows.PROTECTED)
-        held = rows.rows_of_arrays(y, X, rows.Limits(bounds, radius, y_bounds, public), missing=missing)
+        held = rows.rows_of_arrays(
+            y, X, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public), missing=missing
+        )
         mechanism = Moments(
             held.design,
             trust=rows.check_trust(trust, "central", ONE_PLACE),
@@ -173,9 +175,9 @@ class MomentOLS(ReleaseModel):
         from privinf.moments.federated import FederatedMoments
 
         trust = rows.check_trust(trust, "secure-sum", SEVERAL)
-        held = rows.rows_of_pairs(parties, rows.Limits(bounds, radius, y_bounds), missing=missing).placed(
-            trust
-        )
+        held = rows.rows_of_pairs(
+            parties, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds), missing=missing
+        ).placed(trust)
         return cls._over(FederatedMoments(held, trust=trust, response_weight=response_weight), ledger)
 
     @classmethod
@@ -323,7 +325,7 @@ class MomentOLS(ReleaseModel):
             where one that was stopped had come to, and pays nothing twice but a round under way.
 
         """
-        how = Fit(stabilization, ridge, fuller, target)
+        how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
         if stabilization == "fuller":
             raise NotAvailableError(equation.FULLER_REASON)
         most = check_count(max_colluding, "max_colluding", least=0) or None

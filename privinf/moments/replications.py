@@ -26,7 +26,7 @@ __all__ = ["MomentReplications", "replicate_moments"]
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MomentReplications:
     """What R fits of `MomentOLS` say, one row a replication.
 
@@ -143,7 +143,9 @@ def replicate_moments(
         raise SchemaError(PROTECTED)
     if isinstance(bounds, str) or isinstance(y_bounds, str):
         raise ArgumentError('bounds="data" would differ from table to table: give numbers')
-    held = rows_of_arrays(responses[0], tables[0], Limits(bounds, radius, y_bounds, public))
+    held = rows_of_arrays(
+        responses[0], tables[0], Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public)
+    )
     mechanism = Moments(held.design, response_weight=response_weight)
     return _solved(
         simulated_moments(mechanism, zip(responses, tables, strict=True), chosen, given), held.design
@@ -164,10 +166,10 @@ def _solved(moments: SimulatedMoments, design: Design) -> MomentReplications:
         equations = _Equations.of(W, own, moments.n, float(law[1]))
         params[rows], bse[rows], df[rows] = equations.in_units(*design.to_user)
         weak[rows] = equations.weak()
-    return MomentReplications(design.names, params, bse, df, weak, moments.n)
+    return MomentReplications(names=design.names, params=params, bse=bse, df=df, weak=weak, nobs=moments.n)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Equations:
     """R equations ``g - A b = 0`` of noisy totals with one noise law, and their solutions, scaled units.
 
@@ -217,7 +219,7 @@ class _Equations:
         size = np.sum(v**2, axis=1) ** 2 - np.sum(v[:, : own.public] ** 2, axis=1) ** 2
         twice = 2.0 * variance**2
         df = twice / (twice / left + (scale / n) ** 2 * size) if scale > 0.0 else np.full(len(A), left)
-        return cls(own, n, scale, A, noise, params, cov, df)
+        return cls(own=own, n=n, scale=scale, A=A, noise=noise, params=params, cov=cov, df_resid=df)
 
     def in_units(self, transform: Floats, shift: Floats) -> tuple[Floats, Floats, Floats]:
         """Return coefficients, standard errors and degrees of freedom of ``transform b + shift``."""

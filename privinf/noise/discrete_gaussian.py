@@ -41,7 +41,7 @@ SMALLEST_SIGMA = 2.0**-20
 LARGEST_SIGMA = 2.0**50
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalTable:
     """Proposal of the rejection sampler.
 

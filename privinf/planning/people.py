@@ -57,7 +57,7 @@ CLUSTERED = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Population:
     """Made-up people, from whom any number of rows can be drawn.
 
@@ -149,7 +149,18 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         residuals = residual_law(residual_sd, guesses, frame, places, width)
         told.append(_told_of(residuals, guesses))
     lines = (*(law.told for law in laws), *told)
-    return Population(schema, formula, design, family, guesses, laws, root, slopes, residuals, lines)
+    return Population(
+        schema=schema,
+        formula=formula,
+        design=design,
+        family=family,
+        guesses=guesses,
+        laws=laws,
+        root=root,
+        slopes=slopes,
+        residuals=residuals,
+        told=lines,
+    )
 
 
 def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
@@ -252,7 +263,7 @@ class StudyWords(SpendingWords, total=False):
     progress: bool | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Case:
     """One question to the simulation.
 
@@ -318,7 +329,18 @@ def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
     planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in which))
     if not planned:
         raise ArgumentError(f"which names no coefficient; there are {', '.join(names)}")
-    return Case(people, people.schema, people.formula, n, spending, trust, parties, planned, alpha, seed)
+    return Case(
+        people=people,
+        schema=people.schema,
+        formula=people.formula,
+        n=n,
+        spending=spending,
+        trust=trust,
+        parties=parties,
+        which=planned,
+        alpha=alpha,
+        seed=seed,
+    )
 
 
 def floor_widths(case: Case) -> Floats:

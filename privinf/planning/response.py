@@ -97,7 +97,7 @@ def constant_for(predictor: Floats, mean: float, family: Family) -> float:
     return float(brentq(lambda c: np.mean(inverse_link(c + predictor, family)) - mean, -reach, reach))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ResidualLaw:
     r"""The residuals of a numeric response: beta laws around the means, of variances that are mixed.
 
@@ -153,7 +153,7 @@ def residual_law(
     sd: float, guesses: Guesses, frame: pd.DataFrame, places: Floats, width: float
 ) -> ResidualLaw:
     """Return the law of residuals that have the guessed sd and kurtosis, as far as bounds allow."""
-    plain = ResidualLaw(sd, guesses.spreads)
+    plain = ResidualLaw(sd=sd, spreads=guesses.spreads)
     variances = (plain.row_sds(frame) / width) ** 2
     u = (np.random.default_rng(2).permutation(len(places)) + 0.5) / len(places)
 
@@ -170,7 +170,7 @@ def residual_law(
         factor = factor_of(spread)
         squares, fourths = _moments_of(places, _precision(places, variances * spread * factor**2))
         ratio = float(np.mean(fourths / variances**2) / np.mean(squares / variances) ** 2)
-        return ResidualLaw(sd, guesses.spreads, factor, mix, ratio - 3.0)
+        return ResidualLaw(sd=sd, spreads=guesses.spreads, factor=factor, mix=mix, kurtosis=ratio - 3.0)
 
     def short(mix: float) -> float:
         return of(mix).kurtosis - guesses.kurtosis

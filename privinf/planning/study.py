@@ -104,7 +104,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Cell:
     """What the simulation found of one estimator.
 
@@ -231,12 +231,36 @@ def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, 
     none = np.full(len(case.which), np.nan)
     nothing = none[None][:0]
     if cannot is not None:
-        return Cell(name, none, nothing, math.nan, math.nan, len(fits), cannot)
+        return Cell(
+            name=name,
+            widths=none,
+            every=nothing,
+            error=math.nan,
+            identified=math.nan,
+            fits=len(fits),
+            reason=cannot,
+        )
     share = len(kept) / len(fits)
     if share < USABLE:
-        return Cell(name, none, nothing, math.nan, share, len(fits), reason or "most fits are marked weak")
+        return Cell(
+            name=name,
+            widths=none,
+            every=nothing,
+            error=math.nan,
+            identified=share,
+            fits=len(fits),
+            reason=reason or "most fits are marked weak",
+        )
     told = "" if share >= EDGE else f"{1.0 - share:.0%} of fits are marked weak"
-    return Cell(name, np.median(kept, axis=0), kept, _error(kept), share, len(fits), told)
+    return Cell(
+        name=name,
+        widths=np.median(kept, axis=0),
+        every=kept,
+        error=_error(kept),
+        identified=share,
+        fits=len(fits),
+        reason=told,
+    )
 
 
 class Goal(TypedDict, total=False):

@@ -196,7 +196,7 @@ class Results(Withheld, PortableResults):
         slim : bool
             Whether to leave out tests and explanations; warnings and what was spent stay.
         """
-        return self._summarized(Wording(yname, xname, title, alpha, slim))
+        return self._summarized(Wording(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim))
 
     def _summarized(self, told: Wording) -> PrivateSummary:
         return summarize(self, told)
@@ -218,7 +218,9 @@ class Results(Withheld, PortableResults):
         float_format : str
             Of the coefficients' table, as ``%`` takes it.
         """
-        return summarize_as_frames(self, Wording(yname, xname, title, alpha), float_format)
+        return summarize_as_frames(
+            self, Wording(yname=yname, xname=xname, title=title, alpha=alpha), float_format
+        )
 
     def plot(
         self,

@@ -21,7 +21,7 @@ SimultaneousMethod = Literal["gaussian", "multiplier"]
 Adjustment = Literal["single-step", "step-down", "bonferroni", "holm", "fdr_bh"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimultaneousResults:
     """Joint inference on several coefficients or contrasts.
 
@@ -157,5 +157,13 @@ def simultaneous(
             statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
         )
     return SimultaneousResults(
-        restrictions.labels, effect, bse, restrictions.q, found, alpha, method, df, bias
+        names=restrictions.labels,
+        effect=effect,
+        bse=bse,
+        null=restrictions.q,
+        max_t=found,
+        alpha=alpha,
+        method=method,
+        df=df,
+        bias=bias,
     )

@@ -74,7 +74,7 @@ CLIPPED_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
     """What a summary is told to call things, and how much to say; see `Results.summary`."""
 

@@ -162,7 +162,13 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
         raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
     options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
     try:
-        basis = Basis(kind, tuple(given["knots"]), given["lower_bound"], given["upper_bound"], **options)  # type: ignore[arg-type]
+        basis = Basis(
+            kind=kind,  # type: ignore[arg-type]
+            knots=tuple(given["knots"]),
+            lower=given["lower_bound"],
+            upper=given["upper_bound"],
+            **options,
+        )
     except (SchemaError, TypeError, ValueError) as error:
         raise SchemaError(f"{code!r} cannot be used: {error}") from None
     return tuple(Spline(name, basis, index) for index in range(basis.size))

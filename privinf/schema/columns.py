@@ -190,7 +190,7 @@ def all_columns(released: Design) -> tuple[Column, ...]:
     return (*released.columns, released.outcome.column)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
     """The columns of a release by what they are made of, and their units."""
 
@@ -208,12 +208,12 @@ class _Held:
         sums = np.eye(len(columns))
         sums[:-1, :-1] = released.basis.T
         return cls(
-            released.schema,
-            tuple(column.name for column in columns),
-            {frozenset(column.pieces): place for place, column in enumerate(columns)},
-            sums,
-            np.append(released.center, released.y_center),
-            np.append(released.scale, released.y_scale),
+            schema=released.schema,
+            names=tuple(column.name for column in columns),
+            places={frozenset(column.pieces): place for place, column in enumerate(columns)},
+            sums=sums,
+            center=np.append(released.center, released.y_center),
+            scale=np.append(released.scale, released.y_scale),
         )
 
     def place(self, column: Column) -> int:

@@ -396,7 +396,7 @@ class Design(DesignFields):
             table = {self.response: table}
         bounds = self.outcome.bounds
         middles = {} if bounds is None else {self.response: bounds.middle}
-        reader = Reader(table, self.schema, missing, middles, seen)
+        reader = Reader(table=table, schema=self.schema, missing=missing, middles=middles, seen=seen)
         reader.open(self.outcome.column.inputs)
         return self.evaluate_response(reader)
 
@@ -509,7 +509,13 @@ class Design(DesignFields):
                     f"{', '.join(self.inputs)}"
                 )
             table = dict(zip(self.names, table.T, strict=True))
-        return Reader(table, self.schema, missing, _middles(self) if self.schema is None else None, seen)
+        return Reader(
+            table=table,
+            schema=self.schema,
+            missing=missing,
+            middles=_middles(self) if self.schema is None else None,
+            seen=seen,
+        )
 
 
 def _freeze(design: Design, **arrays: Any) -> None:

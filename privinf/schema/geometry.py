@@ -122,7 +122,7 @@ FORMAT = 1
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class DesignFields:
     """What a design is written as: everything else about it follows. See `Design`."""
 
@@ -227,7 +227,7 @@ def _finite_or_none(values: Floats) -> list[float | None]:
 # ---- the rows that bounds allow
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reachable:
     """Rows z in scaled units inside their bounds; a column with equal bounds never varies.
 
@@ -252,7 +252,7 @@ class Reachable:
     def of(cls, low: Floats, high: Floats, blocks: Sequence[Sequence[int]], radius: float) -> Reachable:
         """Return the set of rows between bounds, its corners where there are at most 4,096."""
         kept = tuple(tuple(int(j) for j in block) for block in blocks)
-        return cls(low, high, kept, radius, _vertices(low, high, kept))
+        return cls(low=low, high=high, blocks=kept, radius=radius, vertices=_vertices(low, high, kept))
 
     def longest2(self, matrix: Floats) -> float:
         """Return the largest |M z|^2, or a bound of it."""

@@ -234,7 +234,7 @@ class Ranged:
         return Ranged.of(power(base, exponent), self.interval.power(exponent))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Algebra(Generic[Value]):
     """What the interpreter needs to know of the values that it computes with."""
 
@@ -275,26 +275,26 @@ def _ranged_choice(truth: Ranged, yes: Ranged, no: Ranged) -> Ranged:
 
 
 INTERVALS: Algebra[Interval] = Algebra(
-    lambda c: Interval(c, c),
-    Interval.power,
-    _interval_function,
-    lambda test, a, b: a.compared(test, b),
-    lambda limit, a, b: a.limited(limit, b),
-    Interval.choice,
+    constant=lambda c: Interval(c, c),
+    power=Interval.power,
+    function=_interval_function,
+    test=lambda test, a, b: a.compared(test, b),
+    limit=lambda limit, a, b: a.limited(limit, b),
+    choose=Interval.choice,
 )
 RANGED: Algebra[Ranged] = Algebra(
-    lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
-    Ranged.power,
-    _ranged_function,
-    lambda test, a, b: Ranged.of(1.0 * test(a.values, b.values), a.interval.compared(test, b.interval)),
-    _ranged_limit,
-    _ranged_choice,
+    constant=lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
+    power=Ranged.power,
+    function=_ranged_function,
+    test=lambda test, a, b: Ranged.of(1.0 * test(a.values, b.values), a.interval.compared(test, b.interval)),
+    limit=_ranged_limit,
+    choose=_ranged_choice,
 )
 ARRAYS: Algebra[Any] = Algebra(
-    np.float64,
-    power,
-    _array_function,
-    lambda test, a, b: 1.0 * test(a, b),
-    lambda limit, a, b: limit(a, b),
-    lambda truth, yes, no: np.where(truth > 0.5, yes, no),
+    constant=np.float64,
+    power=power,
+    function=_array_function,
+    test=lambda test, a, b: 1.0 * test(a, b),
+    limit=lambda limit, a, b: limit(a, b),
+    choose=lambda truth, yes, no: np.where(truth > 0.5, yes, no),
 )

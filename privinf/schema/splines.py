@@ -18,7 +18,7 @@ from privinf.validation import check_choice
 CLOSEST, FARTHEST = 2.0**-30, 1e60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
     """A spline basis that learns nothing: knots and boundary knots are public numbers.
 

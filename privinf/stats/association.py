@@ -165,7 +165,9 @@ def chi2_contingency(
         raise ArgumentError("levels= is a pair: the levels of a, and those of b")
     asked, names = asked_table(a, b, (None, None) if levels is None else levels, words)
     release = asked.release(
-        SampleQuestion("cells", (), names, label=Labels.BY.format(values=names[0], groups=names[1]))
+        SampleQuestion(
+            kind="cells", values=(), by=names, label=Labels.BY.format(values=names[0], groups=names[1])
+        )
     )
     law = table_law(release)
     T, _, pearson = law.independence()
@@ -221,7 +223,7 @@ def cell_rows(release: SampleSums, law: TableLaw, level: float) -> tuple[base.Es
 # ---- correlation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairLaw:
     """Released sums of n pairs: the score A, s_u s_v and the variances of what they hold; of any shape."""
 
@@ -243,7 +245,14 @@ class PairLaw:
         weak = (s2 <= HIDDEN_BELOW * np.sqrt(known)).any(axis=-1) | (s2 <= 0.0).any(axis=-1)
         kept = np.maximum(s2, 1e-12)
         relative = np.where(weak, np.inf, (known / (4.0 * kept**2)).sum(axis=-1))
-        return cls(A, np.sqrt(np.maximum(s2, 0.0).prod(axis=-1)), noise, relative, n, laplace)
+        return cls(
+            A=A,
+            product=np.sqrt(np.maximum(s2, 0.0).prod(axis=-1)),
+            noise=noise,
+            relative=relative,
+            n=n,
+            laplace=laplace,
+        )
 
     @property
     def r(self) -> Floats:
@@ -347,7 +356,9 @@ def pearsonr(
     first, second = (None, None) if bounds is None else (base.public_pair(one) for one in bounds)
     asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
     release = asked.release(
-        SampleQuestion("pairs", names, label=Labels.CORRELATION.format(first=names[0], second=names[1]))
+        SampleQuestion(
+            kind="pairs", values=names, label=Labels.CORRELATION.format(first=names[0], second=names[1])
+        )
     )
     a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
     law = PairLaw.of(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")

@@ -83,11 +83,11 @@ class GroupsResult(base.StatResult):
         below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
         span = float(np.abs(c).sum())
         row = base.EstimateRow(
-            " ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
-            unit * estimate,
-            unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
-            unit * max(estimate - below, -span),
-            unit * min(estimate + above, span),
+            name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
+            estimate=unit * estimate,
+            bse=unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
+            low=unit * max(estimate - below, -span),
+            high=unit * min(estimate + above, span),
         )
         return self._with_rows("Contrast of Groups", (row,), level)
 
@@ -287,7 +287,9 @@ def asked_groups(
     asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, words)
     if not hasattr(asked.schema[by], "levels"):
         raise SchemaError(f"column {by!r} has no declared levels: list them in the schema, or as levels=")
-    return asked, SampleQuestion("groups", (value,), (by,), label=Labels.BY.format(values=value, groups=by))
+    return asked, SampleQuestion(
+        kind="groups", values=(value,), by=(by,), label=Labels.BY.format(values=value, groups=by)
+    )
 
 
 def asked_pair(
@@ -303,7 +305,7 @@ def asked_pair(
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
     rows = joined_rows((a, b), ("a", "b"), base.told(words, "missing", "raise"))
     asked = base.Asked.of(rows, Schema({"value": pair, "group": ["a", "b"]}), words)
-    return asked, SampleQuestion("groups", ("value",), ("group",), label=Labels.TWO_SAMPLES)
+    return asked, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
 
 
 def _group_sums(

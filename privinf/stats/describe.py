@@ -129,7 +129,9 @@ def describe(  # type: ignore[misc]
     found: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     for name, looks in opened.items():
-        question = SampleQuestion("one sample", (name,), label=Labels.DESCRIBED_SUMS.format(name=name))
+        question = SampleQuestion(
+            kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name)
+        )
         sums = spending(asked, looks.spending.mu * math.sqrt(SUMS_SHARE * part)).release(question)
         first, lines = looks.first((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
         entries += [*sums.entries, *lines]

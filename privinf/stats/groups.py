@@ -56,7 +56,7 @@ MADE_UP, STREAM = 9999, 10
 LARGEST_QUANTILE = 1e60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLaw:
     """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
@@ -77,7 +77,8 @@ class GroupLaw:
     ) -> GroupLaw:
         """Return the law of released sums, whose noise has these sds."""
         excess = (n - N.sum(axis=-1, keepdims=True)) / N.shape[-1]
-        return cls(N + excess, S, P, n, *noise, laplace and noise[0] > 0.0)
+        a, b = noise
+        return cls(N=N + excess, S=S, P=P, n=n, a=a, b=b, laplace=laplace and a > 0.0)
 
     @classmethod
     def released(cls, release: SampleSums) -> GroupLaw:
@@ -89,7 +90,9 @@ class GroupLaw:
     def present(self) -> GroupLaw:
         """Return the groups that have records: without noise one can tell."""
         kept = (self.N > 0.0) | (self.a > 0.0)
-        return GroupLaw(self.N[kept], self.S[kept], self.P[kept], self.n, self.a, self.b, self.laplace)
+        return GroupLaw(
+            N=self.N[kept], S=self.S[kept], P=self.P[kept], n=self.n, a=self.a, b=self.b, laplace=self.laplace
+        )
 
     # ---- spreads
 

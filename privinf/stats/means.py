@@ -51,7 +51,7 @@ POPMEAN_BEYOND = (
 HIDDEN_VARIANCE = "The noise hides the variance: the standard error is nearly all noise."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeanLaw:
     """Mean, standard deviation and error from released sums, units of u; arrays of one shape.
 
@@ -78,7 +78,15 @@ class MeanLaw:
         spread = 2.0 * s2**2 / (n**2 * (n - 1.0)) + (b**2 + 4.0 * m**2 * a**2) / float(n) ** 4
         with np.errstate(divide="ignore", invalid="ignore"):
             df = np.where(spread > 0.0, 2.0 * V**2 / spread, n - 1.0)
-        return cls(m, np.sqrt(s2), np.sqrt(V), np.minimum(df, 1e15), n, noise, laplace and a > 0.0)
+        return cls(
+            mean=m,
+            sd=np.sqrt(s2),
+            se=np.sqrt(V),
+            df=np.minimum(df, 1e15),
+            n=n,
+            noise=noise,
+            laplace=laplace and a > 0.0,
+        )
 
     @classmethod
     def released(cls, release: SampleSums) -> MeanLaw:
@@ -267,7 +275,9 @@ def mean(
             unseen = UNSEEN.format(*chosen.most, found.nobs, *chosen.worst(found.nobs))
             return replace(found, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
         return found
-    release = asked.release(SampleQuestion("one sample", (name,), label=Labels.MEAN.format(name=name)))
+    release = asked.release(
+        SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
+    )
     n, share = release.nobs, isinstance(asked.schema[name], Factor)
     near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
     return replace(described(release, level=level), cautions=base.warn_of(near))

@@ -218,7 +218,7 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
 def _share_release(a: Any, words: Any) -> SampleSums:
     asked, (name,) = asked_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, words)
     check_share(asked.schema, name)
-    return asked.release(SampleQuestion("share", (name,), label=Labels.SHARE.format(name=name)))
+    return asked.release(SampleQuestion(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
 
 
 def _exact(law: ShareLaw, method: ShareMethod) -> bool:
@@ -237,7 +237,9 @@ def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[
     )
     p = min(max(float(law.count) / law.n, 0.0), 1.0)
     bse = math.sqrt(p * (1.0 - p) / law.n + (law.sd / law.n) ** 2)
-    return EstimateRow(release.question.values[0], p, bse, float(low), float(high)), law
+    return EstimateRow(
+        name=release.question.values[0], estimate=p, bse=bse, low=float(low), high=float(high)
+    ), law
 
 
 def _of_tails(above: float, below: float, alternative: Alternative) -> float:
@@ -257,7 +259,9 @@ def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, l
     if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
         raise SchemaError("two shares need two groups and an outcome of two kinds")
     release = asked.release(
-        SampleQuestion("cells", (), (group, outcome), label=Labels.BY.format(values=outcome, groups=group))
+        SampleQuestion(
+            kind="cells", values=(), by=(group, outcome), label=Labels.BY.format(values=outcome, groups=group)
+        )
     )
     law = table_law(release)
     made, (T, sign, _) = law.made_up().independence(), law.independence()
@@ -271,7 +275,13 @@ def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, l
     ends, sd = groups.first_difference(level)
     p = (1.0 + groups.means) / 2.0
     first, second = release.levels[0]
-    row = EstimateRow(f"{first} - {second}", float(p[0] - p[1]), sd / 2.0, ends[0] / 2.0, ends[1] / 2.0)
+    row = EstimateRow(
+        name=f"{first} - {second}",
+        estimate=float(p[0] - p[1]),
+        bse=sd / 2.0,
+        low=ends[0] / 2.0,
+        high=ends[1] / 2.0,
+    )
     return StatResult(
         title="Test of Two Proportions",
         release=release,

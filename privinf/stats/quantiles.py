@@ -62,7 +62,7 @@ def two_sided(level: float) -> float:
     return upper_quantile((1.0 - level) / 2.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ColumnLooks:
     """A column with its public bounds, opened for looks at its distribution function."""
 
@@ -84,7 +84,7 @@ class ColumnLooks:
         budget, bounds = Spending.of(told, words.get("ledger")), schema.interval(name)
         budget.ledger.check(GaussianLoss(budget.mu))
         held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
-        return cls(held, name, bounds.low, bounds.high, budget)
+        return cls(held=held, name=name, low=bounds.low, high=bounds.high, spending=budget)
 
     def first(self, share: float, label: str) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
         """Release the distribution at equal cells between the bounds."""
@@ -93,7 +93,7 @@ class ColumnLooks:
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileLooks(Released):
     """What was released for some quantiles: a distribution function for each, between public bounds."""
 
@@ -122,7 +122,11 @@ class QuantileLooks(Released):
         intervals = [quantile_interval(found, q, z, *self.bounds) for q, found in pairs]
         ordered = ordered_intervals(self.quantiles, intervals).tolist()
         for q, (middle, low, high) in zip(self.quantiles, ordered, strict=True):
-            rows.append(EstimateRow(f"{100.0 * q:.6g}%", middle, 0.5 * (high - low) / z, low, high))
+            rows.append(
+                EstimateRow(
+                    name=f"{100.0 * q:.6g}%", estimate=middle, bse=0.5 * (high - low) / z, low=low, high=high
+                )
+            )
         return tuple(rows)
 
 
@@ -201,15 +205,15 @@ def quantile(
         entries += lines
         second.append(found)
     release = QuantileLooks(
-        SampleQuestion("one sample", (name,), label=label),
-        wanted,
-        tuple(second),
-        (looks.low, looks.high),
-        first.n,
-        "gaussian",
-        tuple(entries),
-        PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta),
-        asked.rows.missing,
+        question=SampleQuestion(kind="one sample", values=(name,), label=label),
+        quantiles=wanted,
+        looks=tuple(second),
+        bounds=(looks.low, looks.high),
+        nobs=first.n,
+        noise="gaussian",
+        entries=tuple(entries),
+        recorded=PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta),
+        missing=asked.rows.missing,
     )
     rows = release.rows(level)
     target = Note(CLIPPED_QUANTILES.format(looks.low, looks.high), "header")
@@ -237,7 +241,7 @@ def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, Mea
     def choose(found: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
         return mean_clip(found, low, high, two_sided(level), rest)
 
-    question = SampleQuestion("one sample", (name,), label=Labels.MEAN.format(name=name))
+    question = SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
     return clipped_release(asked, question, choose)
 
 

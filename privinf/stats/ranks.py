@@ -171,7 +171,10 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     shown, other = release.levels[0]
     name = f"P({shown} > {other})"
     if hidden:
-        row, law_of_count = base.EstimateRow(name, 0.5, 0.5, 0.0, 1.0), "The noise hides a group's count."
+        row, law_of_count = (
+            base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0),
+            "The noise hides a group's count.",
+        )
     else:
         p = float(np.clip(0.5 + law.score / pairs, 0.0, 1.0))
         bse = math.hypot(float(error(np.array([p]))[1, 0]), law.noise) / pairs
@@ -261,7 +264,11 @@ def kruskal(
         title="Kruskal-Wallis Test (absolute)",
         release=release,
         confidence_level=level,
-        rows=(base.EstimateRow("ranks apart", apart[0], unit * noise, apart[1], apart[2]),),
+        rows=(
+            base.EstimateRow(
+                name="ranks apart", estimate=apart[0], bse=unit * noise, low=apart[1], high=apart[2]
+            ),
+        ),
         statistic=W,
         pvalue=pvalue,
         null=f"one law of {value} over {by}",
@@ -326,7 +333,9 @@ def wilcoxon(
     level = base.check_level(confidence_level, alternative)
     at = check_number(center, "center")
     asked, (name,) = base.asked_columns({"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, words)
-    question = SampleQuestion("signed ranks", (name,), label=Labels.SIGNED_RANKS.format(name=name), center=at)
+    question = SampleQuestion(
+        kind="signed ranks", values=(name,), label=Labels.SIGNED_RANKS.format(name=name), center=at
+    )
     release = asked.release(question)
     n = release.nobs
     T, noise = float(release.sums[0, 0]) * n, float(release.scale[0]) * n

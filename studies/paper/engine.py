@@ -272,7 +272,14 @@ def paper_refit(
     gram, _ = sums.gram(fit.support, norm, rho / 2.0, "Gram matrix of the refit")
     if not np.trace(gram) > 0.0:
         raise NotPositiveDefiniteError("the noisy Gram matrix has no positive trace: spend more on it")
-    score = Score(fit.support, np.eye(size), norm, tuning.residual_clip, whole.support, whole.values)
+    score = Score(
+        columns=fit.support,
+        transform=np.eye(size),
+        norm=norm,
+        residual=tuning.residual_clip,
+        support=whole.support,
+        beta=whole.values,
+    )
     mean, _ = sums.score(score, rho / 2.0, "cross products of the refit")
     return SparseVector(fit.support, np.asarray(fit.values + np.linalg.solve(floored(gram), mean)))
 
@@ -328,7 +335,14 @@ def paper_score(fit: SparseVector, columns: Sequence[SparseVector], tuning: Pape
     union = list(dict.fromkeys(j for column in columns for j in column.support))
     size = 1 + max(union)
     transform = np.column_stack([column.dense(size)[union] for column in columns])
-    return Score(union, transform, tuning.precision_clip, tuning.residual_clip, fit.support, fit.values)
+    return Score(
+        columns=union,
+        transform=transform,
+        norm=tuning.precision_clip,
+        residual=tuning.residual_clip,
+        support=fit.support,
+        beta=fit.values,
+    )
 
 
 def paper_debiased(
@@ -376,4 +390,10 @@ def paper_debiased(
     else:
         sampling = variance * np.diag(precision_diagonal(columns, targets)) / sums.n
     start = fit.dense(len(sums.units.scale))[list(targets)]
-    return Debiased(start + mean, np.asarray(sampling), np.full(k, noise**2), np.zeros(k), np.zeros(k))
+    return Debiased(
+        params=start + mean,
+        sampling=np.asarray(sampling),
+        score=np.full(k, noise**2),
+        slope=np.zeros(k),
+        column=np.zeros(k),
+    )

@@ -132,7 +132,9 @@ def paper_machine_fits(
         name: multiplier_draws(sums, own[name], columns, sizes.draws, budget.multiplier, tuning, public_seed)
         for name, sums in parties.items()
     }
-    return PaperMachineFits(shared, own, columns, variance, debiased, draws)
+    return PaperMachineFits(
+        shared=shared, own=own, columns=columns, variance=variance, debiased=debiased, draws=draws
+    )
 
 
 def _own_part(

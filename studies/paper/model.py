@@ -173,7 +173,7 @@ def fit_paper(
     if heterogeneous:
         seed = check_count(public_seed, "public_seed", least=0)
         return _fit_machines(rows, server, ledger, units, plan, seed)
-    sums = SparseSums(server, units, server.nobs)
+    sums = SparseSums(server=server, units=units, n=server.nobs)
     fit = paper_fit(sums, plan.sparsity, plan.budget.fit, plan.tuning)
     if plan.refit:
         fit = paper_refit(sums, fit, plan.budget.refit, plan.tuning)
@@ -195,10 +195,13 @@ def _fit_machines(
 ) -> MachineResults:
     before = len(ledger.entries)
     assert plan.targets is not None
-    parties = {name: SparseSums(server, units, size, (name,)) for name, size in server.rows.items()}
+    parties = {
+        name: SparseSums(server=server, units=units, n=size, sites=(name,))
+        for name, size in server.rows.items()
+    }
     sizes = PaperSizes(plan.sparsity, plan.own_sparsity, plan.precision_sparsity, plan.draws)
     fits = paper_machine_fits(
-        SparseSums(server, units, server.nobs),
+        SparseSums(server=server, units=units, n=server.nobs),
         parties,
         plan.targets,
         sizes,
@@ -223,5 +226,11 @@ def _described(rows: LassoRows, units: SparseUnits, plan: PaperPlan, report: Pri
     }
     interval = rho_to_epsilon(plan.interval, plan.delta)
     return Described(
-        rows.names, rows.design.response, units, report, options, interval, plan.accounting == "per-interval"
+        names=rows.names,
+        response=rows.design.response,
+        units=units,
+        report=report,
+        options=options,
+        interval_epsilon=interval,
+        per_interval=plan.accounting == "per-interval",
     )

@@ -123,19 +123,21 @@ def check_paper_plan(
     rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
     budget = _budget(parts, rho, count if accounting == "joint" else 1, robust=robust)
     return PaperPlan(
-        delta,
-        shared,
-        own,
-        entries,
-        draws,
-        chosen,
-        budget,
-        _cost(budget, 1),
-        _cost(budget, count),
-        _tuning(rows, iterations, clip, step, norm_bound, precision_clip, form, noise=math.isfinite(rho)),
-        bool(refit),
-        robust,
-        accounting,
+        delta=delta,
+        sparsity=shared,
+        own_sparsity=own,
+        precision_sparsity=entries,
+        draws=draws,
+        targets=chosen,
+        budget=budget,
+        interval=_cost(budget, 1),
+        joint=_cost(budget, count),
+        tuning=_tuning(
+            rows, iterations, clip, step, norm_bound, precision_clip, form, noise=math.isfinite(rho)
+        ),
+        refit=bool(refit),
+        robust=robust,
+        accounting=accounting,
     )
 
 

@@ -154,10 +154,10 @@ def _results(
     sparse = sparse_settings(names, described.units, support, values, float(np.sqrt(variance)))
     return LassoResults(
         Estimate(
-            debiased.params / unit,
-            sampling + noise,
-            tuple(names[j] for j in targets),
-            n,
+            params=debiased.params / unit,
+            cov=sampling + noise,
+            names=tuple(names[j] for j in targets),
+            nobs=n,
             noise_cov=noise,
             cov_type="plug-in",
         ),

@@ -122,21 +122,26 @@ _SCORES = (*FORM_ARGUMENTS, "residual_clip")
 
 PAPER_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        "paper_gradient",
-        paper_gradient,
-        _paper_gradient_reach,
-        (*COMMON, "column_bound", "residual_clip", "form"),
+        name="paper_gradient",
+        function=paper_gradient,
+        sensitivity=_paper_gradient_reach,
+        arguments=(*COMMON, "column_bound", "residual_clip", "form"),
         wide=True,
     ),
     SiteOp(
-        "precision_gradient",
-        precision_gradient,
-        _precision_reach,
-        (*COMMON, "column_bound", "clip", "columns", "weights"),
+        name="precision_gradient",
+        function=precision_gradient,
+        sensitivity=_precision_reach,
+        arguments=(*COMMON, "column_bound", "clip", "columns", "weights"),
         wide=True,
     ),
-    SiteOp("paper_scores", paper_scores, _scores_reach, _SCORES),
-    SiteOp("single_slopes", single_slopes, _single_slopes_reach, (*_SCORES, "targets", "column_clip")),
+    SiteOp(name="paper_scores", function=paper_scores, sensitivity=_scores_reach, arguments=_SCORES),
+    SiteOp(
+        name="single_slopes",
+        function=single_slopes,
+        sensitivity=_single_slopes_reach,
+        arguments=(*_SCORES, "targets", "column_clip"),
+    ),
 )
 
 register(PAPER_OPS)

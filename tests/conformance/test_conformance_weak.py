@@ -21,7 +21,7 @@ from privinf.results import Results, cautions
 from privinf.results.wald import WaldResults
 
 EVERY = pytest.mark.parametrize("name", KINDS_OF_FIT)
-TOO_WEAK = Identification(0.5, 2.0, True, 0.01, 0.02)
+TOO_WEAK = Identification(statistic=0.5, threshold=2.0, weak=True, smallest_eigenvalue=0.01, noise_edge=0.02)
 # How to go through each door: a call for every method that is neither silent nor marked.
 CALLS = {
     "conf_int": lambda r: r.conf_int(),

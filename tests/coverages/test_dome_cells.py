@@ -41,7 +41,13 @@ def rows_of(drawn):
 def test_the_server_over_factors_answers_what_sites_answer(optimizer):
     drawn = dome_problems.Problem.draw("uneven", 40, 3000, 1, RANK)
     shrunk = dome_problems.Problem(
-        drawn.z / 10.0, drawn.span, drawn.y, drawn.truth, drawn.inner, 0.0, drawn.basis
+        z=drawn.z / 10.0,
+        span=drawn.span,
+        y=drawn.y,
+        truth=drawn.truth,
+        inner=drawn.inner,
+        outer=0.0,
+        basis=drawn.basis,
     )
     X = rows_of(shrunk)
     assert np.abs(X).max() < 1.0

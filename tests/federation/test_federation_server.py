@@ -37,7 +37,9 @@ def server_of(federation=None, **options):
 def truth(op, args, data=None):
     y, X = pooled() if data is None else data
     ends = np.full(4, 2.0)
-    return SITE_OPS[op].total(SiteBlock(X, y, -ends, ends, -3.0, 3.0), args)
+    return SITE_OPS[op].total(
+        SiteBlock(features=X, response=y, low=-ends, high=ends, response_low=-3.0, response_high=3.0), args
+    )
 
 
 def test_the_server_knows_what_is_public():

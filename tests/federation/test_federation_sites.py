@@ -44,7 +44,15 @@ def charge(sensitivity=1.0, scale=2.0, mu=0.5, **changes):
 def query_of(charges=None, *, site=None, sequence=1, op="squared_residuals", session="s", **args):
     design = design_of().digest if site is None else site.design.digest
     stated = (charge(),) if charges is None else charges
-    return Query(op, {"residual_clip": 1.0} | args, 1, design, session, sequence, tuple(stated))
+    return Query(
+        op=op,
+        args={"residual_clip": 1.0} | args,
+        version=1,
+        design=design,
+        session=session,
+        sequence=sequence,
+        charges=tuple(stated),
+    )
 
 
 def site_of(policy=OPEN, ledger=None, n=50):

@@ -151,9 +151,9 @@ def test_every_kind_of_release_needs_a_line():
     design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
     assert issubclass(UnchargedError, PrivinfError)
     for made in (
-        lambda: NoisySum(np.zeros(1), 9, ("north",), 1.0, 0.5, ()),
+        lambda: NoisySum(values=np.zeros(1), rows=9, sites=("north",), scale=1.0, mu=0.5, entries=()),
         lambda: ReleasedNumber(1.0, (), 0.5),
-        lambda: Release("moments", {}, {}, design, (), 9),
+        lambda: Release(kind="moments", arrays={}, law={}, design=design, entries=(), nobs=9),
     ):
         with pytest.raises(UnchargedError, match="privinf ledger show"):
             made()

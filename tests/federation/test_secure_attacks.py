@@ -262,7 +262,10 @@ def test_a_lie_gives_no_regression():
 def test_a_statistic_that_passes_its_bound_is_not_sent(monkeypatch):
     honest = SITE_OPS["clipped_score"]
     broken = SiteOp(
-        "clipped_score", lambda *a: 1e3 * honest.function(*a), honest.sensitivity, honest.arguments
+        name="clipped_score",
+        function=lambda *a: 1e3 * honest.function(*a),
+        sensitivity=honest.sensitivity,
+        arguments=honest.arguments,
     )
     monkeypatch.setitem(SITE_OPS, "clipped_score", broken)
     federation = secure_federation()

@@ -524,10 +524,32 @@ def test_a_design_needs_an_introduction():
     site = Site(table(), SCHEMA, policy=OPEN)
     digest = SCHEMA.design("y ~ age").digest
     with pytest.raises(NotAvailableError, match="no design yet"):
-        site.answer(Query("residual_sum", {"residual_clip": 1.0}, 1, digest, "s", 1, (line(),)), "north")
+        site.answer(
+            Query(
+                op="residual_sum",
+                args={"residual_clip": 1.0},
+                version=1,
+                design=digest,
+                session="s",
+                sequence=1,
+                charges=(line(),),
+            ),
+            "north",
+        )
     site.answer(design_query(SCHEMA.design("y ~ income")), "north")
     with pytest.raises(NotAvailableError, match="send 'design' first"):
-        site.answer(Query("residual_sum", {"residual_clip": 1.0}, 1, digest, "s", 1, (line(),)), "north")
+        site.answer(
+            Query(
+                op="residual_sum",
+                args={"residual_clip": 1.0},
+                version=1,
+                design=digest,
+                session="s",
+                sequence=1,
+                charges=(line(),),
+            ),
+            "north",
+        )
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,14 @@ def test_a_mean_is_at_an_end_within_its_noise_where_that_is_small():
 
 def test_marks_are_of_values_beyond_a_bound_and_not_of_those_at_it():
     x = np.array([[0.0, 5.0], [1.0, 7.0], [1.0 + 1e-9, -1.0], [-3.0, 6.0]])
-    block = SiteBlock(x, np.array([0.0, 2.0, 3.0, -1.0]), np.zeros(2), np.array([1.0, 6.0]), 0.0, 2.0)
+    block = SiteBlock(
+        features=x,
+        response=np.array([0.0, 2.0, 3.0, -1.0]),
+        low=np.zeros(2),
+        high=np.array([1.0, 6.0]),
+        response_low=0.0,
+        response_high=2.0,
+    )
     op = SITE_OPS["values_outside"]
     args = {"columns": np.array([0, 1]), "outcome": True, "inputs": 1}
     assert op.total(block, args).tolist() == [1.0, 2.0, 2.0, 0.0]

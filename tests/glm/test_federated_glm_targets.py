@@ -28,7 +28,14 @@ def rows_of(n, seed=0, scale=1.0):
 
 
 def block_of(y, X):
-    return SiteBlock(X, y, np.full(4, -2.0), np.full(4, 2.0), response_low=0.0, response_high=5.0)
+    return SiteBlock(
+        features=X,
+        response=y,
+        low=np.full(4, -2.0),
+        high=np.full(4, 2.0),
+        response_low=0.0,
+        response_high=5.0,
+    )
 
 
 @pytest.mark.audit

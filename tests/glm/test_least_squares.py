@@ -294,19 +294,19 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         0.04,
     )
     look = SecondLook(
-        Pilot(np.zeros(3), np.eye(3), 9.0),
-        Clip(1.0, 3.0, 0.0, 1.0, 0.0),
-        hessian,
-        9.0,
-        score,
-        np.zeros(3),
-        np.eye(3),
-        np.eye(3),
-        0.0,
-        0.0,
-        sd,
-        Measures(1.0, 1.0),
-        1000,
+        pilot=Pilot(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
+        clip=Clip(low=1.0, high=3.0, ratio=0.0, weight=1.0, layer=0.0),
+        hessian=hessian,
+        strength=9.0,
+        lower=score,
+        upper=np.zeros(3),
+        meat=np.eye(3),
+        raw_meat=np.eye(3),
+        score_sd=0.0,
+        upper_sd=0.0,
+        hessian_sd=sd,
+        measures=Measures(1.0, 1.0),
+        n=1000,
     )
     noise = sd / math.sqrt(2.0) * rng.standard_normal((400_000, 3, 3))
     noise = (noise + noise.transpose(0, 2, 1)) / math.sqrt(2.0)
@@ -395,7 +395,7 @@ def test_a_last_step_that_went_too_far_is_warned_of():
 
 def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
     """40 records beyond C hold 5 each of the layer: where a form shows 50 of 200, a quarter may be."""
-    clip = Clip(2.5, 7.5, 0.1, 1.06, 900.0, cut=40.0, beyond=90.0)
+    clip = Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, cut=40.0, beyond=90.0)
     look = SimpleNamespace(
         influence=np.diag([2.0, 1.0, 1.0]),
         clip=clip,
@@ -412,8 +412,10 @@ def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
 def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, told):
     """A value of 5% of 10,000 records: all that lies beyond the clip would move it by two standard errors."""
     gram = np.array([[1.0, -0.9], [-0.9, 1.0]])
-    pilot = Pilot(np.zeros(2), np.eye(2), 1.0, edge=0.01, gram=gram)
-    look = SimpleNamespace(pilot=pilot, clip=Clip(2.5, 7.5, 0.1, 1.06, 900.0, hidden=20.0), n=10_000)
+    pilot = Pilot(theta=np.zeros(2), whitening=np.eye(2), longest=1.0, edge=0.01, gram=gram)
+    look = SimpleNamespace(
+        pilot=pilot, clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, hidden=20.0), n=10_000
+    )
     rows = SimpleNamespace(
         design=SimpleNamespace(constant=0, names=("const", "d")), limits=(np.array([1.0, -1.0]), np.ones(2))
     )

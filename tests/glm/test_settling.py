@@ -42,14 +42,18 @@ def test_the_noise_of_the_rounds_is_followed_to_where_they_end(averaged, batches
         else:
             gain = np.array([0.3, 0.6, 0.9])
         rounds.append(Round(gain, noise, batches))
-    trajectory = Trajectory(np.zeros(P), [np.zeros(P)], len(rounds), rounds, averaged)
+    trajectory = Trajectory(
+        params=np.zeros(P), path=[np.zeros(P)], length=len(rounds), rounds=rounds, averaged=averaged
+    )
     found = error_of_start(trajectory, BREAD, meat, N)
     np.testing.assert_allclose(found, simulated(rounds, averaged, meat), rtol=0.06, atol=0.03 * found.max())
 
 
 def test_a_step_of_the_noise_alone_has_length_one():
     rng = np.random.default_rng(2)
-    trajectory = Trajectory(np.zeros(P), [], 1, [Round(np.linalg.inv(BREAD), np.full(P, 0.04))])
+    trajectory = Trajectory(
+        params=np.zeros(P), path=[], length=1, rounds=[Round(np.linalg.inv(BREAD), np.full(P, 0.04))]
+    )
     start = error_of_start(trajectory, BREAD, np.eye(P), N)
     reported = 0.2 * np.linalg.inv(BREAD)
     steps = rng.multivariate_normal(np.zeros(P), reported + start, 4000)

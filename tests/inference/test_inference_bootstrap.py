@@ -132,7 +132,9 @@ def test_few_draws_of_the_right_law_cover_at_the_level(kind):
     rng, hits = np.random.default_rng(11), 0
     for _ in range(4000):
         draws, new = rng.standard_normal((39, 1)), rng.standard_normal()
-        low, high = bs.BootstrapDraws(np.zeros(1), np.ones(1), draws, draws).conf_int(0.05, kind)[0]
+        low, high = bs.BootstrapDraws(params=np.zeros(1), bse=np.ones(1), draws=draws, pivots=draws).conf_int(
+            0.05, kind
+        )[0]
         hits += low <= new <= high
     assert binomtest(hits, 4000, 0.95).pvalue > 0.001
 

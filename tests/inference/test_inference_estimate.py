@@ -18,7 +18,15 @@ def made(seed: int = 0, p: int = 3, n: int = 400) -> Estimate:
     scores -= scores.mean(axis=0)
     bread = np.eye(p) + 0.3 * np.ones((p, p))
     cov = sandwich(bread, score_meat(scores, n), n)
-    return Estimate(rng.standard_normal(p), cov, tuple("abc"[:p]), n, scores, bread, cov / 2)
+    return Estimate(
+        params=rng.standard_normal(p),
+        cov=cov,
+        names=tuple("abc"[:p]),
+        nobs=n,
+        scores=scores,
+        bread=bread,
+        noise_cov=cov / 2,
+    )
 
 
 def test_influence_reproduces_the_covariance():
@@ -56,7 +64,13 @@ def test_linear_allows_more_contrasts_than_coefficients():
 def test_a_weak_estimate_keeps_its_moments_and_gives_its_reason():
     strong = made()
     weak = Estimate(
-        strong.params, None, strong.names, 400, strong.scores, strong.bread, weak_reason="too noisy"
+        params=strong.params,
+        cov=None,
+        names=strong.names,
+        nobs=400,
+        scores=strong.scores,
+        bread=strong.bread,
+        weak_reason="too noisy",
     )
     for member in ("bse", "corr", "covariance"):
         with pytest.raises(NotAvailableError, match="too noisy"):
@@ -101,14 +115,14 @@ def test_bad_fields_are_refused(change, message):
 def test_definiteness_is_checked_in_correlation_units():
     tiny = np.diag([1e-12, 1e6])
     assert is_positive_definite(tiny)
-    Estimate(np.zeros(2), tiny, ("a", "b"), 5)
+    Estimate(params=np.zeros(2), cov=tiny, names=("a", "b"), nobs=5)
     with pytest.raises(NotPositiveDefiniteError):
-        Estimate(np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]), ("a", "b"), 5)
+        Estimate(params=np.zeros(2), cov=np.array([[1.0, 2.0], [2.0, 1.0]]), names=("a", "b"), nobs=5)
     with pytest.raises(NotPositiveDefiniteError):
-        Estimate(np.zeros(2), np.eye(2), ("a", "b"), 5, noise_cov=-np.eye(2))
-    Estimate(np.zeros(2), np.eye(2), ("a", "b"), 5, noise_cov=np.zeros((2, 2)))
+        Estimate(params=np.zeros(2), cov=np.eye(2), names=("a", "b"), nobs=5, noise_cov=-np.eye(2))
+    Estimate(params=np.zeros(2), cov=np.eye(2), names=("a", "b"), nobs=5, noise_cov=np.zeros((2, 2)))
     with pytest.raises(NotAvailableError, match="noise part"):
-        Estimate(np.zeros(2), np.eye(2), ("a", "b"), 5).noise_bse
+        Estimate(params=np.zeros(2), cov=np.eye(2), names=("a", "b"), nobs=5).noise_bse
 
 
 def test_scores_are_copied_only_where_others_may_write():

@@ -25,7 +25,16 @@ NAMES = ("a", "b", "c")
 def made(noise=0.0, df_resid=7.0, bias=None, **given):
     noise_cov = noise * np.diag(np.diag(COV)) if np.isscalar(noise) else noise
     params = np.array([1.0, -2.0, 0.5])
-    return Estimate(params, COV, NAMES, 10, noise_cov=noise_cov, df_resid=df_resid, bias=bias, **given)
+    return Estimate(
+        params=params,
+        cov=COV,
+        names=NAMES,
+        nobs=10,
+        noise_cov=noise_cov,
+        df_resid=df_resid,
+        bias=bias,
+        **given,
+    )
 
 
 def test_df_is_n_less_p_without_noise_and_grows_with_its_square_share():

@@ -200,7 +200,14 @@ def test_bad_arguments_are_refused():
     collinear = ExampleScores(X, np.arange(50) % 2, [0.0, 0.0], loss="logistic", correction="conditional")
     with pytest.raises(NotPositiveDefiniteError, match="collinear"):
         score_test(collinear, tested=np.ones(2, dtype=bool))
-    no_root = Root(np.array([0.0, 90.0, -90.0]), False, 1, "none", 4, np.zeros(3))
+    no_root = Root(
+        params=np.array([0.0, 90.0, -90.0]),
+        converged=False,
+        iterations=1,
+        reason="none",
+        tried=4,
+        start=np.zeros(3),
+    )
     assert score_interval(system, no_root, 1).bounded
 
 

@@ -443,7 +443,12 @@ def test_labels_in_clear_need_no_epsilon_and_have_no_noise():
 
 def changed(release, **law):
     return pi.Release(
-        release.kind, release.arrays, {**release.law, **law}, release.design, release.entries, release.nobs
+        kind=release.kind,
+        arrays=release.arrays,
+        law={**release.law, **law},
+        design=release.design,
+        entries=release.entries,
+        nobs=release.nobs,
     )
 
 

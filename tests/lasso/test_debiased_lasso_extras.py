@@ -56,7 +56,8 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     asked = check_extras(**options)
     plan = replace(plan, rho=asked.basic(rho))
     ledger = pi.Ledger()
-    sums = SparseSums(server := TrustedServer(rows.federation, ledger=ledger, rng=rng), rows.units(), n)
+    server = TrustedServer(rows.federation, ledger=ledger, rng=rng)
+    sums = SparseSums(server=server, units=rows.units(), n=n)
     if not every:
         center_response(sums, plan.response_price)
     sums.centred = not every
@@ -317,9 +318,11 @@ def test_every_column_as_a_target():
 def test_scores_are_standardised_before_they_are_clipped(every):
     y, X = draw(2)
     rows = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-6, 6))._rows
-    sums = SparseSums(TrustedServer(rows.federation), rows.units(), N)
+    sums = SparseSums(server=TrustedServer(rows.federation), units=rows.units(), n=N)
     fit = sparse_fit(sums, 2, ThresholdingBudget(*[math.inf] * 4))
-    budget = DebiasingBudget(*[math.inf] * 5)
+    budget = DebiasingBudget(
+        neighbours=math.inf, gram=math.inf, sizes=math.inf, slopes=math.inf, score=math.inf
+    )
     targets = list(range(P)) if every else TARGETS
     found = debias_all(sums, fit, budget) if every else debias(sums, fit, targets, budget)
     forms = X[:, found.union] / sums.units.scale[found.union] @ found.columns

@@ -22,7 +22,17 @@ from privinf.schema import Design
 from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
 
-SHARES = (0.03, 0.05, 0.04, 0.18, 0.20, 0.05, 0.08, 0.04, 0.33)
+SHARES = {
+    "selection": 0.03,
+    "refit": 0.05,
+    "scales": 0.04,
+    "own_selection": 0.18,
+    "own_refit": 0.20,
+    "neighbours": 0.05,
+    "gram": 0.08,
+    "slopes": 0.04,
+    "score": 0.33,
+}
 
 
 def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
@@ -34,11 +44,26 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
         for i, (y, X) in enumerate(sample.rows(i) for i in range(len(sample.params)))
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng)
-    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, 5.0, set())
-    parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
-    budget = rho if isinstance(rho, SiteBudget) else SiteBudget(*(share * rho for share in SHARES))
+    units = SparseUnits(
+        center=np.zeros(p),
+        scale=np.ones(p),
+        reach=np.full(p, 6.0),
+        intercept=0.0,
+        y_reach=5.0,
+        y_limit=5.0,
+        sized=set(),
+    )
+    parties = {
+        name: SparseSums(server=server, units=units, n=len(site), sites=(name,))
+        for name, site in sites.items()
+    }
+    budget = (
+        rho
+        if isinstance(rho, SiteBudget)
+        else SiteBudget(**{name: share * rho for name, share in SHARES.items()})
+    )
     found = site_fits(
-        SparseSums(server, units, server.nobs),
+        SparseSums(server=server, units=units, n=server.nobs),
         parties,
         targets,
         budget,
@@ -95,7 +120,7 @@ def test_the_ledger_counts_every_coordinate(strong):
     joint = server.ledger.total().rho
     size = 3 + 2 + 3 + 3 + 1
     many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.4 + 0.6 * 30, 30]
-    wanted = rho * sum(share * times for share, times in zip(SHARES, many, strict=True))
+    wanted = rho * sum(share * times for share, times in zip(SHARES.values(), many, strict=True))
     assert joint == pytest.approx(wanted, rel=1e-6)
 
 

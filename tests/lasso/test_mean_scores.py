@@ -34,10 +34,21 @@ def rows_of(rng, n, skew):
 def scores_of(y, X, rho, rng, start):
     """Return the released scores of two targets at first coefficients `start`, exact precision columns."""
     rows = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6.0, 6.0))._rows
-    units = SparseUnits(np.zeros(P), np.ones(P), np.full(P, 4.0), 0.0, 6.0, 96.0)
-    sums = SparseSums(TrustedServer(rows.federation, rng=rng), units, len(y))
+    units = SparseUnits(
+        center=np.zeros(P), scale=np.ones(P), reach=np.full(P, 4.0), intercept=0.0, y_reach=6.0, y_limit=96.0
+    )
+    sums = SparseSums(server=TrustedServer(rows.federation, rng=rng), units=units, n=len(y))
     scale = 1.0 if rho < math.inf else 0.7
-    fit = SparseFit(list(range(P)), start, list(range(P)), start, scale, 0.0, 1.0, np.zeros(P))
+    fit = SparseFit(
+        support=list(range(P)),
+        beta=start,
+        picked=list(range(P)),
+        picked_beta=start,
+        scale=scale,
+        step_sd=0.0,
+        efficiency=1.0,
+        picked_errors=np.zeros(P),
+    )
     transform = PRECISION[:, TARGETS] / np.sqrt(np.diag(PRECISION)[TARGETS])
     correlation = transform.T @ CORRELATION @ transform
     return mean_scores(
@@ -105,7 +116,7 @@ def test_a_meat_that_is_noise_is_a_multiple_of_its_shape():
 
 
 def test_the_bias_of_a_layer_is_at_most_what_counts_leave():
-    clip = Clip(1.0, 3.0, 0.5, 1.3, 40.0)
+    clip = Clip(low=1.0, high=3.0, ratio=0.5, weight=1.3, layer=40.0)
     found = clip.bias(np.array([-10.0, 90.0]), np.array([2.0, 2.0]), np.array([1.0, 1.0]))
     np.testing.assert_allclose(found, 0.7 * 0.5 * np.array([12.0, 40.0]))
 
@@ -130,7 +141,9 @@ def sizes_of(values, sd, seed=0):
     edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
     counts = np.bincount(np.searchsorted(edges, np.abs(values), side="right"), minlength=len(edges) + 1)
     noisy = counts + sd * np.random.default_rng(seed).standard_normal(len(counts))
-    return ResidualSizes.of(NoisySum(noisy, len(values), ("one",), sd, 1.0, (LINE,)), edges)
+    return ResidualSizes.of(
+        NoisySum(values=noisy, rows=len(values), sites=("one",), scale=sd, mu=1.0, entries=(LINE,)), edges
+    )
 
 
 def test_a_unit_of_clips_follows_the_sd_where_the_tail_has_the_mass():

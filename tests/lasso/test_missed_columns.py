@@ -50,7 +50,7 @@ def test_it_rarely_rejects_where_no_column_was_missed(skewed):
 
 def sums_of(y, X, rng):
     rows = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))._rows
-    return SparseSums(TrustedServer(rows.federation, rng=rng), rows.units(), rows.total)
+    return SparseSums(server=TrustedServer(rows.federation, rng=rng), units=rows.units(), n=rows.total)
 
 
 def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):

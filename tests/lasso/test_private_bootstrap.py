@@ -34,13 +34,26 @@ def sums_of(seed=0, n=3_000, rng=0, ledger=None):
         "b": Site((y[n // 3 :], X[n // 3 :]), design, policy=POLICY),
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
-    return SparseSums(server, SparseUnits(np.zeros(P), np.ones(P), np.full(P, 6.0), 0.0, 9.0, 9.0), n)
+    return SparseSums(
+        server=server,
+        units=SparseUnits(
+            center=np.zeros(P),
+            scale=np.ones(P),
+            reach=np.full(P, 6.0),
+            intercept=0.0,
+            y_reach=9.0,
+            y_limit=9.0,
+        ),
+        n=n,
+    )
 
 
 def fitted(rho, targets=TARGETS, score=0.125, **options):
     sums = sums_of(**options)
     fit = sparse_fit(sums, 2, ThresholdingBudget(rho / 4, rho / 4, rho / 20, rho / 20))
-    prices = DebiasingBudget(rho / 10, rho / 10, rho / 100, rho / 20, score * rho)
+    prices = DebiasingBudget(
+        neighbours=rho / 10, gram=rho / 10, sizes=rho / 100, slopes=rho / 20, score=score * rho
+    )
     found = debias(sums, fit, targets, prices, neighbours=3)
     at = [found.union.index(j) for j in targets]
     return sums, fit, found, found.columns / np.sqrt(found.columns[at, np.arange(len(at))])
@@ -147,7 +160,14 @@ def released(rng, count, targets, correlation, pick, sd):
 def test_the_critical_value_is_conservative_for_the_noise(targets, pick, sd, correlation, alpha):
     count = 8_000
     truth, noisy = released(np.random.default_rng(5), count, targets, correlation, pick, sd)
-    drawn = PrivateDraws(tuple(noisy), pick, sd, targets, 1.0, "rademacher")
+    drawn = PrivateDraws(
+        values=tuple(noisy),
+        pick_scale=pick,
+        value_sd=sd,
+        targets=targets,
+        inflation=1.0,
+        multipliers="rademacher",
+    )
     high = binomial_limits(alpha, count, level=0.999)[1]
     assert np.mean(truth > drawn.critical_value(alpha)) <= high
     pvalues = drawn.pvalues(truth[:2_000], alpha)
@@ -162,7 +182,14 @@ def test_leaving_the_noise_of_the_pick_as_it_is_would_not_be():
 
 def test_pvalues_are_dual_to_the_intervals():
     rng = np.random.default_rng(1)
-    drawn = PrivateDraws(tuple(np.abs(rng.standard_normal(300)) + 0.7), 0.2, 0.3, 5, 1.07, "rademacher")
+    drawn = PrivateDraws(
+        values=tuple(np.abs(rng.standard_normal(300)) + 0.7),
+        pick_scale=0.2,
+        value_sd=0.3,
+        targets=5,
+        inflation=1.07,
+        multipliers="rademacher",
+    )
     statistics = rng.uniform(-6.0, 6.0, 400)
     for alpha in (0.05, 0.2):
         rejected = drawn.pvalues(statistics, alpha) <= alpha
@@ -172,7 +199,9 @@ def test_pvalues_are_dual_to_the_intervals():
 
 
 def test_too_few_draws_and_bad_levels():
-    few = PrivateDraws((1.0,) * 25, 0.0, 0.0, 3, 1.0, "rademacher")
+    few = PrivateDraws(
+        values=(1.0,) * 25, pick_scale=0.0, value_sd=0.0, targets=3, inflation=1.0, multipliers="rademacher"
+    )
     assert few.critical_value(0.05) == 1.0
     with pytest.raises(NotAvailableError, match="bootstrap_draws"):
         few.critical_value(0.01)

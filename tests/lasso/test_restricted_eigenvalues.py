@@ -42,12 +42,23 @@ def sums_of(y, X, rng=None, ledger=None):
         "b": Site((y[half:], X[half:]), design, policy=POLICY),
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
-    units = SparseUnits(np.zeros(P), np.ones(P), np.full(P, 8.0), 0.0, 20.0, 20.0)
-    return SparseSums(server, units, server.nobs)
+    units = SparseUnits(
+        center=np.zeros(P), scale=np.ones(P), reach=np.full(P, 8.0), intercept=0.0, y_reach=20.0, y_limit=20.0
+    )
+    return SparseSums(server=server, units=units, n=server.nobs)
 
 
 def fit_of(scale=0.7, step_sd=0.0):
-    return SparseFit([0, 1], BETA, [0, 1], BETA, scale, step_sd, 1.0, np.ones(2))
+    return SparseFit(
+        support=[0, 1],
+        beta=BETA,
+        picked=[0, 1],
+        picked_beta=BETA,
+        scale=scale,
+        step_sd=step_sd,
+        efficiency=1.0,
+        picked_errors=np.ones(2),
+    )
 
 
 def test_directions_are_sparse_unit_vectors_and_public():
@@ -136,7 +147,16 @@ def test_noise_variance_is_right_whatever_the_clip(scale, step):
     values = []
     for seed in range(60):
         beta = BETA + step * root @ np.random.default_rng(100 + seed).standard_normal(2)
-        fit = SparseFit([0, 1], beta, [0, 1], beta, scale, step, 1.0, np.ones(2))
+        fit = SparseFit(
+            support=[0, 1],
+            beta=beta,
+            picked=[0, 1],
+            picked_beta=beta,
+            scale=scale,
+            step_sd=step,
+            efficiency=1.0,
+            picked_errors=np.ones(2),
+        )
         found = noise_variance(sums_of(y, X, rng=seed), fit, 2e-4)
         values.append(found.value)
     spread = math.hypot(found.noise_sd, 2.0 * step**2)

@@ -27,8 +27,14 @@ def server_of(y, X, rng, **options):
     }
     server = SecureServer(InProcessFederation(sites), rng=rng, **options)
     low, high = np.full(P, -6.0), np.full(P, 6.0)
-    vectors = VectorServer(server, server.nobs, low, high, 60.0, 1.5)
-    return SparseSums(vectors, SparseUnits(np.zeros(P), np.ones(P), high, 0.0, 8.0, 8.0), N), vectors
+    vectors = VectorServer(server=server, n=server.nobs, low=low, high=high, response=60.0, clip=1.5)
+    return SparseSums(
+        server=vectors,
+        units=SparseUnits(
+            center=np.zeros(P), scale=np.ones(P), reach=high, intercept=0.0, y_reach=8.0, y_limit=8.0
+        ),
+        n=N,
+    ), vectors
 
 
 def sample(seed, effect=0.0):

@@ -19,7 +19,7 @@ def test_sizes_of_normal_columns_do_not_depend_on_the_clip(clip):
     sd = np.array([0.2, 0.9, 2.0])
     X = rng.standard_normal((60_000, 3)) * sd
     rows = pi.DebiasedLasso(X[:, 0], X, x_bound=9.0, y_bounds=(-3, 3), x_scale=1.0)._rows
-    sums = SparseSums(TrustedServer(rows.federation, rng=1), rows.units(), len(X))
+    sums = SparseSums(server=TrustedServer(rows.federation, rng=1), units=rows.units(), n=len(X))
     sums.size_columns(range(3), 1.0, clip)
     np.testing.assert_allclose(sums.units.scale, sd, rtol=0.06)
     np.testing.assert_allclose(sums.units.reach, 9.0 / sums.units.scale)

@@ -132,12 +132,12 @@ def test_debiased_coordinates_have_their_variance(n):
         u = x * np.minimum(1.0, clip / np.linalg.norm(x, axis=1))[:, None]
         psi = np.clip(r, -bound, bound)
         released = ScoreRelease(
-            u.T @ psi / n + score_sd * rng.standard_normal(2),
-            (u * x * (np.abs(r) < bound)[:, None]).mean(axis=0) + slope_sd * rng.standard_normal(2),
-            ((u * psi[:, None]) ** 2).mean(axis=0),
-            score_sd,
-            slope_sd,
-            n,
+            score=u.T @ psi / n + score_sd * rng.standard_normal(2),
+            slope=(u * x * (np.abs(r) < bound)[:, None]).mean(axis=0) + slope_sd * rng.standard_normal(2),
+            square=((u * psi[:, None]) ** 2).mean(axis=0),
+            score_sd=score_sd,
+            slope_sd=slope_sd,
+            n=n,
         )
         found = debiased_coordinates(start, released, np.zeros(2))
         ratios[rep] = (found.params - truth) / np.sqrt(found.variance)
@@ -147,7 +147,9 @@ def test_debiased_coordinates_have_their_variance(n):
 
 
 def test_slope_lost_in_noise_is_refused():
-    lost = ScoreRelease(np.ones(1), np.array([0.1]), np.ones(1), 0.1, 0.05, 100)
+    lost = ScoreRelease(
+        score=np.ones(1), slope=np.array([0.1]), square=np.ones(1), score_sd=0.1, slope_sd=0.05, n=100
+    )
     with pytest.raises(NotAvailableError, match="hides the slope"):
         debiased_coordinates(np.zeros(1), lost, np.zeros(1))
 

@@ -91,7 +91,9 @@ def test_without_noise_a_debiased_target_is_the_oracle_up_to_its_neighbours():
 def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
     y, X = draw(6, n=8_000, p=30)
     fit = pi.DebiasedLasso(y, X, x_bound=6.0, family="binomial")
-    sums = LogisticSums(SparseSums(TrustedServer(fit._rows.federation, rng=0), fit._rows.units(), len(y)))
+    sums = LogisticSums(
+        SparseSums(server=TrustedServer(fit._rows.federation, rng=0), units=fit._rows.units(), n=len(y))
+    )
     budget = LogisticBudget(*(4 * [math.inf]))
     first = sparse_logistic(sums, 3, budget, clip=1.5, blocks=1, excluded=[9])
     assert 9 not in first.point.support

@@ -181,9 +181,9 @@ def test_errors_of_signals_and_nulls_have_a_forecast_each(mu):
     chance = lie + (1.0 - 2.0 * lie) * norm.cdf(2.0 * mu)
     hits = np.random.default_rng(0).binomial(asked, chance, 20_000)
     every = np.full(20_000, asked)
-    drawn = SignCounts(hits, every, np.array([4.0]), np.ones((20_000, 1)), lie)
+    drawn = SignCounts(hits=hits, asked=every, sizes=np.array([4.0]), weights=np.ones((20_000, 1)), lie=lie)
     square = (sign_estimate(drawn).params - mu) ** 2
-    one = SignCounts(hits[:1], every[:1], np.array([4.0]), np.ones((1, 1)), lie)
+    one = SignCounts(hits=hits[:1], asked=every[:1], sizes=np.array([4.0]), weights=np.ones((1, 1)), lie=lie)
     stated = expected_square(one, mu, 0)
     assert abs(square.mean() - stated) < norm.isf(1e-4) * square.std() / math.sqrt(square.size)
 

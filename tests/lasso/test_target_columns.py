@@ -34,10 +34,19 @@ def sample(n, effects=None, seed=0):
 
 def sums_of(y, X, rng):
     rows = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-8, 8), x_scale=1.0)._rows
-    return SparseSums(TrustedServer(rows.federation, rng=rng), rows.units(), len(y))
+    return SparseSums(server=TrustedServer(rows.federation, rng=rng), units=rows.units(), n=len(y))
 
 
-NOTHING = SparseFit([], np.empty(0), [], np.empty(0), 1.0, 0.0, 1.0, np.empty(0))
+NOTHING = SparseFit(
+    support=[],
+    beta=np.empty(0),
+    picked=[],
+    picked_beta=np.empty(0),
+    scale=1.0,
+    step_sd=0.0,
+    efficiency=1.0,
+    picked_errors=np.empty(0),
+)
 
 
 @pytest.mark.audit
@@ -96,7 +105,7 @@ def test_coefficients_that_are_noise_are_shrunk_and_their_error_is_known():
 
 
 def test_the_number_of_neighbours_follows_budget_rows_and_targets():
-    budget = DebiasingBudget(0.0015, 0.0033, 0.0, 0.0, 0.0)
+    budget = DebiasingBudget(neighbours=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
     one, five = (neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5))
     assert LEAST < five < one <= MOST
     assert neighbour_count(budget, 4_000, 300, 5, 10) == LEAST
@@ -156,7 +165,15 @@ def test_a_regression_that_did_not_get_there_is_said():
     lost = [column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, OTHERS, 0.001).unsettled for s in range(8)]
     assert np.mean(lost) >= 0.75
     nothing, flags = np.zeros(2), np.array([False, True])
-    marks = NeighbourMarks((5, 5), nothing, nothing, nothing, flags, ~flags, flags)
+    marks = NeighbourMarks(
+        picked=(5, 5),
+        explained=nothing,
+        explained_sd=nothing,
+        last=nothing,
+        exhausted=flags,
+        unsettled=~flags,
+        heavy=flags,
+    )
     told = marks.warning(["a", "b"])
     assert told is not None
     assert "for b: even the smallest quarter" in told
@@ -194,7 +211,7 @@ def test_a_hidden_tail_is_marked_and_widens_where_effects_of_neighbours_are_miss
     """The fit knows of nothing; the neighbour with the rare level has an effect."""
     X = rare(20_000, 0, beside=beside)
     y = X[:, 2] * 0.4 + np.random.default_rng(1).standard_normal(len(X))
-    budget = DebiasingBudget(0.05, 0.2, 0.02, 0.05, 0.1)
+    budget = DebiasingBudget(neighbours=0.05, gram=0.2, sizes=0.02, slopes=0.05, score=0.1)
     found = target_columns(sums_of(y, X, 2), NOTHING, [0], budget, neighbours=3)
     assert found.marks.heavy[0] == beside
     assert (found.noise[0] > 0.5 / len(X)) == beside
@@ -228,8 +245,8 @@ def test_shares_are_not_there_for_all_columns():
 def test_a_column_in_the_place_of_the_response():
     y, X = sample(50)
     low, high = np.full(P, -6.0), np.full(P, 6.0)
-    block = SiteBlock(X, y, low, high, -8.0, 8.0)
-    other = SiteBlock(X, X[:, 2], low, high, -8.0, 8.0)
+    block = SiteBlock(features=X, response=y, low=low, high=high, response_low=-8.0, response_high=8.0)
+    other = SiteBlock(features=X, response=X[:, 2], low=low, high=high, response_low=-8.0, response_high=8.0)
     args = {
         "columns": np.array([0, 1]),
         "clip": 1.0,
@@ -248,6 +265,6 @@ def test_a_bound_that_single_precision_rounds_is_no_cut():
     ends = {"low": np.full(3, -0.8), "high": np.array([0.8, 0.92, np.inf])}
     X = np.array([[0.8, 0.92, 9.0], [-0.8, 0.93, -1.0]], dtype=np.float32).astype(float)
     assert X[0, 0] > 0.8
-    block = SiteBlock(X, np.zeros(2), **ends, response_low=0.0, response_high=1.0)
+    block = SiteBlock(features=X, response=np.zeros(2), **ends, response_low=0.0, response_high=1.0)
     counted = SITE_OPS["columns_outside"].function(block, {"columns": np.arange(3)})
     assert counted.tolist() == [0.0, 1.0, 1.0]

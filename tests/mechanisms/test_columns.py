@@ -28,12 +28,12 @@ SCHEMA = pi.Schema(
     {"y": (0, 10), "x": (-1, 1), "g": pi.Factor(["u", "v", "w"], other="w"), "b": pi.Factor(["n", "m"])}
 )
 QUESTIONS = {
-    "one sample": SampleQuestion("one sample", ("y",)),
-    "groups": SampleQuestion("groups", ("x",), ("g",)),
-    "share": SampleQuestion("share", ("b",)),
-    "cells": SampleQuestion("cells", (), ("b", "g")),
-    "pairs": SampleQuestion("pairs", ("y", "x")),
-    "two ranked": SampleQuestion("two ranked", ("x",), ("b",)),
+    "one sample": SampleQuestion(kind="one sample", values=("y",)),
+    "groups": SampleQuestion(kind="groups", values=("x",), by=("g",)),
+    "share": SampleQuestion(kind="share", values=("b",)),
+    "cells": SampleQuestion(kind="cells", values=(), by=("b", "g")),
+    "pairs": SampleQuestion(kind="pairs", values=("y", "x")),
+    "two ranked": SampleQuestion(kind="two ranked", values=("x",), by=("b",)),
 }
 SPEND = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
 

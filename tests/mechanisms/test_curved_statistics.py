@@ -48,7 +48,7 @@ CASES = [
 
 def block(y, X):
     ends = np.full(X.shape[1], EDGE)
-    return SiteBlock(X, y, -ends, ends, 0.0, TOP)
+    return SiteBlock(features=X, response=y, low=-ends, high=ends, response_low=0.0, response_high=TOP)
 
 
 def naive(name, args, y, X):

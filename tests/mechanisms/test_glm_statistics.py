@@ -44,7 +44,7 @@ TIGHT, LAWS = 0.97, ("euclidean", "chebyshev")
 
 def block(y, X, **options):
     limits = {"low": np.full(X.shape[1], -EDGE), "high": np.full(X.shape[1], EDGE)}
-    return SiteBlock(X, y, **limits, response_low=0.0, response_high=5.0, **options)
+    return SiteBlock(features=X, response=y, **limits, response_low=0.0, response_high=5.0, **options)
 
 
 def candidates(op, args):
@@ -300,7 +300,7 @@ def test_bad_arguments():
 def test_absurd_records_never_give_nan():
     X, y = np.full((2, P), 1e308), np.array([-1e308, 1e308])
     free = np.full(P, np.inf)
-    rows = SiteBlock(X, y, -free, free, response_low=-np.inf, response_high=np.inf)
+    rows = SiteBlock(features=X, response=y, low=-free, high=free, response_low=-np.inf, response_high=np.inf)
     for name, op in GLM_OPS.items():
         for family in FAMILIES.values():
             args = family | {"theta": np.full(P, 1e30)} | (MORE[name][1] if name in MORE else {})

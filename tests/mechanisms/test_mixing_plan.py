@@ -78,7 +78,7 @@ def variance(guess, n, k, p):
 @pytest.mark.parametrize("rsquared", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("noise", [4.0, 100.0])
 def test_auto_rows_minimise_the_variance(rsquared, noise):
-    guess = MixingGuess(noise, noise, 1 / 3, 1 / 3, rsquared)
+    guess = MixingGuess(noise=noise, label_noise=noise, signal=1 / 3, label_variance=1 / 3, rsquared=rsquared)
     n, d = 1_000_000, 10
     best = auto_rows(guess, n=n, features=d)
     ks = np.unique(np.geomspace(12, 200_000, 20_000).astype(int))
@@ -86,7 +86,7 @@ def test_auto_rows_minimise_the_variance(rsquared, noise):
 
 
 def test_auto_rows_limits():
-    guess = MixingGuess(1e6, 1e6, 1 / 3, 1 / 3)
+    guess = MixingGuess(noise=1e6, label_noise=1e6, signal=1 / 3, label_variance=1 / 3)
     assert auto_rows(guess, n=100_000, features=4) == 30
     assert auto_rows(guess, n=20, features=4) == 20
     assert identification_forecast(0.0, 1.0, n=10, k=5, features=2) == math.inf

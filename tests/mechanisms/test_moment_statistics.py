@@ -41,7 +41,9 @@ BITS = pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 
 def block(y, X, **options):
     ends = np.full(X.shape[1], EDGE)
-    return SiteBlock(X, y, -ends, ends, response_low=LOW, response_high=HIGH, **options)
+    return SiteBlock(
+        features=X, response=y, low=-ends, high=ends, response_low=LOW, response_high=HIGH, **options
+    )
 
 
 def sample(n=700, seed=4):
@@ -295,7 +297,14 @@ def test_records_on_their_grid_keep_the_sensitivity_of_all_records(name, monkeyp
 
 def box_block(rows, low=(-1.0, 0.2), high=(1.0, 1.7)):
     y = np.zeros(len(rows))
-    return SiteBlock(rows, y, np.array(low), np.array(high), LOW, HIGH)
+    return SiteBlock(
+        features=rows,
+        response=y,
+        low=np.array(low),
+        high=np.array(high),
+        response_low=LOW,
+        response_high=HIGH,
+    )
 
 
 def test_boxes_end_on_their_grid():

@@ -80,7 +80,14 @@ def second_moments(rows):
     }
     ends, y = np.full(2, 1.0), rows[:, 2]
     block = SiteBlock(
-        rows[:, :2], y, -ends, ends, -1.0, 1.0, clear=np.ones((len(y), 1)), weights=1.0 + np.abs(y)
+        features=rows[:, :2],
+        response=y,
+        low=-ends,
+        high=ends,
+        response_low=-1.0,
+        response_high=1.0,
+        clear=np.ones((len(y), 1)),
+        weights=1.0 + np.abs(y),
     )
     sums = OwnSum.of("moments.total", "moments", told, MomentLayout(1, 2)).sums(block)
     sums.update(block)

@@ -402,10 +402,10 @@ def test_an_empty_table_is_refused(database):
 # ---- means, tests and distributions
 
 SAMPLES = (
-    SampleQuestion("one sample", ("x",)),
-    SampleQuestion("groups", ("w",), ("g",)),
-    SampleQuestion("cells", (), ("g", "k")),
-    SampleQuestion("pairs", ("x", "y")),
+    SampleQuestion(kind="one sample", values=("x",)),
+    SampleQuestion(kind="groups", values=("w",), by=("g",)),
+    SampleQuestion(kind="cells", values=(), by=("g", "k")),
+    SampleQuestion(kind="pairs", values=("x", "y")),
 )
 
 
@@ -413,10 +413,10 @@ def told_of_samples(case, data):
     """Return the un-noised integers of sums over samples, and counts of cells, or how they are refused."""
     numbers = [name for name in case.schema.columns if name.startswith("x")]
     questions = [
-        SampleQuestion("one sample", (numbers[0],)),
-        SampleQuestion("groups", (numbers[-1],), ("g",)),
-        SampleQuestion("cells", (), ("g", "k")),
-        SampleQuestion("pairs", (numbers[0], numbers[-1])),
+        SampleQuestion(kind="one sample", values=(numbers[0],)),
+        SampleQuestion(kind="groups", values=(numbers[-1],), by=("g",)),
+        SampleQuestion(kind="cells", values=(), by=("g", "k")),
+        SampleQuestion(kind="pairs", values=(numbers[0], numbers[-1])),
     ]
     found = []
     for question in questions:

@@ -41,7 +41,7 @@ CASES = {
 
 def block(y, X):
     limits = {"low": np.full(P, LOW), "high": np.full(P, HIGH)}
-    return SiteBlock(X, y, **limits, response_low=-3.0, response_high=3.0)
+    return SiteBlock(features=X, response=y, **limits, response_low=-3.0, response_high=3.0)
 
 
 def pool():

@@ -80,7 +80,7 @@ def case(name):
 
 def block(y, X, **options):
     limits = {"low": np.full(X.shape[1], LOW), "high": np.full(X.shape[1], HIGH)}
-    return SiteBlock(X, y, **limits, response_low=-3.0, response_high=3.0, **options)
+    return SiteBlock(features=X, response=y, **limits, response_low=-3.0, response_high=3.0, **options)
 
 
 def candidates(rng, count=900):
@@ -282,7 +282,7 @@ def test_absurd_arguments_and_records_never_give_nan():
     X, y = np.full((1, P), 1e308), np.array([-1e308])
     args = {"support": np.array([0]), "beta": np.array([1e30]), "scale": np.full(P, 1e-30)}
     limits = {"low": np.full(P, -np.inf), "high": np.full(P, np.inf)}
-    rows = SiteBlock(X, y, **limits, response_low=-np.inf, response_high=np.inf)
+    rows = SiteBlock(features=X, response=y, **limits, response_low=-np.inf, response_high=np.inf)
     for name, extra in (
         ("clipped_products", {"bound": 1.0}),
         ("clipped_score", {"columns": np.arange(3), "clip": 1.0, "residual_clip": 1.0}),

@@ -49,7 +49,14 @@ EVERY = pytest.mark.parametrize("name", CASES)
 def block(rows, seed=0):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(0.0, 0.7, (rows, P)), rng.integers(0, 3, rows).astype(float)
-    return SiteBlock(X, y, np.full(P, -2.0), np.full(P, 2.0), 0.0, 3.0)
+    return SiteBlock(
+        features=X,
+        response=y,
+        low=np.full(P, -2.0),
+        high=np.full(P, 2.0),
+        response_low=0.0,
+        response_high=3.0,
+    )
 
 
 def sums(name, rows):

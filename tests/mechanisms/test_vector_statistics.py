@@ -29,7 +29,7 @@ SLACK = {"not shrunk": 0.7, "two targets": 0.95}
 
 def block(y, X):
     limits = {"low": np.full(P, LOW), "high": np.full(P, HIGH)}
-    return SiteBlock(X, y, **limits, response_low=-3.0, response_high=3.0)
+    return SiteBlock(features=X, response=y, **limits, response_low=-3.0, response_high=3.0)
 
 
 def records(name, bits):

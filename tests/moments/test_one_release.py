@@ -170,12 +170,12 @@ def test_a_formula_with_a_constant_is_a_fit_of_moments_to_the_last_member(formul
     kept = order[: layout.public]
     public = clean.arrays["public_moments"] + noise[np.ix_(kept, kept)]
     made = Release(
-        "moments",
-        dict(clean.arrays) | {"moments": moments, "public_moments": public},
-        dict(clean.law) | {"scale": release.law["scale"], "noise_free": False},
-        design,
-        release.entries,
-        release.nobs,
+        kind="moments",
+        arrays=dict(clean.arrays) | {"moments": moments, "public_moments": public},
+        law=dict(clean.law) | {"scale": release.law["scale"], "noise_free": False},
+        design=design,
+        entries=release.entries,
+        nobs=release.nobs,
     )
     for target in ("population", "sample"):
         one, other = (

@@ -204,7 +204,15 @@ def test_power_is_that_of_the_standard_error():
 def test_standard_errors_that_vary_cost_power():
     """By hand: half of the fits have s = .5, half s = 1.5, and the effect is 2.8016."""
     widths = 3.91993 * np.array([[0.5], [1.5], [0.5], [1.5]])
-    cell = study_module.Cell("OLS", np.median(widths, axis=0), widths, 0.0, 1.0, 4, "")
+    cell = study_module.Cell(
+        name="OLS",
+        widths=np.median(widths, axis=0),
+        every=widths,
+        error=0.0,
+        identified=1.0,
+        fits=4,
+        reason="",
+    )
     by_hand = np.mean(norm.cdf(2.8016 / np.array([0.5, 1.5]) - 1.95996))
     assert cell.power(np.array([2.8016]), 0.05, [0]) == pytest.approx([by_hand], abs=1e-4)
     assert by_hand < 0.76  # and .8 at their mean

@@ -263,7 +263,14 @@ def complaints(name: str, bits: tuple[int, ...] = (0, 28)) -> list[str]:
 def blocks(rows: int) -> list[SiteBlock]:
     """Return one block for each candidate, which stands in it so many times."""
     return [
-        SiteBlock(np.tile(x, (rows, 1)), np.full(rows, y), np.full(P, LOW), np.full(P, HIGH), -Y, Y)
+        SiteBlock(
+            features=np.tile(x, (rows, 1)),
+            response=np.full(rows, y),
+            low=np.full(P, LOW),
+            high=np.full(P, HIGH),
+            response_low=-Y,
+            response_high=Y,
+        )
         for y, x in zip(*candidates(), strict=True)
     ]
 

@@ -51,7 +51,15 @@ def question(number: int, session: str = "honest") -> Query:
     ).to_dict()
     charge |= {"id": f"{session} {number}", "time": "2026-11-24T00:00:00+00:00"}  # the same every time
     version = SITE_OPS["clipped_score"].version
-    return Query("clipped_score", ARGS, version, DESIGN.digest, session, number, (charge,))
+    return Query(
+        op="clipped_score",
+        args=ARGS,
+        version=version,
+        design=DESIGN.digest,
+        session=session,
+        sequence=number,
+        charges=(charge,),
+    )
 
 
 def framed(query: Query, to: str = NAME) -> bytes:

@@ -101,8 +101,9 @@ def _far(op, args, columns, rng):
         reach = SITE_OPS[op].checked(args, made_up(*bounds), count)
     except PrivinfError:
         return None
+    named = dict(zip(("low", "high", "response_low", "response_high"), bounds, strict=True))
     blocks = [
-        SiteBlock(np.tile(x, (count, 1)), np.full(count, y), *bounds)
+        SiteBlock(features=np.tile(x, (count, 1)), response=np.full(count, y), **named)
         for x, y in zip(*_rows(columns, rng), strict=True)
     ]
     try:

@@ -67,7 +67,15 @@ def asked(site, op, args, number):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            query = Query(op, args, SITE_OPS[op].version, DESIGN.digest, "fuzz", number, (line,))
+            query = Query(
+                op=op,
+                args=args,
+                version=SITE_OPS[op].version,
+                design=DESIGN.digest,
+                session="fuzz",
+                sequence=number,
+                charges=(line,),
+            )
             text, arrays = query.pack()
             json.loads(text)
             return site.handle(Query.unpack(text, arrays), ASKED)

@@ -41,7 +41,7 @@ CASES = [
 
 def block(y, X):
     ends = np.full(X.shape[1], EDGE)
-    return SiteBlock(X, y, -ends, ends, 0.0, TOP)
+    return SiteBlock(features=X, response=y, low=-ends, high=ends, response_low=0.0, response_high=TOP)
 
 
 def climbed(name, args, rng, bits=0, tries=15, steps=25):

@@ -267,7 +267,14 @@ def picks_reused(self, v, source, candidates=None):
     top = draw(self, v, source, candidates)
     best = np.argsort(-np.abs(v), axis=1, kind="stable")[:, : self.k]
     values = source.perturb(np.take_along_axis(v, best, axis=1), self.values_scale)
-    return noisy_top_k.TopK(best, values, top.size, top.scale, top.values_sd, top.entries)
+    return noisy_top_k.TopK(
+        support=best,
+        values=values,
+        size=top.size,
+        scale=top.scale,
+        values_sd=top.values_sd,
+        entries=top.entries,
+    )
 
 
 PEELING_MUTANTS = {
@@ -337,7 +344,7 @@ def reach_of_half(args, columns):
     from privinf.mechanisms.statistics.ops import Reach
 
     bound = args["clip"] * args["residual_clip"]
-    return Reach((2,), bound, bound, bound, "CR")
+    return Reach(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="CR")
 
 
 def unclipped_norms(rows, bound, unit=0.0):

@@ -103,7 +103,12 @@ class Witness(TrustedServer):
     def __init__(self, federation, **options):
         super().__init__(federation, **options)
         d = self.design
-        self.blocks = [SiteBlock(X, y, d.low, d.high, d.y_low, d.y_high) for y, X in self.pair]
+        self.blocks = [
+            SiteBlock(
+                features=X, response=y, low=d.low, high=d.high, response_low=d.y_low, response_high=d.y_high
+            )
+            for y, X in self.pair
+        ]
         self.ratio, self.spent, self.sums = 0.0, 0.0, None
 
     def _total(self, query, reach, asked):

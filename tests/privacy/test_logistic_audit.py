@@ -37,7 +37,7 @@ STATISTICS = {
 
 def block(y, X):
     ends = np.full(X.shape[1], EDGE)
-    return SiteBlock(X, y, -ends, ends, 0.0, 1.0)
+    return SiteBlock(features=X, response=y, low=-ends, high=ends, response_low=0.0, response_high=1.0)
 
 
 def swapped(name, rng, bits=0, tries=12, steps=25):
@@ -92,7 +92,7 @@ def test_products_have_the_mean_zero_at_a_right_mean_however_skewed_and_rare():
 
     def z_scores():
         ends = np.full(P, 4.0 * EDGE)
-        whole = SiteBlock(X, y, -ends, ends, 0.0, 1.0)
+        whole = SiteBlock(features=X, response=y, low=-ends, high=ends, response_low=0.0, response_high=1.0)
         each = np.minimum(np.abs(X), 0.31) * (y - expit(eta))[:, None]
         return SITE_OPS["logistic_products"].total(whole, told) / np.sqrt((each**2).sum(axis=0))
 

@@ -114,7 +114,13 @@ class BatchRounds:
 
         rows = block.made_up(np.zeros(1), np.ones(1), 0.0, 1.0)
         whole = block.SiteBlock(
-            np.zeros((N, 1)), np.zeros(N), rows.low, rows.high, 0.0, 1.0, stream=stream_of("all")
+            features=np.zeros((N, 1)),
+            response=np.zeros(N),
+            low=rows.low,
+            high=rows.high,
+            response_low=0.0,
+            response_high=1.0,
+            stream=stream_of("all"),
         )
         codes = batch_of(whole, 0, 4)
         self.places = [int(np.flatnonzero(codes == number)[-1]) for number in range(4)]

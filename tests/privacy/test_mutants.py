@@ -148,7 +148,14 @@ def of_gridded_norms():
             top = norm**2 if name == "moments.total" else norm**2 * 0.49
             layout = MomentLayout(0, 3 if name == "moments.total" else 2)
             for row in rows:
-                block = SiteBlock(row[None, :], 5.0 * row[:1], -np.ones(3), np.ones(3), -1.0, 1.0)
+                block = SiteBlock(
+                    features=row[None, :],
+                    response=5.0 * row[:1],
+                    low=-np.ones(3),
+                    high=np.ones(3),
+                    response_low=-1.0,
+                    response_high=1.0,
+                )
                 sums = SITE_OPS[name].sums(block, args)
                 sums.update(block)
                 diagonal = np.diag(layout.matrix(sums.floats(), np.empty((0, 0))))
@@ -314,7 +321,7 @@ def line(**changes):
 
 def of_policy():
     """Lines that state too little for a sum of 2 vectors of 5 numbers: refused, and honest ones not."""
-    reach = Reach((2, 5), 2.0, 2.0, 1.0, "test", 1.0)
+    reach = Reach(shape=(2, 5), l2=2.0, linf=2.0, bound=1.0, derivation="test", norm=1.0)
     gaussian = {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20}
     picks = {"law": "gumbel", "scale": 8.0, "grid": 2.0**-18, "picks": 3, "vectors": 2}
     peeling = {"mechanism": "gumbel peeling", "noise": picks, "sensitivity": Sensitivity("linf", 2.0, "test")}

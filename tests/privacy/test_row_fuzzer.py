@@ -245,7 +245,9 @@ def test_as_many_rows_as_coefficients_have_no_standard_errors_where_residuals_ar
 
 
 def test_a_tiny_mean_of_counts_is_an_argument_that_statistics_take():
-    sums = GlmSums(None, {"mean_cap": 9.0}, 100, 1, np.array([1.0]), np.array([1.0]))  # type: ignore[arg-type]
+    sums = GlmSums(
+        server=None, model={"mean_cap": 9.0}, n=100, p=1, low=np.array([1.0]), high=np.array([1.0])
+    )  # type: ignore[arg-type]
     assert sums.args(np.array([-1e4]))["mean_cap"] == 1e-30
     assert sums.args(np.array([0.0]))["mean_cap"] == pytest.approx(1.0)
     assert sums.args(np.array([1e4]))["mean_cap"] == 9.0

@@ -235,13 +235,13 @@ PAIRS = {  # the pair of records that attains the sensitivity, beside three othe
     "signed ranks": ({"x": -1.0}, {"x": 1.0}),
 }
 QUESTIONS = {
-    "one sample": SampleQuestion("one sample", ("x",)),
-    "groups": SampleQuestion("groups", ("x",), ("g",)),
-    "share": SampleQuestion("share", ("x",)),
-    "cells": SampleQuestion("cells", (), ("g",)),
-    "pairs": SampleQuestion("pairs", ("x", "z")),
-    "two ranked": SampleQuestion("two ranked", ("x",), ("g",)),
-    "signed ranks": SampleQuestion("signed ranks", ("x",), center=0.0),
+    "one sample": SampleQuestion(kind="one sample", values=("x",)),
+    "groups": SampleQuestion(kind="groups", values=("x",), by=("g",)),
+    "share": SampleQuestion(kind="share", values=("x",)),
+    "cells": SampleQuestion(kind="cells", values=(), by=("g",)),
+    "pairs": SampleQuestion(kind="pairs", values=("x", "z")),
+    "two ranked": SampleQuestion(kind="two ranked", values=("x",), by=("g",)),
+    "signed ranks": SampleQuestion(kind="signed ranks", values=("x",), center=0.0),
 }
 
 

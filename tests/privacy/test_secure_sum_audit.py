@@ -160,7 +160,7 @@ def divided_by_all(steps, terms, name):
 
 def half_sensitivity(args, columns):
     bound = float(args["clip"]) * float(args["residual_clip"])
-    return Reach((2,), bound, bound, bound, "C where 2C is due")
+    return Reach(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="C where 2C is due")
 
 
 def colluders_add(steps, terms, name):
@@ -181,7 +181,7 @@ def test_noise_of_a_colluding_site_only_is_seen(monkeypatch):
 @pytest.mark.audit
 def test_c_where_2c_is_due_is_seen(monkeypatch):
     op = SITE_OPS["clipped_score"]
-    mutant = SiteOp(op.name, op.function, half_sensitivity, op.arguments)
+    mutant = SiteOp(name=op.name, function=op.function, sensitivity=half_sensitivity, arguments=op.arguments)
     monkeypatch.setitem(catalogue.SITE_OPS, "clipped_score", mutant)
     assert audit(draws=1000).exceeded
 

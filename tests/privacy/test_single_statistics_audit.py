@@ -92,7 +92,7 @@ def unclipped(values, bound):
 
 def scores_alone(args, columns):
     """Forget the slopes, and take half: add/remove where replace-one is due."""
-    return Reach((4,), 1.0, 2.0, 1.5, "")
+    return Reach(shape=(4,), l2=1.0, linf=2.0, bound=1.5, derivation="")
 
 
 MUTANTS = {

@@ -87,7 +87,7 @@ def test_vectors_on_their_worst_pair(op):
 def half(args, columns):
     """State C where 2C is due."""
     shape = (columns,) if "targets" not in args else (len(args["targets"]), columns)
-    return Reach(shape, args["norm"], args["norm"], args["norm"], "")
+    return Reach(shape=shape, l2=args["norm"], linf=args["norm"], bound=args["norm"], derivation="")
 
 
 @pytest.mark.audit
@@ -136,7 +136,17 @@ def fit_of(y, X, rng):
 def losses_of(pair, monkeypatch, seeds=12):
     """Return (label, loss on the pair, loss in the ledger) of every release of some fits."""
     pairs, found = worlds(pair), []
-    blocks = [SiteBlock(X, y, np.full(P, -1.0), np.full(P, 1.0), -48.0, 48.0) for y, X in pairs]
+    blocks = [
+        SiteBlock(
+            features=X,
+            response=y,
+            low=np.full(P, -1.0),
+            high=np.full(P, 1.0),
+            response_low=-48.0,
+            response_high=48.0,
+        )
+        for y, X in pairs
+    ]
     original = SecureServer.vector_sum
 
     def vector_sum(self, op, args, **options):

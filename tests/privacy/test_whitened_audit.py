@@ -79,7 +79,7 @@ def drawn_args(name, rng):
 
 def block(y, X):
     ends = np.full(X.shape[1], EDGE)
-    return SiteBlock(X, y, -ends, ends, -TOP, TOP)
+    return SiteBlock(features=X, response=y, low=-ends, high=ends, response_low=-TOP, response_high=TOP)
 
 
 def records(rng, count):

@@ -52,14 +52,14 @@ def results(ols, design):
     bread = np.linalg.inv(np.asarray(ols.normalized_cov_params)) / ols.nobs
     scores = ols.model.exog * np.asarray(ols.resid)[:, None]
     estimate = Estimate(
-        np.array(ols.params),
-        cov,
-        tuple(ols.params.index),
-        int(ols.nobs),
-        scores,
-        bread,
-        0.3 * cov,
-        "nonrobust",
+        params=np.array(ols.params),
+        cov=cov,
+        names=tuple(ols.params.index),
+        nobs=int(ols.nobs),
+        scores=scores,
+        bread=bread,
+        noise_cov=0.3 * cov,
+        cov_type="nonrobust",
     )
     return Results(
         estimate,

@@ -31,7 +31,9 @@ def weak(results):
     e = results.estimate
     return rebuilt(
         results,
-        estimate=Estimate(e.params, None, e.names, e.nobs, weak_reason="too much noise"),
+        estimate=Estimate(
+            params=e.params, cov=None, names=e.names, nobs=e.nobs, weak_reason="too much noise"
+        ),
         sampling_cov=None,
     )
 
@@ -144,7 +146,7 @@ def test_bootstrap(results, method):
 
 def test_resampling_needs_records(results, ols):
     e = results.estimate
-    total = rebuilt(results, estimate=Estimate(e.params, e.cov, e.names, e.nobs))
+    total = rebuilt(results, estimate=Estimate(params=e.params, cov=e.cov, names=e.names, nobs=e.nobs))
     with pytest.raises(NotAvailableError, match="sums over records"):
         total.bootstrap(method="multiplier")
     with pytest.raises(NotAvailableError, match="sums over records"):
@@ -162,7 +164,7 @@ def test_resampling_needs_records(results, ols):
 
 def test_the_default_bootstrap_is_the_best_there_is(results):
     e = results.estimate
-    total = rebuilt(results, estimate=Estimate(e.params, e.cov, e.names, e.nobs))
+    total = rebuilt(results, estimate=Estimate(params=e.params, cov=e.cov, names=e.names, nobs=e.nobs))
     for result, method in ((results, "multiplier"), (total, "parametric")):
         found = result.bootstrap(50, rng=0)
         assert found.method == method
@@ -298,7 +300,7 @@ def test_compare(results, ols, weak):
 
 def test_compare_keeps_coefficients_that_one_fit_lacks(results):
     e = results.estimate
-    smaller = Estimate(e.params[:2], e.cov[:2, :2], e.names[:2], e.nobs)
+    smaller = Estimate(params=e.params[:2], cov=e.cov[:2, :2], names=e.names[:2], nobs=e.nobs)
     found = compare({"all": results, "two": Results(smaller, report=results.privacy)})
     assert found.params["two"].notna().tolist() == [True, True] + [False] * 4
     assert list(found.params.index) == list(results.names)
@@ -361,12 +363,12 @@ def scored():
     T, shift = design.to_user
     inverse = np.linalg.inv(T)
     estimate = Estimate(
-        T @ beta + shift,
-        T @ half @ half.T @ T.T,
-        design.names,
-        n,
-        scores @ inverse,
-        inverse.T @ system.A @ inverse,
+        params=T @ beta + shift,
+        cov=T @ half @ half.T @ T.T,
+        names=design.names,
+        nobs=n,
+        scores=scores @ inverse,
+        bread=inverse.T @ system.A @ inverse,
     )
     return design, system, estimate, clean, y
 
@@ -481,7 +483,9 @@ def test_pairs_bootstrap_of_one_replicate_is_a_refit(private, scored):
 
 def test_pairs_bootstrap_refuses_what_is_not_the_solution(private, scored):
     e = private.estimate
-    moved = Estimate(e.params + 1.0, e.cov, e.names, e.nobs, e.scores, e.bread)
+    moved = Estimate(
+        params=e.params + 1.0, cov=e.cov, names=e.names, nobs=e.nobs, scores=e.scores, bread=e.bread
+    )
     other = Results(moved, report=private.privacy, design=scored[0], system=scored[1])
     with pytest.raises(NotAvailableError, match="is not one"):
         other.bootstrap(method="pairs")

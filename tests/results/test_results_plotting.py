@@ -30,7 +30,9 @@ def weak(results):
     x = rng.uniform(-1, 1, (2000, 2))
     system = CorrectedLeastSquares(x + 5 * rng.standard_normal(x.shape), x[:, 0], 25 * np.eye(2))
     design = Design.from_arrays(["x1", "x2"], bounds=[(-1, 1)] * 2)
-    estimate = Estimate(np.array([1.0, 2.0]), None, ("x1", "x2"), 2000, weak_reason="noise")
+    estimate = Estimate(
+        params=np.array([1.0, 2.0]), cov=None, names=("x1", "x2"), nobs=2000, weak_reason="noise"
+    )
     return Results(estimate, report=results.privacy, design=design, system=system)
 
 
@@ -97,7 +99,9 @@ def test_chosen_coefficients_and_given_axes(results):
 def test_long_names_stay_readable(results):
     e = results.estimate
     names = tuple(f"C(education, Treatment('none'))[T.a rather long level {j}]" for j in range(6))
-    ax = plotting.coefficients(Results(Estimate(e.params, e.cov, names, e.nobs), report=results.privacy))
+    ax = plotting.coefficients(
+        Results(Estimate(params=e.params, cov=e.cov, names=names, nobs=e.nobs), report=results.privacy)
+    )
     assert len({label.get_text() for label in ax.get_yticklabels()}) == 6
     assert_readable(ax.figure)
 

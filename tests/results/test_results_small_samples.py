@@ -34,10 +34,10 @@ def fitted(frame, formula, rows, *, noise=0.0, bias=None, **given):
     ols = smf.ols(formula, data).fit()
     cov = np.asarray(ols.cov_params())
     estimate = Estimate(
-        np.array(ols.params),
-        cov,
-        tuple(ols.params.index),
-        rows,
+        params=np.array(ols.params),
+        cov=cov,
+        names=tuple(ols.params.index),
+        nobs=rows,
         noise_cov=noise * cov,
         cov_type="nonrobust",
         df_resid=float(ols.df_resid),
@@ -94,7 +94,12 @@ def test_noise_raises_the_degrees_of_freedom_row_by_row(frame):
     noise[0, 0] = 0.5 * ours.estimate.cov[0, 0]
     mixed = Results(
         Estimate(
-            ours.estimate.params, ours.estimate.cov, ours.names, 17, noise_cov=noise, df_resid=ols.df_resid
+            params=ours.estimate.params,
+            cov=ours.estimate.cov,
+            names=ours.names,
+            nobs=17,
+            noise_cov=noise,
+            df_resid=ols.df_resid,
         ),
         report=ours.privacy,
     )

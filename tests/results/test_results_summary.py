@@ -19,7 +19,9 @@ LONG = 'C(education, Treatment(reference="none at all"))[T.university degree & m
 
 def made(report, names=("const", LONG, "x"), **context):
     p = len(names)
-    estimate = Estimate(np.arange(p) - 0.5, np.diag(np.arange(1.0, p + 1)), tuple(names), 100)
+    estimate = Estimate(
+        params=np.arange(p) - 0.5, cov=np.diag(np.arange(1.0, p + 1)), names=tuple(names), nobs=100
+    )
     return Results(estimate, report=report, **context)
 
 
@@ -36,8 +38,14 @@ def weak_results(report):
     S = np.diag([25.0, 25.0])
     system = CorrectedLeastSquares(x + 5 * rng.standard_normal(x.shape), x[:, 0], S)
     design = Design.from_arrays(["x1", "x2"], bounds=[(-1, 1)] * 2)
-    estimate = Estimate(np.array([1.0, 2.0]), None, ("x1", "x2"), 2000, weak_reason="the noise is too strong")
-    found = Identification(0.3, 2.0, True, 0.1, 0.3)
+    estimate = Estimate(
+        params=np.array([1.0, 2.0]),
+        cov=None,
+        names=("x1", "x2"),
+        nobs=2000,
+        weak_reason="the noise is too strong",
+    )
+    found = Identification(statistic=0.3, threshold=2.0, weak=True, smallest_eigenvalue=0.1, noise_edge=0.3)
     return Results(
         estimate, report=report, design=design, system=system, identification=found, model="ModulatedOLS"
     )
@@ -132,7 +140,7 @@ def test_weak_identification_shows_score_intervals_and_the_reason(report):
 
 
 def test_flagged_wald_intervals_are_shown_with_a_warning(report):
-    found = Identification(0.3, 2.0, True, 0.1, 0.3)
+    found = Identification(statistic=0.3, threshold=2.0, weak=True, smallest_eigenvalue=0.1, noise_edge=0.3)
     text = str(made(report, identification=found).summary())
     assert "Weak identification" in text
     assert "std err" in text
@@ -140,7 +148,9 @@ def test_flagged_wald_intervals_are_shown_with_a_warning(report):
 
 
 def test_a_steep_direction_is_a_note_and_a_named_warning(report):
-    found = Identification(4.0, 2.0, False, 0.1, 0.3, stretch=0.2)
+    found = Identification(
+        statistic=4.0, threshold=2.0, weak=False, smallest_eigenvalue=0.1, noise_edge=0.3, stretch=0.2
+    )
     result = made(report, identification=found)
     text = " ".join(str(result.summary()).split())
     assert "Steep direction (stretch 0.2)" in text

@@ -18,7 +18,12 @@ from privinf.moments.equation import MomentMap, NoisyTotals
 
 TERMS = VarianceTerms("sampling, noise", {"sampling": np.eye(2)}, {"noise": np.diag([1.0, 3.0])})
 ESTIMATE = Estimate(
-    np.ones(2), np.diag([2.0, 4.0]), ("a", "b"), 9, noise_cov=np.diag([1.0, 3.0]), terms=TERMS
+    params=np.ones(2),
+    cov=np.diag([2.0, 4.0]),
+    names=("a", "b"),
+    nobs=9,
+    noise_cov=np.diag([1.0, 3.0]),
+    terms=TERMS,
 )
 
 

@@ -29,10 +29,10 @@ def pair(request, frame, design, results):
     theirs = smf.ols(design.formula, frame).fit(use_t=request.param)
     df = theirs.df_resid if request.param else np.inf
     estimate = Estimate(
-        np.array(theirs.params),
-        np.asarray(theirs.cov_params()),
-        tuple(theirs.params.index),
-        int(theirs.nobs),
+        params=np.array(theirs.params),
+        cov=np.asarray(theirs.cov_params()),
+        names=tuple(theirs.params.index),
+        nobs=int(theirs.nobs),
         noise_cov=np.zeros((6, 6)),
         df_resid=df,
     )
@@ -130,7 +130,13 @@ def biased(pair, times=1.0):
     ours, _ = pair
     e = ours.estimate
     moved = Estimate(
-        e.params, e.cov, e.names, e.nobs, noise_cov=e.noise_cov, df_resid=e.df_resid, bias=times * e.bse
+        params=e.params,
+        cov=e.cov,
+        names=e.names,
+        nobs=e.nobs,
+        noise_cov=e.noise_cov,
+        df_resid=e.df_resid,
+        bias=times * e.bse,
     )
     return Results(moved, report=ours.privacy, design=ours._context.design)
 
@@ -172,7 +178,9 @@ def test_a_given_covariance_takes_the_degrees_of_freedom_of_sampling(frame, pair
     """Noise gives a contrast more degrees of freedom: how much of a given covariance it is, is not known."""
     ours, theirs = pair
     e = ours.estimate
-    noisy = Estimate(e.params, e.cov, e.names, e.nobs, noise_cov=0.5 * e.cov, df_resid=e.df_resid)
+    noisy = Estimate(
+        params=e.params, cov=e.cov, names=e.names, nobs=e.nobs, noise_cov=0.5 * e.cov, df_resid=e.df_resid
+    )
     result = Results(noisy, report=ours.privacy)
     if ours.use_t:
         assert result.t_test("x1").df_denom == pytest.approx(4.0 * theirs.df_resid)
@@ -183,7 +191,10 @@ def test_a_given_covariance_takes_the_degrees_of_freedom_of_sampling(frame, pair
 def test_what_does_not_fit_is_refused(pair):
     ours, _ = pair
     e = ours.estimate
-    weak = Results(Estimate(e.params, None, e.names, e.nobs, weak_reason="noise"), report=ours.privacy)
+    weak = Results(
+        Estimate(params=e.params, cov=None, names=e.names, nobs=e.nobs, weak_reason="noise"),
+        report=ours.privacy,
+    )
     with pytest.raises(ArgumentError, match="cov_p must have shape"):
         ours.t_test("x1", np.eye(2))
     with pytest.raises(NotPositiveDefiniteError):

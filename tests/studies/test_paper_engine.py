@@ -61,9 +61,21 @@ def server_of(parts, rng=None):
     policy = SitePolicy(trusted_server=True, simulation=True).naming(PAPER_OPS)
     sites = {str(i): Site(part, design, policy=policy) for i, part in enumerate(parts)}
     server = TrustedServer(InProcessFederation(sites), rng=rng)
-    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, BOUND), 0.0, 5.0, 5.0, set())
-    pooled = SparseSums(server, units, server.nobs)
-    return server, pooled, {name: SparseSums(server, units, n, (name,)) for name, n in server.rows.items()}
+    units = SparseUnits(
+        center=np.zeros(p),
+        scale=np.ones(p),
+        reach=np.full(p, BOUND),
+        intercept=0.0,
+        y_reach=5.0,
+        y_limit=5.0,
+        sized=set(),
+    )
+    pooled = SparseSums(server=server, units=units, n=server.nobs)
+    return (
+        server,
+        pooled,
+        {name: SparseSums(server=server, units=units, n=n, sites=(name,)) for name, n in server.rows.items()},
+    )
 
 
 @pytest.fixture(scope="module")

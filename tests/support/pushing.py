@@ -119,7 +119,15 @@ def random_case(seed: int) -> Case:
     formula = f"{response} ~ {'0 + ' if rng.random() < 0.2 else ''}{' + '.join(dict.fromkeys(terms))}"
     radius = float(rng.choice([0.7, 1.1])) if rng.random() < 0.3 else None
     missing = "impute-public" if trouble == "imputed" else "raise"
-    return Case(columns, kinds, pi.Schema(declared), formula, missing, radius, seed)
+    return Case(
+        columns=columns,
+        kinds=kinds,
+        schema=pi.Schema(declared),
+        formula=formula,
+        missing=missing,
+        radius=radius,
+        seed=seed,
+    )
 
 
 def _bounds(rng) -> tuple[float, float]:

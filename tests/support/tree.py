@@ -112,15 +112,31 @@ class Tree:
                 for alias in node.names:
                     if alias.name in self.modules:
                         bound = alias.asname or alias.name
-                        yield Import(module.name, alias.name, None, bound, kind, within)
+                        yield Import(
+                            source=module.name,
+                            target=alias.name,
+                            name=None,
+                            bound=bound,
+                            kind=kind,
+                            within=within,
+                        )
             elif node.module in self.modules:
                 for alias in node.names:
                     bound = alias.asname or alias.name
                     full = f"{node.module}.{alias.name}"
                     if full in self.modules and full not in self.rebound:
-                        yield Import(module.name, full, None, bound, kind, within)
+                        yield Import(
+                            source=module.name, target=full, name=None, bound=bound, kind=kind, within=within
+                        )
                     else:
-                        yield Import(module.name, str(node.module), alias.name, bound, kind, within)
+                        yield Import(
+                            source=module.name,
+                            target=str(node.module),
+                            name=alias.name,
+                            bound=bound,
+                            kind=kind,
+                            within=within,
+                        )
 
 
 @cache

@@ -272,15 +272,15 @@ class SecureServer(TrustedServer):
         )
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
         query = Query(
-            op,
-            {**args, "bits": bits},
-            known.version,
-            self._digest,
-            self._session,
-            self._next(),
-            (plan.entry.to_dict(),),
-            self._terms(plan, asked),
-            self._reservation,
+            op=op,
+            args={**args, "bits": bits},
+            version=known.version,
+            design=self._digest,
+            session=self._session,
+            sequence=self._next(),
+            charges=(plan.entry.to_dict(),),
+            masking=self._terms(plan, asked),
+            reservation=self._reservation,
         )
         check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
@@ -354,7 +354,14 @@ class SecureServer(TrustedServer):
         grid = planned.query.masking["grid"]
         values = np.asarray(steps * grid, dtype=np.float64).reshape(reach.shape)
         scale = planned.scale * float(np.sqrt(len(planned.asked)))
-        return NoisySum(values, self._count(planned.asked), planned.asked, scale, planned.mu, lines)
+        return NoisySum(
+            values=values,
+            rows=self._count(planned.asked),
+            sites=planned.asked,
+            scale=scale,
+            mu=planned.mu,
+            entries=lines,
+        )
 
     def _shrunk(self, asked: list[str], silent: tuple[str, ...]) -> list[str]:
         """Return who is left when sites fell silent."""

@@ -48,7 +48,7 @@ KIND = "masked"
 TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SumTerms:
     """What a query asks of every site on its roster.
 
@@ -108,7 +108,9 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     sigma = scale / grid / math.sqrt(carriers)
     if not (0.0 <= sigma < math.inf):
         raise ArgumentError("the ledger line states no scale of the noise")
-    return SumTerms(tuple(roster), colluding, carriers, grid, sigma, seed)
+    return SumTerms(
+        roster=tuple(roster), max_colluding=colluding, carriers=carriers, grid=grid, sigma=sigma, seed=seed
+    )
 
 
 def _grid(given: Mapping[str, Any]) -> float:

@@ -63,7 +63,7 @@ FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean s
 WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large as the matrix"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DebiasPrices:
     """Prices in zCDP: neighbours, Gram matrix, sizes of columns, a suspect, secant matrix, meat, score."""
 
@@ -76,7 +76,7 @@ class DebiasPrices:
     score: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DebiasedLogistic:
     """Debiased coefficients of k targets in the units of the sums.
 
@@ -179,7 +179,9 @@ def debias_logistic(
         "Hessian noise": lead @ moves @ lead.T,
         "precision columns": np.diag(column),
     }
-    return DebiasedLogistic(params, sampling, privacy, union, tuple(signs), terms)
+    return DebiasedLogistic(
+        params=params, sampling=sampling, privacy=privacy, union=union, signs=tuple(signs), noise=terms
+    )
 
 
 def _union(

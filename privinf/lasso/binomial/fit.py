@@ -72,7 +72,7 @@ WEIGHTED_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogisticShares:
     """Shares of rho; they sum to one.
 
@@ -122,16 +122,15 @@ class LogisticShares:
     def debiasing(self, rho: float) -> DebiasPrices:
         """Return the prices of the debiasing."""
         rho *= ROUNDING
-        shares = (
-            self.neighbours,
-            self.gram,
-            self.sizes / 2.0,
-            self.suspect,
-            self.secant,
-            self.meat,
-            self.score,
+        return DebiasPrices(
+            neighbours=self.neighbours * rho,
+            gram=self.gram * rho,
+            sizes=self.sizes / 2.0 * rho,
+            suspect=self.suspect * rho,
+            secant=self.secant * rho,
+            meat=self.meat * rho,
+            score=self.score * rho,
         )
-        return DebiasPrices(*(share * rho for share in shares))
 
 
 def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
@@ -169,7 +168,7 @@ def _fitted(
     ledger, prices = server.ledger, LogisticShares.of(options.shares).debiasing(plan.rho)
     before = len(ledger.entries)
     excluded = () if rows.constant is None else (rows.constant,)
-    sums = LogisticSums(SparseSums(server, rows.units(), server.nobs))
+    sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
     threshold = upper_quantile(FALSE_PICKS / 2.0 / len(rows.names)) if plan.automatic else 0.0
 
     def spent() -> PrivacyReport:
@@ -341,10 +340,10 @@ def _results(
     back = np.outer(unit, unit)
     sampling, noise = debiased.sampling / back, debiased.privacy / back
     estimate = Estimate(
-        debiased.params / unit,
-        sampling + noise,
-        tuple(names[j] for j in chosen),
-        sums.n,
+        params=debiased.params / unit,
+        cov=sampling + noise,
+        names=tuple(names[j] for j in chosen),
+        nobs=sums.n,
         noise_cov=noise,
         cov_type="HC0",
         terms=VarianceTerms.dividing(

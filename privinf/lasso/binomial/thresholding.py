@@ -91,7 +91,7 @@ class LogisticBudget:
         return self.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogisticFit:
     """A released sparse fit, in the units of its sums.
 
@@ -273,7 +273,9 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
     shaken = noise * math.sqrt(size / spread.curvature)
     signs += [SHAKY_SIGN.format(shaken)] * (shaken > SHAKY)
     efficiency = weights.square / weights.slope**2
-    return LogisticFit(at, [], spread, noise, efficiency, root, tuple(signs))
+    return LogisticFit(
+        point=at, kept=[], spread=spread, step_sd=noise, efficiency=efficiency, root=root, signs=tuple(signs)
+    )
 
 
 def _whitened(
@@ -337,7 +339,9 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
         theta = at.whole + change
         at = Point(at.support, theta[1:], float(theta[0]))
         if np.abs(change).max() < SMALLEST_CHANGE:
-            return LogisticFit(at, [], _spread(at, spread, root), 0.0, 1.0, root)
+            return LogisticFit(
+                point=at, kept=[], spread=_spread(at, spread, root), step_sd=0.0, efficiency=1.0, root=root
+            )
     raise ConvergenceError(
         f"Newton's method did not converge in {MOST_STEPS} rounds: the coefficients may be infinite"
     )

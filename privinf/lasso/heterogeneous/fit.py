@@ -56,7 +56,7 @@ def extra_picks(own: int) -> tuple[int, int]:
     return 1, max(2, own // 3)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SitePlan:
     """A checked request.
 
@@ -140,13 +140,13 @@ def check_site_plan(
     joint, own_precision = accounting == "joint", precision == "machine"
     if shares is None:
         size = RequestSize(
-            sum(rows),
-            int(np.median(rows)),
-            p,
-            shared + extra[0],
-            own + extra[1],
-            sparsity,
-            neighbours,
+            total=sum(rows),
+            rows=int(np.median(rows)),
+            p=p,
+            shared=shared + extra[0],
+            own=own + extra[1],
+            sparsity=sparsity,
+            neighbours=neighbours,
         )
         given: Mapping[str, float] = site_shares(
             rho if math.isfinite(rho) else 1.0,
@@ -163,15 +163,15 @@ def check_site_plan(
     price = {name: share / (many[name] if joint else 1.0) for name, share in given.items()}
     total = sum(price[name] * many[name] for name in price)
     return SitePlan(
-        SiteBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
-        shared,
-        own,
-        neighbours,
-        whole if joint else total * rho + means,
-        sum(price.values()) * rho + means,
-        accounting,
-        precision,
-        means,
+        budget=SiteBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
+        shared=shared,
+        own=own,
+        neighbours=neighbours,
+        joint=whole if joint else total * rho + means,
+        interval=sum(price.values()) * rho + means,
+        accounting=accounting,
+        precision=precision,
+        means=means,
     )
 
 
@@ -191,11 +191,14 @@ def fit_sites(
     server: TrustedServer, units: SparseUnits, plan: SitePlan, targets: Sequence[int]
 ) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
-    every = SparseSums(server, units, server.nobs)
+    every = SparseSums(server=server, units=units, n=server.nobs)
     if plan.means > 0.0:
         every.center((1.0 - RESPONSE_SHARE) * plan.means)
         center_response(every, RESPONSE_SHARE * plan.means)
-    sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
+    sites = {
+        name: SparseSums(server=server, units=units, n=rows, sites=(name,))
+        for name, rows in server.rows.items()
+    }
     fits = site_fits(
         every,
         sites,
@@ -240,7 +243,14 @@ def results_by_site(
     }
     differs = pd.Series({rows.labels[site]: fits.differs[site] for site in rows.rows}, name="differs")
     series = pd.Series(shared, list(names), name="shared_params")
-    return MachineResults(tuple(results), series, report, alone, results, differs)
+    return MachineResults(
+        labels=tuple(results),
+        shared_params=series,
+        privacy=report,
+        interval_epsilon=alone,
+        results=results,
+        differs=differs,
+    )
 
 
 def _site_results(
@@ -280,10 +290,10 @@ def _site_results(
     sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit)))
     return LassoResults(
         Estimate(
-            debiased.params / unit,
-            (sampling + np.diag(debiased.privacy)) / back,
-            tuple(names[j] for j in kept_targets),
-            rows.rows[site],
+            params=debiased.params / unit,
+            cov=(sampling + np.diag(debiased.privacy)) / back,
+            names=tuple(names[j] for j in kept_targets),
+            nobs=rows.rows[site],
             noise_cov=np.diag(debiased.privacy / unit**2),
             cov_type="HC0",
             terms=debiased.terms(sampling + np.diag(debiased.privacy), unit),
@@ -320,7 +330,7 @@ def joint_loss(plan: SitePlan) -> ConcentratedLoss:
     return ConcentratedLoss(plan.joint)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MachineResults(PortableParts):
     """Results of a fit in which every site has a part of its own.
 

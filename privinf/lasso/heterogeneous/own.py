@@ -32,7 +32,7 @@ FIRST_STEP, LAST_STEPS = 0.25, (0.2, 0.55)
 _RESIDUALS = np.geomspace(0.2, 1.75, 24)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SharedPart:
     """The shared part, from all rows.
 
@@ -56,7 +56,7 @@ class SharedPart:
     astray: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OwnFit:
     """One site's released fit: shared columns first, then all of its own that were picked.
 
@@ -216,7 +216,14 @@ def _fit(
     cov[held:, held:] = steps[-1].variance * root.values @ root.values.T
     kept = held + np.sort(np.argsort(-np.abs(beta[held:]), kind="stable")[:sparsity])
     lost = astray(steps, len(support) - held, scale, shared.response, root) or shared.astray
-    return OwnFit(support, beta, [*range(held), *kept.tolist()], cov, scale, lost)
+    return OwnFit(
+        support=support,
+        beta=beta,
+        kept=[*range(held), *kept.tolist()],
+        error_cov=cov,
+        scale=scale,
+        astray=lost,
+    )
 
 
 def _common_scale(
@@ -249,7 +256,14 @@ def clipped_step(
     """Return a clipped step in the free coefficients."""
     k = len(free)
     norm, bound = _step_radii(k, sums.n, rho)
-    score = Score([support[i] for i in free], root, norm, bound * scale, support, beta)
+    score = Score(
+        columns=[support[i] for i in free],
+        transform=root,
+        norm=norm,
+        residual=bound * scale,
+        support=support,
+        beta=beta,
+    )
     mean, noise = sums.score(score, rho, Labels.STEP_OF_REFIT)
     slope = norm_moments(norm, k)[0] * residual_moments(bound)[0]
     square = norm_moments(norm, k)[1] * residual_moments(bound)[1]
@@ -287,7 +301,7 @@ class Whitening:
     clearance: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SiteGrams:
     """Releases of Gram matrices.
 
@@ -372,7 +386,15 @@ def site_grams(
     own_precision: bool,
 ) -> SiteGrams:
     """Return the releases of a fit; nothing is released yet."""
-    return SiteGrams(pooled, sites, price, size, joint, own_precision, {})
+    return SiteGrams(
+        pooled=pooled,
+        sites=sites,
+        price=price,
+        size=size,
+        joint=joint,
+        own_precision=own_precision,
+        _whole={},
+    )
 
 
 def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float:

@@ -49,7 +49,7 @@ SHARED_STEPS = (0.2, 0.3, 0.5)
 SIZES, POOLED_LOOKS, BLOCK_LOOKS, LAST_LOOK = 0.35, 0.30, 0.10, 0.25
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteBudget:
     """Prices, zCDP, of what one interval uses: a site's rows pay for shared and own parts alike."""
 
@@ -64,7 +64,7 @@ class SiteBudget:
     score: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SiteFits:
     """Everything released: the shared fit, and per site its fit, its debiased targets, its columns.
 
@@ -144,14 +144,14 @@ def site_fits(
     correlations = grams.precision(members)
     scores = site_scores(sites, correlations, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
     return SiteFits(
-        shared.support,
-        shared.beta,
-        scores.targets,
-        own,
-        scores.debiased,
-        scores.columns,
-        {name: one.values for name, one in correlations.items()},
-        scores.differs,
+        shared=shared.support,
+        shared_beta=shared.beta,
+        targets=scores.targets,
+        own=own,
+        debiased=scores.debiased,
+        columns=scores.columns,
+        grams={name: one.values for name, one in correlations.items()},
+        differs=scores.differs,
     )
 
 
@@ -184,7 +184,14 @@ def _shared(
     kept = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(kept, kept)]
     lost = astray(steps, len(support), scale, response, root)
-    return SharedPart([support[i] for i in kept], beta[kept], cov, scale, response, lost)
+    return SharedPart(
+        support=[support[i] for i in kept],
+        beta=beta[kept],
+        cov=cov,
+        scale=scale,
+        response=response,
+        astray=lost,
+    )
 
 
 def _neighbours(
@@ -209,7 +216,7 @@ def _neighbours(
     return dict.fromkeys(sites, pooled.neighbours(targets, count, allowed, price))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSize:
     """The size of a request: rows of all sites and of a typical one, columns, columns picked."""
 

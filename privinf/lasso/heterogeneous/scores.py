@@ -61,7 +61,7 @@ class ScorePrices:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Released:
     """One site's releases, slopes in units of 1 / unit."""
 
@@ -130,12 +130,12 @@ def site_scores(
         at = np.flatnonzero(~hidden[place])
         unit = one.unit[at]
         score = ScoreRelease(
-            one.score[at],
-            slopes[place][at] / unit,
-            one.square[at],
-            one.score_sd,
-            slope_sds[place][at] / unit,
-            sites[name].n,
+            score=one.score[at],
+            slope=slopes[place][at] / unit,
+            square=one.square[at],
+            score_sd=one.score_sd,
+            slope_sd=slope_sds[place][at] / unit,
+            n=sites[name].n,
         )
         clear = clear_slopes(score)
         score, at, unit = score.only(clear), at[clear], unit[clear]
@@ -209,7 +209,14 @@ def _release(
     slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if clear else (SLOPE_CLIP, average_bound(k))
     # In one vector the noise has one size: weights make the prices of its parts what they should be.
     slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
-    score = Score(used.tolist(), columns[used] / unit, math.inf, bound, fit.support, fit.beta)
+    score = Score(
+        columns=used.tolist(),
+        transform=columns[used] / unit,
+        norm=math.inf,
+        residual=bound,
+        support=fit.support,
+        beta=fit.beta,
+    )
     mean, sd = sums.target_scores(
         score,
         targets,
@@ -225,14 +232,14 @@ def _release(
     if not clear:
         square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
     return _Released(
-        mean[:k] * bound,
-        sd * bound,
-        square,
-        mean[2 * k : 3 * k] * slope_unit * unit,
-        sd * slope_unit * unit,
-        float(mean[3 * k]) * average_unit,
-        sd * average_unit,
-        unit,
+        score=mean[:k] * bound,
+        score_sd=sd * bound,
+        square=square,
+        slope=mean[2 * k : 3 * k] * slope_unit * unit,
+        slope_sd=sd * slope_unit * unit,
+        average=float(mean[3 * k]) * average_unit,
+        average_sd=sd * average_unit,
+        unit=unit,
     )
 
 

@@ -307,10 +307,10 @@ def lasso_results(
     sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
     reported, noise_cov = tuple(names[j] for j in chosen), np.diag(parts.privacy) / back
     estimate = Estimate(
-        parts.params / unit,
-        debiased.cov / back,
-        reported,
-        sums.n,
+        params=parts.params / unit,
+        cov=debiased.cov / back,
+        names=reported,
+        nobs=sums.n,
         noise_cov=noise_cov,
         cov_type="HC0",
         bias=None if debiased.bias is None else debiased.bias / unit,

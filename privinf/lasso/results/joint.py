@@ -128,7 +128,7 @@ class JointResults(SparseResults):
             plain: Any = "gaussian" if method == "simulation" else method
             return super().simultaneous(alpha, which, plain, draws=draws, rng=rng)
         released = dict(self._extra("bootstrap", "bootstrap_draws=200"))
-        drawn = PrivateDraws(tuple(released.pop("values")), **released)
+        drawn = PrivateDraws(values=tuple(released.pop("values")), **released)
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
         return joint_bootstrap(self.estimate, drawn, chosen, check_fraction(alpha, "alpha"))
 

@@ -266,7 +266,7 @@ def _joint(
     return ExampleBudget(mus.get("features"), tuple(answers), label_epsilon, mus.get("label"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExamplesPlan:
     """Lines of one release, calibrated: nothing of it depends on rows."""
 

@@ -237,7 +237,11 @@ class LocalExamples:
         draws = self._draws(plan)
         noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
         sent = (self._send(*block, plan, iter(noises)) for block in blocks)
-        return write_rows(target, Release(self.kind, {}, law, self.design, recorded, blocks.n), sent)
+        return write_rows(
+            target,
+            Release(kind=self.kind, arrays={}, law=law, design=self.design, entries=recorded, nobs=blocks.n),
+            sent,
+        )
 
     def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> ExamplesPlan:
         entries, responses = [], []
@@ -261,7 +265,12 @@ class LocalExamples:
             label_scale, entry = self._label_line(budget.label_mu, name).calibrated(noise)
             entries.append(entry)
         return ExamplesPlan(
-            scale, label_scale, tuple(responses), label_response, tuple(entries), budget.noise_free
+            scale=scale,
+            label_scale=label_scale,
+            responses=tuple(responses),
+            label_response=label_response,
+            entries=tuple(entries),
+            noise_free=budget.noise_free,
         )
 
     def _features_line(self, mu: float) -> Line:
@@ -321,7 +330,9 @@ class LocalExamples:
         """Return the same of checked numbers, in place: the response, the constant, and private columns."""
         design = self.features.gaussian_design
         y, public, x = np.split(block, [1, 2], axis=1)
-        return EncodedRows(in_units(design, x), public, scaled_response(design, y[:, 0])), ()
+        return EncodedRows(
+            private=in_units(design, x), public=public, response=scaled_response(design, y[:, 0])
+        ), ()
 
     def _send(
         self,

@@ -199,7 +199,14 @@ class Modulation:
             budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
         )
         law = self.map.law(plan.scales, plan.response_scale, budget) | imputing(given.missing)
-        release = Release(self.kind, {"directions": directions}, law, self.design, recorded, blocks.n)
+        release = Release(
+            kind=self.kind,
+            arrays={"directions": directions},
+            law=law,
+            design=self.design,
+            entries=recorded,
+            nobs=blocks.n,
+        )
 
         def sent(encoded: EncodedRows) -> dict[str, Any]:
             response = _sent_response(encoded.response, plan.response_scale, noises[0])
@@ -228,7 +235,13 @@ class Modulation:
         refuse_unordered(given, MESSAGES)
         encoded = encode(self.design, given, self.weights)
         recorded = budget.ledger.spend(*plan.entries)
-        return ModulationSession(self, encoded, replace(plan, entries=recorded), budget, given.missing)
+        return ModulationSession(
+            mechanism=self,
+            encoded=encoded,
+            plan=replace(plan, entries=recorded),
+            spending=budget,
+            missing=given.missing,
+        )
 
     def feature_distance(self) -> float:
         """Return the largest distance between two units' features, scaled units."""
@@ -358,7 +371,14 @@ class ModulationSession:
         }
         made, plan = self._mechanism, self._plan
         law = made.map.law(plan.scales, plan.response_scale, self._spending) | imputing(self._missing)
-        return Release(made.kind, arrays, law, made.design, plan.entries, len(self.public))
+        return Release(
+            kind=made.kind,
+            arrays=arrays,
+            law=law,
+            design=made.design,
+            entries=plan.entries,
+            nobs=len(self.public),
+        )
 
 
 def _sent_response(response: Floats, scale: float, source: NoiseSource) -> Floats:

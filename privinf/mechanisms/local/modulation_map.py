@@ -42,7 +42,7 @@ class MapOptions(TypedDict, total=False):
 
 
 @doors
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModulationMap:
     """The paper's client map and its sensitivity.
 

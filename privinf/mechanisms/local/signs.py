@@ -25,7 +25,7 @@ from privinf.validation import as_generator, check_count
 from privinf.wire import Assumptions, Labels
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SignAnswers(Released):
     """What the server receives.
 
@@ -142,7 +142,15 @@ class SignChannel:
         recorded = account.spend(entry)
         answers = response.respond(signs, noise)
         sizes = np.array([len(rows) for rows in machines], dtype=np.int64)
-        return SignAnswers(coordinates, answers, sizes, p, response.lie, self.epsilon, recorded)
+        return SignAnswers(
+            coordinates=coordinates,
+            answers=answers,
+            sizes=sizes,
+            p=p,
+            lie=response.lie,
+            epsilon=self.epsilon,
+            entries=recorded,
+        )
 
     @property
     def spread(self) -> float:

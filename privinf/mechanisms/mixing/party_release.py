@@ -226,4 +226,4 @@ class PartyMechanism:
     def _release(
         self, arrays: dict[str, Floats], law: GaussianRowsLaw, entries: tuple[LedgerEntry, ...], n: int
     ) -> Release:
-        return Release(self.kind, arrays, law, self.design, entries, n)
+        return Release(kind=self.kind, arrays=arrays, law=law, design=self.design, entries=entries, nobs=n)

@@ -310,9 +310,15 @@ class MixingPlan:
             own = delta if party.delta is None else party.delta
             scale = mechanism.noise_scale(party.total_mu(self.calibration))
             epsilon = compose([GaussianLoss(mu)]).epsilon(own)
-            lines.append(PartyForecast(name, mechanism.width, scale, epsilon, own))
+            lines.append(
+                PartyForecast(
+                    party=name, columns=mechanism.width, noise_scale=scale, epsilon=epsilon, delta=own
+                )
+            )
         total = compose([GaussianLoss(mu) for mu in columns.own_mu.values()])
-        return PlanCheck(self, tuple(lines), total.epsilon(delta), delta, forecast)
+        return PlanCheck(
+            plan=self, parties=tuple(lines), epsilon=total.epsilon(delta), delta=delta, forecast=forecast
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description; `from_dict` is its exact inverse."""

@@ -70,7 +70,7 @@ class PrintablePlan(Protocol):
         """Number of columns of all parties."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MixingGuess:
     """What is publicly known, or guessed, of a regression on the released columns, scaled units.
 
@@ -181,7 +181,7 @@ def identification_forecast(noise: float, signal: float, *, n: int, k: int, feat
     return n * signal / (2.0 * noise * math.sqrt(features * k))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartyForecast:
     """One party's line of a plan check.
 
@@ -202,7 +202,7 @@ class PartyForecast:
     delta: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCheck:
     """What a plan will cost, and whether it can work; print it.
 

@@ -22,7 +22,7 @@ from privinf.schema import Design, Schema
 from privinf.typing import Floats, Integers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
     """Rows that are summed where they are, as a design has them.
 

@@ -87,7 +87,7 @@ class PartPasses(Protocol):
         """Yield all rows, which can be few."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
     """What is summed: by statistics of these names, of public arguments."""
 

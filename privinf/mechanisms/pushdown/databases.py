@@ -27,7 +27,7 @@ LARGEST_DOUBLE = sys.float_info.max
 Layer: TypeAlias = list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """How one database writes what is asked of it.
 

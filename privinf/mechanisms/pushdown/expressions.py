@@ -19,7 +19,7 @@ from privinf.mechanisms.pushdown.databases import Dialect, Layer, unfit
 from privinf.typing import Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Node:
     """An expression: pieces of its text and the expressions between them, with what its values keep to."""
 
@@ -65,7 +65,9 @@ class Expressions:
         if finite and not (math.isfinite(low) and math.isfinite(high)):
             raise unfit("a number could be infinite")
         away = max(away, low, -high, 0.0)
-        return self._made.setdefault(tuple(parts), Node(tuple(parts), low, high, away, whole, kind))
+        return self._made.setdefault(
+            tuple(parts), Node(parts=tuple(parts), low=low, high=high, away=away, whole=whole, kind=kind)
+        )
 
     def number(self, value: float) -> Node:
         """Return a constant."""

@@ -37,7 +37,7 @@ LARGEST, SMALLEST = 1e30, 1e-30
 SEEDS = frozenset({"seed", "probe_seed"})
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class SiteBlock:
     """Some consecutive rows of one site, with the public bounds of its columns.
 
@@ -94,12 +94,12 @@ class SiteBlock:
         assert design.y_low is not None
         assert design.y_high is not None
         return cls(
-            rows.matrix(design),
-            rows.response(design),
-            design.low,
-            design.high,
-            design.y_low,
-            design.y_high,
+            features=rows.matrix(design),
+            response=rows.response(design),
+            low=design.low,
+            high=design.high,
+            response_low=design.y_low,
+            response_high=design.y_high,
             ordered=rows.ordered,
             lent=rows.lends,
             inputs=rows.inputs_outside(design),
@@ -124,22 +124,22 @@ class SiteBlock:
             return
         for part in even_parts(len(self), rows):
             yield SiteBlock(
-                self.features[part],
-                self.response[part],
-                self.low,
-                self.high,
-                self.response_low,
-                self.response_high,
-                self.start + part.start,
-                self.stream,
-                None if self.clear is None else self.clear[part],
-                None if self.weights is None else self.weights[part],
-                self.ordered,
-                self.finite,
-                None if self.units is None else self.units[part],
-                self.lent,
-                self.batch,
-                None if self.inputs is None else self.inputs[part],
+                features=self.features[part],
+                response=self.response[part],
+                low=self.low,
+                high=self.high,
+                response_low=self.response_low,
+                response_high=self.response_high,
+                start=self.start + part.start,
+                stream=self.stream,
+                clear=None if self.clear is None else self.clear[part],
+                weights=None if self.weights is None else self.weights[part],
+                ordered=self.ordered,
+                finite=self.finite,
+                units=None if self.units is None else self.units[part],
+                lent=self.lent,
+                batch=self.batch,
+                inputs=None if self.inputs is None else self.inputs[part],
             )
 
     def columns(self, args: Args, chosen: Integers | slice | None = None) -> Floats:
@@ -194,12 +194,12 @@ def made_up(low: Floats, high: Floats, response_low: float, response_high: float
     bottom, top = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
     ends = 0.5 * response_low, 0.5 * response_high
     return SiteBlock(
-        np.stack([bottom, 0.5 * bottom + 0.5 * top, top]),
-        np.array([response_low, sum(ends), response_high]),
-        low,
-        high,
-        response_low,
-        response_high,
+        features=np.stack([bottom, 0.5 * bottom + 0.5 * top, top]),
+        response=np.array([response_low, sum(ends), response_high]),
+        low=low,
+        high=high,
+        response_low=response_low,
+        response_high=response_high,
     )
 
 

@@ -19,7 +19,7 @@ from privinf.typing import Floats, Integers
 CACHED_ROWS = 512
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """Loops over arrays that hold columns, of which the first `rows` numbers count, side by side."""
 
@@ -61,13 +61,13 @@ def _made(keeps: bool) -> Compiled | None:
         return numba.njit([kinds], cache=keeps, nogil=True, fastmath=allowed)(function)
 
     return Compiled(
-        compiled(_finite, numba.boolean(reads, numba.int64)),
-        compiled(_on_grid, numba.void(reads, numba.int64, read, read, number, matrix)),
-        compiled(_nearest, numba.void(reads, read, read, matrix)),
-        compiled(_lengths, numba.void(reads, vector)),
-        compiled(_above, numba.void(read, read, numba.int64[::1])),
-        compiled(_products, matrix(reads, reads, numba.int64, numba.boolean), exact=True),
-        compiled(_forms, numba.void(reads, reads, numba.int64, matrix), exact=True),
+        finite=compiled(_finite, numba.boolean(reads, numba.int64)),
+        on_grid=compiled(_on_grid, numba.void(reads, numba.int64, read, read, number, matrix)),
+        nearest=compiled(_nearest, numba.void(reads, read, read, matrix)),
+        lengths=compiled(_lengths, numba.void(reads, vector)),
+        above=compiled(_above, numba.void(read, read, numba.int64[::1])),
+        products=compiled(_products, matrix(reads, reads, numba.int64, numba.boolean), exact=True),
+        forms=compiled(_forms, numba.void(reads, reads, numba.int64, matrix), exact=True),
     )
 
 

@@ -154,7 +154,9 @@ def _column(block: SiteBlock, position: int) -> Floats:
 def _joint(left: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
     """Return both terms of records' directions: a score of size `left`, and a matrix of the root `size`."""
     a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
-    return Product(left, 1.0, v, a), Square(v.vectors, 1.0, v.length * size, b, size)
+    return Product(left, 1.0, v, a), Square(
+        vectors=v.vectors, top=1.0, length=v.length * size, factor=b, size=size
+    )
 
 
 def _start(rows: RowReader) -> tuple[Product, Square]:
@@ -194,7 +196,7 @@ def _meat(rows: RowReader) -> tuple[Square]:
     t = at.sizes()
     size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
     scores = at.v.vectors * (size / np.maximum(at.length, SMALLEST))
-    return (Square(scores, _longest(rows.args), size),)
+    return (Square(vectors=scores, top=_longest(rows.args), length=size),)
 
 
 def _secant(rows: RowReader) -> tuple[Square]:
@@ -209,7 +211,7 @@ def _secant(rows: RowReader) -> tuple[Square]:
     apart = np.copysign(np.maximum(np.abs(move), least), move)
     slope = np.where(np.abs(move) < least, middle, ends / apart)
     size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
-    return (Square(at.v.vectors, math.sqrt(bound), at.length * size, size=size),)
+    return (Square(vectors=at.v.vectors, top=math.sqrt(bound), length=at.length * size, size=size),)
 
 
 # ---- how far one record moves it
@@ -252,7 +254,12 @@ def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     why = Derivations.ONE_DIRECTION
     shape = (size + size * (size + 1) // 2,)
     return Reach(
-        shape, l2, max(2.0 * a, math.sqrt(2.0) * b) + slack, max(a, b), why, math.hypot(a, b) + slack
+        shape=shape,
+        l2=l2,
+        linf=max(2.0 * a, math.sqrt(2.0) * b) + slack,
+        bound=max(a, b),
+        derivation=why,
+        norm=math.hypot(a, b) + slack,
     )
 
 
@@ -313,8 +320,10 @@ def _secant_reach(args: Args, columns: int) -> Reach:
 def _matrix_reach(size: int, top: float) -> Reach:
     shape, why = (size * (size + 1) // 2,), Derivations.RANK_ONE
     if size == 1:
-        return Reach(shape, top, top, top, why, top)
-    return Reach(shape, math.sqrt(2.0) * top, math.sqrt(2.0) * top, top, why, top)
+        return Reach(shape=shape, l2=top, linf=top, bound=top, derivation=why, norm=top)
+    return Reach(
+        shape=shape, l2=math.sqrt(2.0) * top, linf=math.sqrt(2.0) * top, bound=top, derivation=why, norm=top
+    )
 
 
 CURVED_OPS: dict[str, SiteOp] = named(

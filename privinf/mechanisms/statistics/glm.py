@@ -119,7 +119,7 @@ def _score_reach(args: Args, columns: int) -> Reach:
     why = Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES
     # One record is rounded where two were.
     longest = min(radius * bound, longest_score(args, bound) + slack / 2.0)
-    return Reach((columns,), l2, l2, radius * bound, why, longest)
+    return Reach(shape=(columns,), l2=l2, linf=l2, bound=radius * bound, derivation=why, norm=longest)
 
 
 def _hessian(rows: RowReader) -> tuple[Square]:
@@ -128,7 +128,7 @@ def _hessian(rows: RowReader) -> tuple[Square]:
     length = lengths(x)
     size = np.sqrt(slope) * np.minimum(1.0, radius / np.maximum(length, SMALLEST))
     x *= size
-    return (Square(x, radius * math.sqrt(steepest(rows.args)), length * size),)
+    return (Square(vectors=x, top=radius * math.sqrt(steepest(rows.args)), length=length * size),)
 
 
 def _hessian_reach(args: Args, columns: int) -> Reach:
@@ -142,7 +142,7 @@ def _meat(rows: RowReader) -> tuple[Square]:
     r, length = residuals(rows.block, eta, rows.args, exact=rows.exact), lengths(x)
     size = np.abs(r) * _weighted(length, rows.args)
     x *= size / np.maximum(length, SMALLEST)
-    return (Square(x, _longest(rows.args, _bound(rows.args)), size),)
+    return (Square(vectors=x, top=_longest(rows.args, _bound(rows.args)), length=size),)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:

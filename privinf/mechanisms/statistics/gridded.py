@@ -43,7 +43,7 @@ NARROW_BALL = 1.0 / 16.0
 PREDICTOR_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnGrid:
     """How columns are put on their grid: a function of public numbers.
 
@@ -77,7 +77,14 @@ class ColumnGrid:
             widest = float(reach.max())
             if norm < NARROW_BALL * widest:
                 units = np.full(len(reach), norm / FULL_SCALE)
-                return cls(1.0 / units, np.full(len(reach), 0.5), None, units, FULL_SCALE, norm)
+                return cls(
+                    factor=1.0 / units,
+                    shift=np.full(len(reach), 0.5),
+                    ends=None,
+                    units=units,
+                    limit=FULL_SCALE,
+                    radius=norm,
+                )
             reach, limit = np.full(len(reach), widest), norm / widest * FULL_SCALE * (1.0 + NORM_SLACK)
         units = reach / FULL_SCALE
         factor = 1.0 / (scale * units)
@@ -85,13 +92,20 @@ class ColumnGrid:
         bottom, top = np.floor(low * factor + shift), np.floor(high * factor + shift)
         whole = bool((bottom <= -FULL_SCALE).all() and (top >= FULL_SCALE).all())
         ends = None if whole else (bottom, top)
-        return cls(factor, shift, ends, units, limit, math.inf)
+        return cls(factor=factor, shift=shift, ends=ends, units=units, limit=limit, radius=math.inf)
 
     def column(self, at: int) -> ColumnGrid:
         """Return the grid of one column."""
         one = slice(at, at + 1)
         ends = None if self.ends is None else (self.ends[0][one], self.ends[1][one])
-        return ColumnGrid(self.factor[one], self.shift[one], ends, self.units[one], self.limit, self.radius)
+        return ColumnGrid(
+            factor=self.factor[one],
+            shift=self.shift[one],
+            ends=ends,
+            units=self.units[one],
+            limit=self.limit,
+            radius=self.radius,
+        )
 
     def put(self, x: Floats, out: Floats, *, finite: bool) -> Floats:
         """Return the integers of values, shape (rows, k), in `out`, between the ends; nan counts as 0."""
@@ -303,7 +317,14 @@ class MomentSums:
         ends = max(block.response_low, -LARGEST), min(block.response_high, LARGEST)
         bottom, top = (np.floor(end * factor + shift) for end in ends)
         whole = bottom[0] <= -FULL_SCALE and top[0] >= FULL_SCALE
-        return ColumnGrid(factor, shift, None if whole else (bottom, top), unit, math.inf, math.inf)
+        return ColumnGrid(
+            factor=factor,
+            shift=shift,
+            ends=None if whole else (bottom, top),
+            units=unit,
+            limit=math.inf,
+            radius=math.inf,
+        )
 
     def _residual_share(self, block: SiteBlock, q: Floats, x: Floats) -> Floats:
         """Return w clip(e, E) / (W E)."""

@@ -50,8 +50,8 @@ def outer_reach(columns: int, top: float) -> Reach:
     """Return the reach of sum a a' of rows with norm at most `top`."""
     q, shape, why = top**2, (columns * (columns + 1) // 2,), Derivations.RANK_ONE
     if columns == 1:
-        return Reach(shape, q, q, q, why, q)
-    return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why, q)
+        return Reach(shape=shape, l2=q, linf=q, bound=q, derivation=why, norm=q)
+    return Reach(shape=shape, l2=math.sqrt(2.0) * q, linf=math.sqrt(2.0) * q, bound=q, derivation=why, norm=q)
 
 
 def sizes(length: Floats, e: Floats, args: Args) -> Floats:
@@ -83,7 +83,9 @@ def meat(v: Along, e: Floats, args: Args) -> Square:
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
     t = sizes(v.length, e, args)
     size = np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
-    return Square(v.vectors, largest(args), size, size=size / np.maximum(v.length, SMALLEST))
+    return Square(
+        vectors=v.vectors, top=largest(args), length=size, size=size / np.maximum(v.length, SMALLEST)
+    )
 
 
 def meat_reach(args: Args, columns: int) -> Reach:
@@ -229,7 +231,12 @@ _FORMS = (*COMMON, "columns", "transform", "unit")
 
 LAYER_OPS: dict[str, SiteOp] = named(
     op_of_terms(Statistics.SHRUNK_SUMS, shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
-    SiteOp(Statistics.COLUMNS_OUTSIDE, columns_outside, _outside_reach, (*COMMON, "columns")),
+    SiteOp(
+        name=Statistics.COLUMNS_OUTSIDE,
+        function=columns_outside,
+        sensitivity=_outside_reach,
+        arguments=(*COMMON, "columns"),
+    ),
     op_of_terms(Statistics.LAYERS_COUNTS, _counts, _counts_reach, (*_FORMS, "thresholds")),
     op_of_terms(Statistics.LAYERS_SCORE, _score, _score_reach, (*_FORMS, "low", "high")),
     op_of_terms(Statistics.LAYERS_MEAT, _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),

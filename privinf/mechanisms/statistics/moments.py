@@ -206,7 +206,9 @@ def _residual_reach(args: Args, columns: int) -> Reach:
     size = width * (width + 1) // 2
     if "unit_norm" in args:
         top = positive(args, "unit_norm") ** 2
-        return Reach((size,), ROOT2 * top, ROOT2 * top, top, Derivations.UNIT_SCORES)
+        return Reach(
+            shape=(size,), l2=ROOT2 * top, linf=ROOT2 * top, bound=top, derivation=Derivations.UNIT_SCORES
+        )
     why = Derivations.RESIDUAL_MOMENTS
     reach = _reach(size, l2, _residual_bound(args), why)
     return reach.times(_largest(args, 2))
@@ -246,7 +248,7 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
 
 
 def _reach(size: int, l2: float, bound: float, why: str) -> Reach:
-    return Reach((size,), l2, min(l2, 2.0 * bound), bound, why)
+    return Reach(shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=why)
 
 
 def _public(args: Args) -> tuple[int, float]:
@@ -294,19 +296,19 @@ _UNITS = (*_OWN, "unit_norm")  # the last: to what norm a unit's sum of scores i
 
 MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        Statistics.MOMENTS_TOTAL,
-        moment_total,
-        _total_reach,
-        (*_SHARED, "response_bound"),
+        name=Statistics.MOMENTS_TOTAL,
+        function=moment_total,
+        sensitivity=_total_reach,
+        arguments=(*_SHARED, "response_bound"),
         version=2,
         own=_OWN,
         sums=_total_sums,
     ),
     SiteOp(
-        Statistics.MOMENTS_RESIDUAL,
-        residual_moments,
-        _residual_reach,
-        (*_SHARED, "coefficients", "residual_clip"),
+        name=Statistics.MOMENTS_RESIDUAL,
+        function=residual_moments,
+        sensitivity=_residual_reach,
+        arguments=(*_SHARED, "coefficients", "residual_clip"),
         version=2,
         own=_UNITS,
         sums=_residual_sums,

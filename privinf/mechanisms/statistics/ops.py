@@ -44,7 +44,7 @@ SUM_ROUNDING = 1e-9
 SUM_DIGITS = 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
     """How far replacing one record can move a sum.
 
@@ -90,14 +90,14 @@ class Reach:
         if 2.0 * clip < rows * self.l2:
             why = Derivations.CLIPPED_SITE.format(clip=clip)
         return Reach(
-            self.shape,
-            min(rows * self.l2, 2.0 * clip),
-            min(rows * self.linf, 2.0 * clip),
-            min(rows * self.bound, clip),
-            why,
-            norm,
-            "client",
-            self.bound,
+            shape=self.shape,
+            l2=min(rows * self.l2, 2.0 * clip),
+            linf=min(rows * self.linf, 2.0 * clip),
+            bound=min(rows * self.bound, clip),
+            derivation=why,
+            norm=norm,
+            unit="client",
+            entry=self.bound,
         )
 
     def times(self, factor: float) -> Reach:
@@ -144,18 +144,22 @@ class Reach:
     def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
         """Return the reach of vectors with every entry in [-bound, bound]."""
         norm = bound * math.sqrt(math.prod(shape))
-        return cls(shape, 2.0 * norm, 2.0 * bound, bound, derivation, norm)
+        return cls(
+            shape=shape, l2=2.0 * norm, linf=2.0 * bound, bound=bound, derivation=derivation, norm=norm
+        )
 
     @classmethod
     def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
         """Return the reach of vectors with every entry in [0, bound]."""
         norm = bound * math.sqrt(math.prod(shape))
-        return cls(shape, norm, bound, bound, derivation, norm)
+        return cls(shape=shape, l2=norm, linf=bound, bound=bound, derivation=derivation, norm=norm)
 
     @classmethod
     def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> Reach:
         """Return the reach of vectors of norm at most `radius`."""
-        return cls(shape, 2.0 * radius, 2.0 * radius, radius, derivation, radius)
+        return cls(
+            shape=shape, l2=2.0 * radius, linf=2.0 * radius, bound=radius, derivation=derivation, norm=radius
+        )
 
 
 class Accumulator(Protocol):
@@ -168,7 +172,7 @@ class Accumulator(Protocol):
         """Return the sum in steps of a grid, each entry rounded once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteOp:
     """A statistic that a site may be asked for.
 

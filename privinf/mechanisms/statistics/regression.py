@@ -178,9 +178,15 @@ def _gram_reach(args: Args, columns: int) -> Reach:
     q2, square = min(size * bound**2, norm2), min(bound**2, norm2)
     shape, why = (size * (size + 1) // 2,), Derivations.CLIPPED_RANK_ONE
     if size == 1:
-        return Reach(shape, q2, q2, q2, why)
+        return Reach(shape=shape, l2=q2, linf=q2, bound=q2, derivation=why)
     product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
-    return Reach(shape, math.sqrt(2.0) * q2, max(2.0 * product, square), max(product, square), why)
+    return Reach(
+        shape=shape,
+        l2=math.sqrt(2.0) * q2,
+        linf=max(2.0 * product, square),
+        bound=max(product, square),
+        derivation=why,
+    )
 
 
 # Scores.
@@ -252,7 +258,7 @@ def _variances_reach(args: Args, columns: int) -> Reach:
     size = _targets_of(args, columns)
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
     l2 = top if size == 1 else math.sqrt(2.0) * top
-    return Reach((size,), l2, top, top, Derivations.SCORE_VARIANCES)
+    return Reach(shape=(size,), l2=l2, linf=top, bound=top, derivation=Derivations.SCORE_VARIANCES)
 
 
 # Residuals.
@@ -269,7 +275,9 @@ def _histogram_reach(args: Args, columns: int) -> Reach:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
         raise ArgumentError("edges must be positive and increasing")
-    return Reach((len(edges) + 1,), math.sqrt(2.0), 1.0, 1.0, Derivations.HISTOGRAM)
+    return Reach(
+        shape=(len(edges) + 1,), l2=math.sqrt(2.0), linf=1.0, bound=1.0, derivation=Derivations.HISTOGRAM
+    )
 
 
 def squared_residuals(block: SiteBlock, args: Args) -> Floats:
@@ -281,7 +289,7 @@ def squared_residuals(block: SiteBlock, args: Args) -> Floats:
 
 def _squares_reach(args: Args, columns: int) -> Reach:
     top = positive(args, "residual_clip") ** 2
-    return Reach((1,), top, top, top, Derivations.SQUARED_RESIDUALS)
+    return Reach(shape=(1,), l2=top, linf=top, bound=top, derivation=Derivations.SQUARED_RESIDUALS)
 
 
 def residual_sum(block: SiteBlock, args: Args) -> Floats:
@@ -324,29 +332,75 @@ _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SPARSE_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        Statistics.CLIPPED_PRODUCTS,
-        clipped_products,
-        _products_reach,
-        (*COMMON, "bound", "residual_clip"),
+        name=Statistics.CLIPPED_PRODUCTS,
+        function=clipped_products,
+        sensitivity=_products_reach,
+        arguments=(*COMMON, "bound", "residual_clip"),
         wide=True,
     ),
     SiteOp(
-        Statistics.COLUMN_PRODUCTS,
-        column_products,
-        _column_products_reach,
-        (*COMMON, "targets", "transform", "bound"),
+        name=Statistics.COLUMN_PRODUCTS,
+        function=column_products,
+        sensitivity=_column_products_reach,
+        arguments=(*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
-    SiteOp(Statistics.LOGISTIC_PRODUCTS, logistic_products, _logistic_reach, (*COMMON, "bound"), wide=True),
     SiteOp(
-        Statistics.UNION_GRAM, union_gram, _gram_reach, (*COMMON, "columns", "transform", "bound", "norm")
+        name=Statistics.LOGISTIC_PRODUCTS,
+        function=logistic_products,
+        sensitivity=_logistic_reach,
+        arguments=(*COMMON, "bound"),
+        wide=True,
     ),
-    SiteOp(Statistics.CLIPPED_SCORE, clipped_score, _score_reach, _TARGETS),
-    SiteOp(Statistics.SLOPES, slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),
-    SiteOp(Statistics.SCORE_VARIANCES, score_variances, _variances_reach, _TARGETS),
-    SiteOp(Statistics.RESIDUAL_HISTOGRAM, residual_histogram, _histogram_reach, (*COMMON, "edges")),
-    SiteOp(Statistics.SQUARED_RESIDUALS, squared_residuals, _squares_reach, (*COMMON, "residual_clip")),
-    SiteOp(Statistics.RESIDUAL_SUM, residual_sum, _residual_sum_reach, (*COMMON, "residual_clip")),
-    SiteOp(Statistics.COLUMN_SUMS, column_sums, _column_sums_reach, (*COMMON, "columns", "bound")),
-    SiteOp(Statistics.COLUMN_SQUARES, column_squares, _column_squares_reach, (*COMMON, "columns", "bound")),
+    SiteOp(
+        name=Statistics.UNION_GRAM,
+        function=union_gram,
+        sensitivity=_gram_reach,
+        arguments=(*COMMON, "columns", "transform", "bound", "norm"),
+    ),
+    SiteOp(
+        name=Statistics.CLIPPED_SCORE, function=clipped_score, sensitivity=_score_reach, arguments=_TARGETS
+    ),
+    SiteOp(
+        name=Statistics.SLOPES,
+        function=slopes,
+        sensitivity=_slopes_reach,
+        arguments=(*_TARGETS, "targets", "column_clip", "norm"),
+    ),
+    SiteOp(
+        name=Statistics.SCORE_VARIANCES,
+        function=score_variances,
+        sensitivity=_variances_reach,
+        arguments=_TARGETS,
+    ),
+    SiteOp(
+        name=Statistics.RESIDUAL_HISTOGRAM,
+        function=residual_histogram,
+        sensitivity=_histogram_reach,
+        arguments=(*COMMON, "edges"),
+    ),
+    SiteOp(
+        name=Statistics.SQUARED_RESIDUALS,
+        function=squared_residuals,
+        sensitivity=_squares_reach,
+        arguments=(*COMMON, "residual_clip"),
+    ),
+    SiteOp(
+        name=Statistics.RESIDUAL_SUM,
+        function=residual_sum,
+        sensitivity=_residual_sum_reach,
+        arguments=(*COMMON, "residual_clip"),
+    ),
+    SiteOp(
+        name=Statistics.COLUMN_SUMS,
+        function=column_sums,
+        sensitivity=_column_sums_reach,
+        arguments=(*COMMON, "columns", "bound"),
+    ),
+    SiteOp(
+        name=Statistics.COLUMN_SQUARES,
+        function=column_squares,
+        sensitivity=_column_squares_reach,
+        arguments=(*COMMON, "columns", "bound"),
+    ),
 )

@@ -73,7 +73,7 @@ class Weighted:
     sensitivity: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleStatistic:
     """What a record adds to the row of its cell: entries in [-1, 1], of values in [-1, 1].
 
@@ -251,44 +251,55 @@ def _signed_ranks(sample: Sample) -> Floats:
 _A, _B = PAIR_WEIGHTS
 SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
     "one sample": SampleStatistic(
-        _one,
-        Weighted((1.0, PARABOLA_WEIGHT), 2.0),
-        Weighted((1.0, 0.5), 2.0),
-        Derivations.PARABOLA,
+        entries=_one,
+        l2=Weighted((1.0, PARABOLA_WEIGHT), 2.0),
+        l1=Weighted((1.0, 0.5), 2.0),
+        derivation=Derivations.PARABOLA,
     ),
     "groups": SampleStatistic(
-        _group,
-        Weighted((1.0, 1.0, 1.0), 2.0),
-        Weighted((1.0, 1.0, 0.5), 4.0),
-        Derivations.GROUP_SUMS,
+        entries=_group,
+        l2=Weighted((1.0, 1.0, 1.0), 2.0),
+        l1=Weighted((1.0, 1.0, 0.5), 4.0),
+        derivation=Derivations.GROUP_SUMS,
     ),
     "share": SampleStatistic(
-        _share, Weighted((1.0,), 1.0), Weighted((1.0,), 1.0), Derivations.SHARE, factor=0.5
+        entries=_share,
+        l2=Weighted((1.0,), 1.0),
+        l1=Weighted((1.0,), 1.0),
+        derivation=Derivations.SHARE,
+        factor=0.5,
     ),
     "cells": SampleStatistic(
-        _cell, Weighted((1.0,), math.sqrt(2.0)), Weighted((1.0,), 2.0), Derivations.CELLS
+        entries=_cell,
+        l2=Weighted((1.0,), math.sqrt(2.0)),
+        l1=Weighted((1.0,), 2.0),
+        derivation=Derivations.CELLS,
     ),
     "pairs": SampleStatistic(
-        _pair,
-        Weighted((_A, _A, _B, _B, 1.0), 2.0 * math.sqrt(1.0 + _A**2)),
-        Weighted((PURE_PAIR_WEIGHT,) * 2 + (0.5, 0.5, 1.0), (PURE_PAIR_WEIGHT + 2.0) ** 2 / 2.0),
-        Derivations.PAIRS,
+        entries=_pair,
+        l2=Weighted((_A, _A, _B, _B, 1.0), 2.0 * math.sqrt(1.0 + _A**2)),
+        l1=Weighted((PURE_PAIR_WEIGHT,) * 2 + (0.5, 0.5, 1.0), (PURE_PAIR_WEIGHT + 2.0) ** 2 / 2.0),
+        derivation=Derivations.PAIRS,
     ),
     "two ranked": SampleStatistic(
-        None,
-        Weighted((1.0, math.sqrt(0.75)), 1.0),
-        Weighted((1.0, 0.5), 1.0),
-        Derivations.TWO_RANKED,
-        _two_ranked,
+        entries=None,
+        l2=Weighted((1.0, math.sqrt(0.75)), 1.0),
+        l1=Weighted((1.0, 0.5), 1.0),
+        derivation=Derivations.TWO_RANKED,
+        whole=_two_ranked,
     ),
     "many ranked": SampleStatistic(
-        None,
-        Weighted((1.0,), 2.0),
-        Weighted((1.0,), 2.0),
-        Derivations.MANY_RANKED,
-        _many_ranked,
+        entries=None,
+        l2=Weighted((1.0,), 2.0),
+        l1=Weighted((1.0,), 2.0),
+        derivation=Derivations.MANY_RANKED,
+        whole=_many_ranked,
     ),
     "signed ranks": SampleStatistic(
-        None, Weighted((1.0,), 2.0), Weighted((1.0,), 2.0), Derivations.SIGNED_RANKS, _signed_ranks
+        entries=None,
+        l2=Weighted((1.0,), 2.0),
+        l1=Weighted((1.0,), 2.0),
+        derivation=Derivations.SIGNED_RANKS,
+        whole=_signed_ranks,
     ),
 }

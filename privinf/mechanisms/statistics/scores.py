@@ -121,15 +121,15 @@ def _scores_reach(args: Args, columns: int) -> Reach:
     l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
     linf = max(2.0, 1.5 * slope, 1.5 * average)
     why = Derivations.TARGET_SCORES
-    return Reach((3 * size + 1,), l2, linf, _largest(args), why)
+    return Reach(shape=(3 * size + 1,), l2=l2, linf=linf, bound=_largest(args), derivation=why)
 
 
 SINGLE_OPS: dict[str, SiteOp] = named(
     SiteOp(
-        Statistics.TARGET_SCORES,
-        target_scores,
-        _scores_reach,
-        (
+        name=Statistics.TARGET_SCORES,
+        function=target_scores,
+        sensitivity=_scores_reach,
+        arguments=(
             *COMMON,
             "columns",
             "transform",
@@ -218,13 +218,23 @@ def _multiplier_reach(args: Args, columns: int) -> Reach:
 
 
 FORM_OPS: dict[str, SiteOp] = named(
-    SiteOp(Statistics.PAPER_VARIANCES, paper_variances, _paper_variances_reach, _SCORES),
-    SiteOp(Statistics.QUADRATIC_FORMS, quadratic_forms, _quadratic_reach, FORM_ARGUMENTS),
     SiteOp(
-        Statistics.MULTIPLIER_SCORES,
-        multiplier_scores,
-        _multiplier_reach,
-        (*_SCORES, "draws", "law", "seed", "multiplier_bound"),
+        name=Statistics.PAPER_VARIANCES,
+        function=paper_variances,
+        sensitivity=_paper_variances_reach,
+        arguments=_SCORES,
+    ),
+    SiteOp(
+        name=Statistics.QUADRATIC_FORMS,
+        function=quadratic_forms,
+        sensitivity=_quadratic_reach,
+        arguments=FORM_ARGUMENTS,
+    ),
+    SiteOp(
+        name=Statistics.MULTIPLIER_SCORES,
+        function=multiplier_scores,
+        sensitivity=_multiplier_reach,
+        arguments=(*_SCORES, "draws", "law", "seed", "multiplier_bound"),
     ),
 )
 
@@ -241,7 +251,7 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
 def _product_reach(args: Args, columns: int) -> Reach:
     bound, norm = positive(args, "bound"), positive(args, "norm")
     l2, top = 2.0 * min(norm, bound * math.sqrt(columns)), min(bound, norm)
-    return Reach((columns,), l2, 2.0 * top, top, Derivations.PRODUCT_VECTORS)
+    return Reach(shape=(columns,), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.PRODUCT_VECTORS)
 
 
 def column_product_vector(block: SiteBlock, args: Args) -> Floats:
@@ -267,16 +277,24 @@ def _column_product_reach(args: Args, columns: int) -> Reach:
     bound, norm = positive(args, "bound"), positive(args, "norm")
     l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
     top = min(bound**2, norm)
-    return Reach((size, columns), l2, 2.0 * top, top, Derivations.COLUMN_PRODUCT_VECTORS)
+    return Reach(
+        shape=(size, columns), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.COLUMN_PRODUCT_VECTORS
+    )
 
 
 VECTOR_OPS: dict[str, SiteOp] = named(
-    SiteOp(Statistics.PRODUCT_VECTOR, product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
     SiteOp(
-        Statistics.COLUMN_PRODUCT_VECTOR,
-        column_product_vector,
-        _column_product_reach,
-        (*COMMON, "targets", "transform", "bound", "norm"),
+        name=Statistics.PRODUCT_VECTOR,
+        function=product_vector,
+        sensitivity=_product_reach,
+        arguments=(*COMMON, "bound", "norm"),
+        wide=True,
+    ),
+    SiteOp(
+        name=Statistics.COLUMN_PRODUCT_VECTOR,
+        function=column_product_vector,
+        sensitivity=_column_product_reach,
+        arguments=(*COMMON, "targets", "transform", "bound", "norm"),
         wide=True,
     ),
 )

@@ -124,7 +124,9 @@ def counted_reach(args: Args) -> Reach:
     cells = len(thresholds)
     l2 = root_sensitivity(cells)
     longest = float(np.linalg.norm(root_matrix(cells)[:, -1]))
-    return Reach((cells,), l2, 1.0, 1.0, Derivations.RUNNING_SUMS, longest)
+    return Reach(
+        shape=(cells,), l2=l2, linf=1.0, bound=1.0, derivation=Derivations.RUNNING_SUMS, norm=longest
+    )
 
 
 def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
@@ -201,7 +203,7 @@ class Product:
         return ExactSum.of((high << MORE_BITS) + low), np.full(len(columns), unit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Square:
     """Sum s s', times a public factor, in isometric entries: s are the vectors shrunk to a norm of `top`.
 

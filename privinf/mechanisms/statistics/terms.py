@@ -202,7 +202,9 @@ def grid_of(
     factor = 1.0 / (scale * units)
     shift = 0.5 - center * factor
     ends = np.floor(low * factor + shift), np.floor(high * factor + shift)
-    return index, ColumnGrid(factor, shift, ends, units, math.inf, math.inf)
+    return index, ColumnGrid(
+        factor=factor, shift=shift, ends=ends, units=units, limit=math.inf, radius=math.inf
+    )
 
 
 # ---- sums
@@ -302,10 +304,10 @@ def op_of_terms(
 ) -> SiteOp:
     """Return a statistic that is a sum of terms."""
     return SiteOp(
-        name,
-        partial(_total, terms),
-        sensitivity,
-        arguments,
+        name=name,
+        function=partial(_total, terms),
+        sensitivity=sensitivity,
+        arguments=arguments,
         version=2,
         partition=partition,
         sums=partial(TermSums, terms),

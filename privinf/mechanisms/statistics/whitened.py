@@ -121,7 +121,14 @@ def _columns_reach(args: Args, columns: int) -> Reach:
         raise ArgumentError("columns must name at least one column")
     one, root = counted_reach(args), math.sqrt(len(chosen))
     norm = None if one.norm is None else root * one.norm
-    return Reach((len(chosen) * one.size,), root * one.l2, one.linf, one.bound, one.derivation, norm)
+    return Reach(
+        shape=(len(chosen) * one.size,),
+        l2=root * one.l2,
+        linf=one.linf,
+        bound=one.bound,
+        derivation=one.derivation,
+        norm=norm,
+    )
 
 
 def _moments(rows: RowReader) -> tuple[Square]:
@@ -129,7 +136,7 @@ def _moments(rows: RowReader) -> tuple[Square]:
     x = z.columns()
     fitted = z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
     both = np.vstack([x, float(rows.args["response_weight"]) * _error(rows, fitted, root)])
-    return (Square(both, float(rows.args["clip"]), lengths(both)),)
+    return (Square(vectors=both, top=float(rows.args["clip"]), length=lengths(both)),)
 
 
 def _moments_reach(args: Args, columns: int) -> Reach:
@@ -155,7 +162,7 @@ def _counts_reach(args: Args, columns: int) -> Reach:
 
 def _gram(rows: RowReader) -> tuple[Square]:
     v = _rows(rows)[0].forms(np.asarray(rows.args["whitening"], dtype=np.float64))
-    return (Square(v, float(rows.args["clip"]), lengths(v)),)
+    return (Square(vectors=v, top=float(rows.args["clip"]), length=lengths(v)),)
 
 
 def _gram_reach(args: Args, columns: int) -> Reach:
@@ -169,7 +176,7 @@ def _slopes(rows: RowReader) -> tuple[Square]:
     psi = slope(sizes(v.length, e, rows.args), rows.args)
     psi[np.abs(e) >= float(rows.args.get("residual_clip", math.inf))] = 0.0
     root = np.sqrt(psi)
-    return (Square(v.vectors, float(rows.args["clip"]), v.length * root, size=root),)
+    return (Square(vectors=v.vectors, top=float(rows.args["clip"]), length=v.length * root, size=root),)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:
@@ -198,7 +205,7 @@ def _meat_reach(args: Args, columns: int) -> Reach:
 
 def _square(rows: RowReader) -> tuple[Square]:
     e = _residuals(rows)
-    return (Square(e[None], float(rows.args["residual_clip"]), np.abs(e)),)
+    return (Square(vectors=e[None], top=float(rows.args["residual_clip"]), length=np.abs(e)),)
 
 
 def _square_reach(args: Args, columns: int) -> Reach:
