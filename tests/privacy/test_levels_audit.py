@@ -75,9 +75,7 @@ MUTANTS = {
     "delta not in the line": Mutant(
         HERE, "OpenLabels.levels", "ThresholdLoss(mu, delta)", "ThresholdLoss(mu, delta / 9)"
     ),
-    "the counts themselves": Mutant(
-        HERE, "OpenLabels.levels", "NoisyLevels(labels, noisy[shown]", "NoisyLevels(labels, counts[shown]"
-    ),
+    "the counts themselves": Mutant(HERE, "OpenLabels.levels", "counts=noisy[shown]", "counts=counts[shown]"),
 }
 
 

@@ -826,11 +826,11 @@ MUTANTS = {
         of_fit("OLS values outside their bounds"),
     ),
     "a radius for a diameter": (
-        Mutant("mechanisms.statistics.ops", "Reach.ball", "cls(shape, 2.0 * radius", "cls(shape, radius"),
+        Mutant("mechanisms.statistics.ops", "Reach.ball", "l2=2.0 * radius", "l2=radius"),
         of_sizes("clipped_score", "product_vector"),
     ),
     "half a box": (
-        Mutant("mechanisms.statistics.ops", "Reach.box", "cls(shape, 2.0 * norm", "cls(shape, norm"),
+        Mutant("mechanisms.statistics.ops", "Reach.box", "l2=2.0 * norm", "l2=norm"),
         of_sizes("clipped_products"),
     ),
     "one record of a site charged": (
@@ -852,9 +852,7 @@ MUTANTS = {
         of_sizes("glm.score, sites, clipped"),
     ),
     "a Hessian without its root of two": (
-        Mutant(
-            "mechanisms.statistics.layers", "outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
-        ),
+        Mutant("mechanisms.statistics.layers", "outer_reach", "l2=math.sqrt(2.0) * q", "l2=q"),
         of_sizes("glm.hessian", "glm.meat"),
     ),
     "a logistic curvature of a fifth": (

@@ -168,7 +168,7 @@ def test_counts_come_back_from_their_root_with_the_sd_that_is_stated():
 # What is broken, and the case of `attained` whose sizes must show it.
 MUTANTS = {
     "rows shrunk to the longest of their own, not to a public radius": (
-        Mutant(WHITENED, "_gram", 'v, float(rows.args["clip"])', "v, max(0.1, lengths(v).max())"),
+        Mutant(WHITENED, "_gram", 'top=float(rows.args["clip"])', "top=max(0.1, lengths(v).max())"),
         "whitened.gram",
     ),
     "cells without the place below them": (
@@ -232,7 +232,7 @@ MUTANTS = {
         "layers.meat",
     ),
     "squares of residuals that are not clipped": (
-        Mutant(WHITENED, "_square", "(e[None], ", "(e[None] + 1.0, 1.0 + "),
+        Mutant(WHITENED, "_square", "vectors=e[None], top=", "vectors=e[None] + 1.0, top=1.0 + "),
         "whitened.square",
     ),
     "a Hessian clipped at its longest row": (
