@@ -78,7 +78,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     """
     if is_door(function):
         return function
-    plain, settled = cast(FunctionType, function), _settled  # names that the copy below finds in its closure
+    plain = cast(FunctionType, function)
+    settled = _settled  # names that the copy below finds in its closure
 
     @functools.wraps(plain)
     def through_the_door(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -119,9 +120,11 @@ def is_door(function: object) -> bool:
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn, and point at the line outside of the package that called into it."""
-    level, frame = 1, sys._getframe(1)
+    level = 1
+    frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
+        level = level + 1
+        frame = frame.f_back
     warnings.warn(message, category, stacklevel=level + 1)
 
 

@@ -33,7 +33,8 @@ THEIR_CONSTANTS = ["Intercept", "const"]
 INK = "#333333"
 FAINT = "#CCCCCC"
 LONGEST_LABEL = 32
-BAR, INNER = 2.2, 6.0
+BAR = 2.2
+INNER = 6.0
 
 
 @reads_intervals
@@ -118,7 +119,8 @@ def several(
         shift = 0.7 * ((place + 0.5) / len(results) - 0.5)
         rows = np.array([names.index(name) for name in own]) + shift
         interval, said = _interval_of(result, alpha)
-        ends, color = interval.loc[own].to_numpy(dtype=np.float64), FIT_COLORS[place % len(FIT_COLORS)]
+        ends = interval.loc[own].to_numpy(dtype=np.float64)
+        color = FIT_COLORS[place % len(FIT_COLORS)]
         center: Floats = np.array(result.params[own], dtype=np.float64)
         _draw_intervals(ax, rows, center, ends, f"{label}{said}", color)
         ax.plot(center, rows, "o", color="white", markeredgecolor=color, markersize=4.5, zorder=4)

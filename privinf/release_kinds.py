@@ -315,7 +315,9 @@ def _check_lengths(
     kind: str, law: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
 ) -> None:
     """Check what the law says of sizes against the arrays and the design."""
-    d, p, q = sizes["d"], sizes["p"], sizes["q"]
+    d = sizes["d"]
+    p = sizes["p"]
+    q = sizes["q"]
     told = {"n": sizes["n"], "k": sizes.get("k")}
     lengths = {"scales": sizes.get("T", 1), "noise": sizes["noise"]}
     wrong = [name for name, size in told.items() if name in law and law[name] != size]

@@ -31,7 +31,8 @@ from privinf.typing import AnyPath, PlainValue, RngLike
 from privinf.validation import ReadRows, check_count, check_path, check_vacant
 from privinf.wire import Formats
 
-FORMAT, ROW_FORMAT = Formats.RELEASE, Formats.ROWS
+FORMAT = Formats.RELEASE
+ROW_FORMAT = Formats.ROWS
 ROW_SUFFIX = ".parquet"
 WITHOUT_NOISE = (
     "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "
@@ -194,10 +195,12 @@ class Release(Released):
         absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
         if absent:
             raise StorageError(f"the release's header lacks {', '.join(absent)}")
-        kind, law = header["kind"], header["law"]
+        kind = header["kind"]
+        law = header["law"]
         if not isinstance(kind, str) or not isinstance(law, Mapping):
             raise StorageError("the release's header names no kind, or no law of its noise")
-        design, nobs = Design.from_dict(header["design"]), check_count(header["nobs"], "nobs")
+        design = Design.from_dict(header["design"])
+        nobs = check_count(header["nobs"], "nobs")
         check_kind(kind, arrays, law, design, nobs)
         entries = tuple(LedgerEntry.from_dict(entry) for entry in header["entries"])
         return cls(kind=kind, arrays=arrays, law=law, design=design, entries=entries, nobs=nobs)

@@ -106,7 +106,10 @@ class _RowGroups:
     __slots__ = ("_columns", "_file", "_flat", "_kept", "_path", "_starts", "_type")
 
     def __init__(self, path: Path, columns: list[str], kind: Sequence[Any]) -> None:
-        self._path, self._columns, self._flat, self._type = path, columns, len(kind) == 1, np.dtype(kind[-1])
+        self._path = path
+        self._columns = columns
+        self._flat = len(kind) == 1
+        self._type = np.dtype(kind[-1])
         self._file = row_parquet().ParquetFile(path)
         sizes = [self._file.metadata.row_group(at).num_rows for at in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes]).tolist()

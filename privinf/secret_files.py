@@ -240,9 +240,11 @@ def _is_own_group(group: int, folder: Path) -> bool:
     with suppress(AttributeError, OSError):
         os.getxattr(folder, "system.posix_acl_access")
         return False
-    pwd, grp = import_module("pwd"), import_module("grp")
+    pwd = import_module("pwd")
+    grp = import_module("grp")
     try:
-        account, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        account = pwd.getpwuid(os.geteuid())
+        found = grp.getgrgid(group)
     except KeyError:
         return False
     others = {*found.gr_mem, *(one.pw_name for one in pwd.getpwall() if one.pw_gid == group)}

@@ -195,7 +195,8 @@ def rates(frame: pd.DataFrame, columns: Iterable[str], level: float = 0.95) -> p
     rows = {}
     for column in columns:
         flags = frame[column].dropna().astype(bool)
-        hits, trials = int(flags.sum()), len(flags)
+        hits = int(flags.sum())
+        trials = len(flags)
         rows[column] = {
             "rate": hits / trials if trials else np.nan,
             "low": float(beta_law.ppf(tail, hits, trials - hits + 1)) if hits else 0.0,

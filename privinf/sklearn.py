@@ -73,8 +73,14 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         if not hasattr(self, "get_params"):
             raise NotAvailableError(NO_SKLEARN)
-        self.bounds, self.ledger, self.fit_intercept, self.rng = bounds, ledger, fit_intercept, rng
-        self.epsilon, self.delta, self.mu, self.rho = epsilon, delta, mu, rho
+        self.bounds = bounds
+        self.ledger = ledger
+        self.fit_intercept = fit_intercept
+        self.rng = rng
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.rho = rho
         self.intervals = intervals
 
     def score(self, X: ColumnsLike, y: ColumnLike, sample_weight: None = None) -> float:
@@ -97,7 +103,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             raise ArgumentError(ALWAYS_INTERVALS)
         result: Results = made.fit(**given)
         slopes = [name for name in result.names if not (self.fit_intercept and name == CONSTANT)]
-        self.result_, self.n_features_in_ = result, len(slopes)
+        self.result_ = result
+        self.n_features_in_ = len(slopes)
         self.coef_: Floats = np.array(result.params[slopes], dtype=np.float64)
         self.intercept_ = float(result.params[CONSTANT]) if self.fit_intercept else 0.0
         if hasattr(X, "columns"):
@@ -193,7 +200,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
             intervals=intervals,
             rng=rng,
         )
-        self.y_bounds, self.model = y_bounds, model
+        self.y_bounds = y_bounds
+        self.model = model
 
     score = _PrivateEstimator.score
 
@@ -279,7 +287,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         if len(labels) != 2 or labels[0] == labels[1]:
             raise ArgumentError(OTHER_CLASSES)
         given = np.asarray(y)
-        second, known = given == labels[1], np.isin(given, labels)
+        second = given == labels[1]
+        known = np.isin(given, labels)
         if not known.all():
             raise SchemaError("y holds a missing value or a label that classes does not name")
         self.classes_ = np.array(labels)

@@ -234,7 +234,8 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
 def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[str, str]:
     """Return the digests of the arrays, once the manifest is seen to be what was written."""
     integrity = manifest.pop("integrity", None)
-    header, digests = manifest.get("header"), manifest.get("arrays")
+    header = manifest.get("header")
+    digests = manifest.get("arrays")
     if not (isinstance(integrity, dict) and isinstance(header, dict) and isinstance(digests, dict)):
         raise StorageError(f"{path} is corrupted: its manifest is incomplete")
     method, tag = _tag(_canonical(manifest), key)

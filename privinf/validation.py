@@ -45,7 +45,9 @@ class ReadRows:
     def __init__(
         self, shape: tuple[int, ...], read: Callable[[int, int], Any], dtype: DTypeLike = float
     ) -> None:
-        self.shape, self._read, self.dtype = shape, read, np.dtype(dtype)
+        self.shape = shape
+        self._read = read
+        self.dtype = np.dtype(dtype)
 
     @classmethod
     def of(cls, function: Callable[..., Floats], width: int, *arrays: Floats) -> ReadRows:
@@ -201,7 +203,8 @@ def check_number(
     below = number <= low if open_low else number < low
     above = number >= high if open_high else number > high
     if math.isnan(number) or (math.isinf(number) and not infinite) or below or above:
-        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        left = "(" if open_low else "["
+        right = ")" if open_high else "]"
         raise ArgumentError(f"{name}={shown(value)} must lie in {left}{low:g}, {high:g}{right}")
     return number
 

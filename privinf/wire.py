@@ -464,7 +464,8 @@ class PlanClass:
     __slots__ = ("fields", "name")
 
     def __init__(self, name: str, /, **fields: str | None) -> None:
-        self.name, self.fields = name, fields
+        self.name = name
+        self.fields = fields
 
 
 _FIRST_ORDER: Final[dict[str, str | None]] = {

@@ -97,12 +97,14 @@ def adassp(
     >>> fit.params[[0, 1, 4]].round(1).tolist(), round(fit.privacy.epsilon(1e-6), 3)
     ([1.0, 0.0, -1.0], 1.0)
     """
-    radius, bound = check_positive(x_radius, "x_radius"), check_positive(y_bound, "y_bound")
+    radius = check_positive(x_radius, "x_radius")
+    bound = check_positive(y_bound, "y_bound")
     mu = calibrate_mu(epsilon=epsilon, mu=None, rho=None, delta=delta, calibration="exact")
     source = get_source(rng=rng)
     response, features, chosen, p = _clipped(y, X, support, radius, bound)
     d = len(chosen)
-    gram, cross = features.T @ features, features.T @ response
+    gram = features.T @ features
+    cross = features.T @ response
     upper = np.triu_indices(d)
     stretch = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     smallest = np.array([np.linalg.eigvalsh(gram)[0]])
@@ -131,7 +133,8 @@ class _Noise:
     def release(self, label: str, values: Floats, sensitivity: float) -> tuple[Floats, float, LedgerEntry]:
         """Return the noisy values, the noise sd and the ledger line."""
         clear = math.isinf(self.mu)
-        scale, total = 0.0, sensitivity * (1.0 + _SLACK)
+        scale = 0.0
+        total = sensitivity * (1.0 + _SLACK)
         if not clear:
             scale, total = solve_scale(total, self.mu, values.size, self.source)
         entry = LedgerEntry(
@@ -154,7 +157,8 @@ def _clipped(
     y: ArrayLike, X: Any, support: ArrayLike, radius: float, bound: float
 ) -> tuple[Floats, Floats, Integers, int]:
     """Return the clipped response and features on the support, the support, and the number of columns."""
-    response, given = check_array(y, "y", ndim=1), np.asarray(X)
+    response = check_array(y, "y", ndim=1)
+    given = np.asarray(X)
     chosen = np.atleast_1d(np.asarray(support))
     if given.ndim != 2 or len(given) != len(response):
         raise ArgumentError(f"X must have one row for each of the {len(response)} entries of y")

@@ -151,7 +151,8 @@ def dp_fedsgd(
     response = check_array(y, "y", ndim=1)
     if len(features) != len(response):
         raise ArgumentError(f"y has {len(response)} rows and X has {len(features)}")
-    step, clip_norm = check_positive(step, "step"), check_positive(clip_norm, "clip_norm")
+    step = check_positive(step, "step")
+    clip_norm = check_positive(clip_norm, "clip_norm")
     source = get_source(rng=rng)
     scale, entries = _plan(
         _total_mu(epsilon, delta, conversion),
@@ -189,7 +190,8 @@ def _plan(
 ) -> tuple[float, list[LedgerEntry]]:
     """Return the noise sd of every round and the ledger's lines; nothing here depends on rows."""
     part = split_mu(mu, rounds)[0]
-    scale, sensitivity = 0.0, 2.0 * clip_norm * (1.0 + _SLACK)
+    scale = 0.0
+    sensitivity = 2.0 * clip_norm * (1.0 + _SLACK)
     if not math.isinf(mu):
         scale, sensitivity = solve_scale(sensitivity, part, dimension, source)
     law = "none" if scale == 0.0 else "discrete gaussian" if source.secure else "gaussian"

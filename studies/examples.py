@@ -130,7 +130,8 @@ def examples_target(loss: Loss, *, ridge: float = 0.0) -> Floats:
         eta = x @ theta
         if loss == "exponential":
             up, down = (1.0 - p) * np.exp(eta), p * np.exp(-eta)
-            slope, curvature = up - down, up + down
+            slope = up - down
+            curvature = up + down
         else:
             slope = eta - (2.0 * p - 1.0 if loss == "quadratic" else p)
             curvature = np.ones_like(eta)

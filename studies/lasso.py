@@ -147,7 +147,8 @@ class LassoDesign:
 
     def precision(self) -> Floats:
         """Return the inverse of the covariance in closed form, shape (p, p)."""
-        r, p = self.correlation, self.p
+        r = self.correlation
+        p = self.p
         if self.features == "equicorrelated":
             return (np.eye(p) - r / (1.0 + (p - 1) * r)) / (1.0 - r)
         diagonal = np.full(p, 1.0 + r * r)
@@ -209,7 +210,8 @@ class LassoDesign:
         else:
             shared[np.arange(common) * self.p // max(common, 1)] = size * (-1.0) ** np.arange(common)
         params = np.tile(shared, (self.machines, 1))
-        own, free = self.sparsity - common, np.flatnonzero(shared == 0.0)
+        own = self.sparsity - common
+        free = np.flatnonzero(shared == 0.0)
         for row in params:
             chosen = rng.choice(free, own, replace=False)
             row[chosen] = size if self.signals == "leading" else size * (-1.0) ** np.arange(own)

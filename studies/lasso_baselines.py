@@ -157,7 +157,9 @@ def naive_split(
     >>> naive_split([1.0, 2.0, 3.0], np.eye(3), ["a", "b", "b"], lambda y, X: float(y.mean()))
     {'a': 1.0, 'b': 2.5}
     """
-    y, X, labels = np.asarray(y), np.asarray(X), np.asarray(machines)
+    y = np.asarray(y)
+    X = np.asarray(X)
+    labels = np.asarray(machines)
     if not len(y) == len(X) == len(labels):
         raise ArgumentError(f"y, X and machines have {len(y)}, {len(X)} and {len(labels)} rows")
     names = list(dict.fromkeys(labels.tolist()))
@@ -181,7 +183,8 @@ def _targets(targets: ArrayLike | None, p: int) -> Integers:
 def _moments(y: Floats, X: np.ndarray[Any, Any]) -> tuple[Floats, Floats]:
     """Return X'X/n and X'y/n, summed in double precision."""
     n, p = X.shape
-    gram, cross = np.zeros((p, p)), np.zeros(p)
+    gram = np.zeros((p, p))
+    cross = np.zeros(p)
     for start in range(0, n, _BLOCK):
         block = X[start : start + _BLOCK].astype(np.float64)
         gram += block.T @ block
@@ -215,7 +218,8 @@ def _precision_row(gram: Floats, j: int, level: float, penalty: float | None) ->
 
 def _meat(y: Floats, X: np.ndarray[Any, Any], b: Floats, rows: Floats) -> Floats:
     """Return the mean of (w'x)^2 r^2 for each row w."""
-    total, weights = np.zeros(len(rows)), np.vstack([b, rows]).T
+    total = np.zeros(len(rows))
+    weights = np.vstack([b, rows]).T
     for start in range(0, len(y), _BLOCK):
         here = slice(start, start + _BLOCK)
         product = X[here].astype(np.float64) @ weights

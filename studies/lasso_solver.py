@@ -78,7 +78,8 @@ def scaled_lasso(
     ----------
     Sun and Zhang (2012), "Scaled sparse linear regression".
     """
-    scale, b = square**0.5, np.zeros(len(cross))
+    scale = square**0.5
+    b = np.zeros(len(cross))
     for _ in range(_ROUNDS):
         b = lasso(gram, cross, level * scale, without=without, start=b)
         active = np.flatnonzero(b)
@@ -94,7 +95,9 @@ def _descend(
     gram: Floats, b: Floats, slope: Floats, penalty: float, working: Integers, tolerance: float
 ) -> None:
     """Cycle through the coordinates `working` of b, in place; `gram` is theirs."""
-    x, g, curvature = b[working], slope[working], np.diag(gram).copy()
+    x = b[working]
+    g = slope[working]
+    curvature = np.diag(gram).copy()
     for _ in range(_SWEEPS):
         largest = 0.0
         for k in range(len(x)):

@@ -111,16 +111,19 @@ def mixing_sums(n: int, rng: RngLike = None, *, residual: float = 0.0) -> People
     """
     generator = as_generator(rng)
     w = _slopes(generator)
-    n, residual = check_count(n, "n"), check_number(residual, "residual", low=0.0)
+    n = check_count(n, "n")
+    residual = check_number(residual, "residual", low=0.0)
     width = FEATURES + 2
-    u, total = np.empty((min(n, _BLOCK), width - 1)), np.zeros((width, width))
+    u = np.empty((min(n, _BLOCK), width - 1))
+    total = np.zeros((width, width))
     ones = np.ones(len(u))
     for start in range(0, n, _BLOCK):
         block = u[: min(_BLOCK, n - start)]
         generator.random(out=block)
         total[1:, 1:] += block.T @ block
         total[0, 1:] += ones[: len(block)] @ block
-    total[1:, 0], total[0, 0] = total[0, 1:], n
+    total[1:, 0] = total[0, 1:]
+    total[0, 0] = n
     # From (1, u), u uniform on [0, 1], to (1, x, e) = (1, 2u - 1) and on to (1, x, y).
     centred = np.diag([1.0] + [2.0] * (width - 1))
     centred[1:, 0] = -1.0
@@ -144,7 +147,8 @@ def mixing_sums_limit(n: int, rng: RngLike = None, *, residual: float = 0.0) -> 
     """
     generator = as_generator(rng)
     w = _slopes(generator)
-    n, residual = check_count(n, "n"), check_number(residual, "residual", low=0.0)
+    n = check_count(n, "n")
+    residual = check_number(residual, "residual", low=0.0)
     half = np.triu(math.sqrt(n) / 3.0 * generator.standard_normal((FEATURES + 2, FEATURES + 2)), 1)
     half[0] *= math.sqrt(3.0)
     total = half + half.T
@@ -190,7 +194,8 @@ def mixed_rows_limit(
     ((50, 12), 316.23)
     """
     scale = _noise_scale(sums, noise)
-    k, share = check_count(k, "k"), check_number(share, "share", low=0.0, high=0.99)
+    k = check_count(k, "k")
+    share = check_number(share, "share", low=0.0, high=0.99)
     generator = as_generator(rng)
     root = _root(sums.gram)
     rows = math.sqrt((1.0 - share) / k) * generator.standard_normal((k, len(root))) @ root.T
@@ -251,7 +256,8 @@ def _slopes(generator: np.random.Generator) -> Floats:
 def _with_label(n: int, total: Floats, w: Floats, residual: float) -> PeopleSums:
     """Return the sums of (1, x, y) from those of (1, x, e)."""
     design = np.eye(len(total))
-    design[-1, 1:-1], design[-1, -1] = w, residual
+    design[-1, 1:-1] = w
+    design[-1, -1] = residual
     return PeopleSums(n, np.asarray(design @ total @ design.T, dtype=np.float64), w)
 
 

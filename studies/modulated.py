@@ -22,7 +22,9 @@ from studies.dp_fedsgd import clipped_gradients, dp_fedsgd, paper_rho
 Part = Literal["validation", "test"]
 Setting = tuple[float, ...]
 
-DELTA, ROUNDS, MAX_NORM = 1e-5, 10, 2.0
+DELTA = 1e-5
+ROUNDS = 10
+MAX_NORM = 2.0
 MAP: dict[str, Any] = {"contraction": 0.5, "amplitude": 0.1, "frequency": 1.0}
 EPSILONS = np.arange(0.5, 10.01, 0.25)
 # Shares of (training, training and validation); the paper says only that there are three parts.
@@ -45,7 +47,8 @@ class Task:
         """Return X, y of the training and of another part, standardised on the training part."""
         order = np.random.default_rng(seed).permutation(len(self.data.data))
         first, second = (int(share * len(order)) for share in PARTS)
-        train, other = order[:first], order[first:second] if part == "validation" else order[second:]
+        train = order[:first]
+        other = order[first:second] if part == "validation" else order[second:]
         X, y = self.data.X.to_numpy(), self.data.y.to_numpy()
         mean, sd = X[train].mean(axis=0), X[train].std(axis=0)
         y = (y - y[train].mean()) / y[train].std()
@@ -212,5 +215,7 @@ def agnostic_rate(
     ``min(n M^2, B^2 R^2 + d M^2, sqrt(n) B R M)`` with B, R and M the balls of coefficients, features and
     responses.
     """
-    B, R, M = beta_norm, feature_norm, response_norm
+    B = beta_norm
+    R = feature_norm
+    M = response_norm
     return min(nobs * M**2, (B * R) ** 2 + dimension * M**2, math.sqrt(nobs) * B * R * M)

@@ -181,10 +181,12 @@ class Budget:
             return f"epsilon {relation}{float(value):.6g} (pure)"
         delta = DEFAULT_DELTA if self.delta is None else self.delta
         if self.currency == "mu2":
-            name, size = "mu", sqrt_down(value)
+            name = "mu"
+            size = sqrt_down(value)
             epsilon = gaussian_epsilon(size, delta)
         else:
-            name, size = "rho", float_down(value)
+            name = "rho"
+            size = float_down(value)
             epsilon = rho_to_epsilon(size, delta)
         return f"epsilon {relation}{epsilon:.6g} at delta {delta:g} ({name} {relation}{size:.6g})"
 
@@ -199,7 +201,9 @@ class Budget:
     def from_dict(cls, record: Mapping[str, Any]) -> Budget:
         """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
         try:
-            limit, currency, delta = record["limit"], record["currency"], record["delta"]
+            limit = record["limit"]
+            currency = record["currency"]
+            delta = record["delta"]
         except (KeyError, TypeError):
             raise ArgumentError("not a budget record: currency, limit and delta are needed") from None
         limit = _read_limit(limit)

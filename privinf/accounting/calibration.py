@@ -121,7 +121,8 @@ def _lattice(values: Floats, counts: Integers) -> tuple[Floats, Floats]:
     mass = np.ones(1)
     for value, count in zip(values, counts, strict=True):
         cells = math.floor(value / step)
-        below, above = cells * step, (cells + 1) * step
+        below = cells * step
+        above = (cells + 1) * step
         weight = math.expm1(value - above) / math.expm1(below - above)
         weight = min(1.0, weight * math.exp(log_expit(-value) - log_expit(-below)))
         for _ in range(count):

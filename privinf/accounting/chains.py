@@ -59,11 +59,15 @@ class Chain:
         header: Mapping[str, Any] | None = None,
         patience: float = 0.0,
     ) -> None:
-        self.path, self.kind, self.anchor = path, kind, anchor
+        self.path = path
+        self.kind = kind
+        self.anchor = anchor
         self.lines: list[dict[str, Any]] = []
         self._tags: list[str] = []
         self._file: int | None = None
-        self._size, self._ctime, self._verified = 0, 0, 0
+        self._size = 0
+        self._ctime = 0
+        self._verified = 0
         try:
             self._open_file(header)
         except OSError as problem:
@@ -128,7 +132,8 @@ class Chain:
             return "was changed"
         if held.st_ctime_ns == self._ctime and self._verified - self._ctime > CLOCK_STEP:
             return ""
-        self._ctime, self._verified = held.st_ctime_ns, time.time_ns()
+        self._ctime = held.st_ctime_ns
+        self._verified = time.time_ns()
         same = hashlib.sha256(_content(self._file)).digest() == self._sum.digest()
         return "" if same else "was changed"
 
@@ -238,9 +243,12 @@ class Chain:
 
     def _know(self, content: bytes, lines: list[dict[str, Any]], tags: list[str]) -> None:
         assert self._file is not None
-        self.lines, self._tags, self._size = lines, tags, len(content)
+        self.lines = lines
+        self._tags = tags
+        self._size = len(content)
         self._sum = hashlib.sha256(content)
-        self._ctime, self._verified = os.fstat(self._file).st_ctime_ns, 0
+        self._ctime = os.fstat(self._file).st_ctime_ns
+        self._verified = 0
 
     def _append(self, line: Mapping[str, Any]) -> None:
         assert self._file is not None
@@ -265,7 +273,8 @@ class Chain:
         self._tags.append(tag)
         self._size += len(content)
         self._sum.update(content)
-        self._ctime, self._verified = os.fstat(self._file).st_ctime_ns, 0
+        self._ctime = os.fstat(self._file).st_ctime_ns
+        self._verified = 0
 
 
 def _flocked(file: int) -> bool:
@@ -318,7 +327,8 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
 
 def _content(file: int) -> bytes:
     """Return all that an open file holds."""
-    pieces, offset = [], 0
+    pieces = []
+    offset = 0
     while piece := os.pread(file, 1 << 20, offset):
         pieces.append(piece)
         offset += len(piece)

@@ -167,7 +167,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     root = _crossing(delta_of, delta, low, high)
     step = math.ulp(root)
     while delta_of(root) > delta:
-        root, step = root - step, 2.0 * step
+        root = root - step
+        step = 2.0 * step
     return root
 
 
@@ -184,7 +185,8 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, high: flo
     root = _crossing(delta_of, delta, 0.0, high)
     step = math.ulp(root)
     while delta_of(root) > delta:
-        root, step = root + step, 2.0 * step
+        root = root + step
+        step = 2.0 * step
     return root
 
 

@@ -89,7 +89,8 @@ class LedgerFile(Ledger):
         place = own_path(path)
         account = FileAccount(place, budget, name, Anchor.of(place, anchor))
         enlist(account)
-        self._account, self._scope = account, ()
+        self._account = account
+        self._scope = ()
 
     @classmethod
     def create(
@@ -115,12 +116,15 @@ class FileAccount(RereadAccount):
 
     def __init__(self, path: Path, budget: Budget | None, name: str, anchor: Anchor) -> None:
         super().__init__(budget, name, str(uuid4()))
-        self.path, self.anchor = path, anchor
+        self.path = path
+        self.anchor = anchor
         self._latest: Head | None = None
         self._found = os.path.lexists(path)
         if self._found:
             there = self._read()
-            self.budget, self.name, self.identity = there.budget, there.name, there.identity
+            self.budget = there.budget
+            self.name = there.name
+            self.identity = there.identity
             return
         refuse_lost(path, anchor)
         if budget is None:
@@ -179,7 +183,9 @@ class FileAccount(RereadAccount):
                     f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
                     "limit is set once"
                 )
-            self._found, self._latest, self.name = True, chain.head, account.name
+            self._found = True
+            self._latest = chain.head
+            self.name = account.name
             self.identity = account.identity  # another process may have made the file first
             enlist(self)
             yield chain, account

@@ -27,7 +27,8 @@ from privinf.wire import Formats
 
 CHAINED_VERSION = 2
 PRIVATE = "private"
-ANCHOR, ANCHOR_FIELDS = Formats.ANCHOR, ("format", "version", "id", "path", "count", "tag")
+ANCHOR = Formats.ANCHOR
+ANCHOR_FIELDS = ("format", "version", "id", "path", "count", "tag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,9 @@ class Anchor:
             return None
         found = parse_json(read_text(self.path, "an anchor", secret="ledger"), str(self.path))
         content = unsealed(found, "an anchor", ANCHOR_FIELDS)
-        identity, count, tag = content["id"], content["count"], content["tag"]
+        identity = content["id"]
+        count = content["count"]
+        tag = content["tag"]
         known = content["format"] == ANCHOR and content["path"] == str(self.journal)
         if not known or type(count) is not int or not isinstance(identity, str) or not isinstance(tag, str):
             raise StorageError(f"{self.path} is no anchor of {self.journal}")

@@ -24,7 +24,8 @@ from privinf.sealed import parse_json, reads, sealed_json, unsealed
 from privinf.validation import told
 from privinf.wire import Formats, readable
 
-FORMAT, _VERSION = Formats.LEDGER, 1
+FORMAT = Formats.LEDGER
+_VERSION = 1
 _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 
@@ -328,8 +329,11 @@ class MemoryAccount(Account):
     """An account in the memory of one process; every change and every reading holds the lock."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
-        self.budget, self.name, self.identity = budget, name, identity
-        self.read_only, self.shared = False, False  # shared: other processes see what it spends
+        self.budget = budget
+        self.name = name
+        self.identity = identity
+        self.read_only = False
+        self.shared = False  # shared: other processes see what it spends
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         self._fits = FitNumbers()
@@ -449,7 +453,9 @@ class RereadAccount(Account):
     """An account whose entries are kept elsewhere: every reading looks them up there."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
-        self.budget, self.name, self.identity = budget, name, identity
+        self.budget = budget
+        self.name = name
+        self.identity = identity
         self._fits = FitNumbers()
 
     @abstractmethod
@@ -550,5 +556,6 @@ def account_of(ledger: Ledger) -> tuple[Account, Scope]:
 def door_to(account: Account, scope: Scope = ()) -> Ledger:
     """Return a ledger that files its entries in this account, at `scope`."""
     door = Ledger.__new__(Ledger)
-    door._account, door._scope = account, scope
+    door._account = account
+    door._scope = scope
     return door

@@ -91,7 +91,8 @@ class PlanReport:
 
     def _row(self, line: PlannedRelease) -> tuple[Any, ...]:
         total = compose([line.loss] * line.times)
-        mu, rho = available(lambda: total.mu), available(lambda: total.rho)
+        mu = available(lambda: total.mu)
+        rho = available(lambda: total.rho)
         return line.label, line.times, mu, rho, total.epsilon(self.default_delta)
 
     def _total(self) -> Total | ParallelTotal:

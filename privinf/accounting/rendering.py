@@ -197,7 +197,8 @@ def _between(report: Printable) -> str:
 
 
 def _totals(report: Printable) -> Facts:
-    mu, rho = available(lambda: report.mu), available(lambda: report.rho)
+    mu = available(lambda: report.mu)
+    rho = available(lambda: report.rho)
     facts = [("epsilon", f"{report.epsilon():.4g} at delta = {report.default_delta:g}")]
     for name, figure in (("mu (Gaussian DP)", mu), ("rho (zCDP)", rho)):
         facts.append((name, "not available" if math.isnan(figure) else f"{figure:.4g}"))

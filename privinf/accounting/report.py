@@ -273,7 +273,8 @@ class PrivacyReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
-        fit, recorded = [entry.id for entry in self.entries], [entry.id for entry in self.recorded]
+        fit = [entry.id for entry in self.entries]
+        recorded = [entry.id for entry in self.recorded]
         everything = {entry.id: entry for entry in (*self.recorded, *self.entries)}
         return {
             "entries": [entry.to_dict() for entry in everything.values()],
@@ -320,7 +321,8 @@ class PrivacyReport:
 
     def _figures(self) -> tuple[float, float, float, float]:
         total = self._total()
-        mu, rho = available(lambda: total.mu), available(lambda: total.rho)
+        mu = available(lambda: total.mu)
+        rho = available(lambda: total.rho)
         return total.epsilon(self.default_delta), mu, rho, float(len(self.entries))
 
     def _party_row(self, name: str) -> list[Any]:
@@ -331,7 +333,8 @@ class PrivacyReport:
         return [labels, max(scales), epsilon, mu, rho]
 
     def _row(self, entry: LedgerEntry) -> tuple[Any, ...]:
-        total, sensitivity = compose([entry.loss]), entry.sensitivity
+        total = compose([entry.loss])
+        sensitivity = entry.sensitivity
         return (
             *(readable(entry.label), entry.mechanism, entry.unit, entry.relation, entry.trust),
             math.nan if sensitivity is None else sensitivity.value,

@@ -72,7 +72,8 @@ class ScopeNode:
         groups: dict[str, Fraction] = defaultdict(Fraction)
         total = self.spent
         for component, child in self.children.items():
-            partition, cost = partition_of(component), child.cost()
+            partition = partition_of(component)
+            cost = child.cost()
             if partition is None:
                 total += cost
             else:
@@ -81,7 +82,8 @@ class ScopeNode:
 
     def slack(self, scope: Scope) -> Fraction:
         """Return how much could be spent at `scope` at no charge, because dearer classes stand beside it."""
-        free, node = Fraction(0), self
+        free = Fraction(0)
+        node = self
         for component in scope:
             partition = partition_of(component)
             child = node.children.get(component, ScopeNode())
@@ -166,7 +168,8 @@ class Tally:
     __slots__ = ("_free", "_held", "_made", "budget", "whose")
 
     def __init__(self, budget: Budget, whose: str) -> None:
-        self.budget, self.whose = budget, whose
+        self.budget = budget
+        self.whose = whose
         self._free = ScopeNode()
         self._made: dict[Part, list[tuple[Scope, Fraction]]] = {}
         self._held: dict[Part, tuple[Fraction, ScopeNode]] = {}
@@ -236,7 +239,8 @@ class Tally:
     def _open(self, part: Part, wanted: Fraction) -> None:
         """Let a reservation hold so much; what was charged on it before counts as part of it."""
         self.free(part)
-        made, node = self._made.get(part, ()), ScopeNode()
+        made = self._made.get(part, ())
+        node = ScopeNode()
         _place(made, self._free, -1)
         _place(made, node, 1)
         self._held[part] = wanted, node

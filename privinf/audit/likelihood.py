@@ -299,12 +299,14 @@ def _candidates(scores: Floats) -> Floats:
 def _measured(worlds: list[Floats], thresholds: Floats, delta: float, error: float) -> tuple[Floats, Floats]:
     """Return the bounds on epsilon and on mu that each threshold proves."""
     null, alternative = (np.sort(scores) for scores in worlds)
-    n0, n1 = len(null), len(alternative)
+    n0 = len(null)
+    n1 = len(alternative)
     false_positives = n0 - np.searchsorted(null, thresholds, side="right")
     true_positives = n1 - np.searchsorted(alternative, thresholds, side="right")
     fpr_high = binomial_bounds(false_positives, n0, error)[1]
     tpr_low = binomial_bounds(true_positives, n1, error)[0]
-    tnr_low, fnr_high = 1.0 - fpr_high, 1.0 - tpr_low
+    tnr_low = 1.0 - fpr_high
+    fnr_high = 1.0 - tpr_low
     with np.errstate(divide="ignore", invalid="ignore"):
         forward = np.log(np.maximum(tpr_low - delta, 0.0) / fpr_high)
         backward = np.log(np.maximum(tnr_low - delta, 0.0) / fnr_high)

@@ -84,5 +84,6 @@ def search_sensitivity(
         moved[step % 2] = moved[step % 2] if step % 3 else pair[step % 2]
         distance = float(np.linalg.norm(value(moved[0]) - value(moved[1])))
         if distance > largest:
-            largest, pair = distance, moved
+            largest = distance
+            pair = moved
     return SensitivitySearch(largest, (pair[0], pair[1]), len(tried) + 2 * refine)

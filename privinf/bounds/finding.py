@@ -43,7 +43,8 @@ LABEL = Labels.FIND_BOUNDS
 # Of the rows, how many more than twice what was wanted may lie outside for certain.
 MOST_BEYOND = 0.05
 # What rare levels are pooled as.
-OTHER, ANOTHER = "other", "another"
+OTHER = "other"
+ANOTHER = "another"
 NO_COMMON_LEVEL = (
     "column {!r}: no level was seen in {:.0f} rows or more, so nearly all levels are pooled as one; spend "
     "more, or declare the levels"
@@ -177,7 +178,8 @@ class _Searches:
     """Searches for the ranges of columns, whose next looks are counted by one pass over rows together."""
 
     def __init__(self, held: OpenColumns, names: Sequence[str], clip: float) -> None:
-        self._held, self._searches = held, {name: range_search(clip) for name in names}
+        self._held = held
+        self._searches = {name: range_search(clip) for name in names}
         self._asked = {name: next(search) for name, search in self._searches.items()}
         self._cells = dict[str, Cells]()
 
@@ -190,7 +192,8 @@ class _Searches:
 
     def released(self, part: float, budget: Spending) -> tuple[dict[str, Range], list[LedgerEntry]]:
         """Release what was counted, and look on, each column for a share of the budget's mu^2."""
-        ranges, entries = dict[str, Range](), list[LedgerEntry]()
+        ranges = dict[str, Range]()
+        entries = list[LedgerEntry]()
         while self._asked:
             for name, (_, share) in list(self._asked.items()):
                 looked, lines = self._held.release(name, self._cells[name], part * share, budget, LABEL)
@@ -259,11 +262,13 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
     slack = 2.0 * shown.sd * math.sqrt(len(common))
     labels = [shown.labels[at] for at in common]
     largest = int(np.argmax(shown.counts[common]))
-    other, most = labels[largest], min(max(left, 0.0) + slack, shown.n) / shown.n
+    other = labels[largest]
+    most = min(max(left, 0.0) + slack, shown.n) / shown.n
     seen = max(float(shown.counts[common][largest]) - 2.0 * shown.sd, 0.0) / shown.n
     moves = most / (most + seen) if most > 0.0 else 0.0
     if len(labels) == 1 or left > max(slack, rare * shown.n):
-        other, moves = OTHER if labels != [OTHER] else ANOTHER, 0.0
+        other = OTHER if labels != [OTHER] else ANOTHER
+        moves = 0.0
         labels += [] if other in labels else [other]
     return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold, moves]
 

@@ -98,7 +98,8 @@ class FoundSchema(Schema):
         kept = [name for name in self.clips.index if made.columns.get(name) == self.columns[name]]
         if not kept:
             return made
-        clips, report = self.clips.loc[kept], self.privacy
+        clips = self.clips.loc[kept]
+        report = self.privacy
         if isinstance(made, FoundSchema):
             clips = pd.concat([made.clips, clips])
             both = (*made.privacy.entries, *report.entries)

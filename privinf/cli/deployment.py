@@ -25,7 +25,8 @@ from privinf.sealed import parse_json, read_text, save_text, unsealed
 from privinf.secret_files import open_secret
 from privinf.wire import Formats
 
-BUNDLE, FEDERATION = Formats.SITE_BUNDLE, Formats.FEDERATION
+BUNDLE = Formats.SITE_BUNDLE
+FEDERATION = Formats.FEDERATION
 BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "socket", "schema")
 FEDERATION_FIELDS = ("format", "version", "sites", "roster", "schema", "address", "authority", "analysts")
 EPSILON_WORD = re.compile(r"[0-9]+(\.[0-9]+)?")

@@ -41,7 +41,9 @@ SITE_WORDS = (
     "federation",
     "group",
 )
-WIDE, SOON, MUCH = 1e6, 30.0, 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
+WIDE = 1e6
+SOON = 30.0
+MUCH = 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
 SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
 # The secret files in the folder of a fit, beside its questions and releases.
 CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
@@ -96,7 +98,8 @@ def status_command(folder: Path, as_json: bool) -> None:
     ledger = journal.ledger
     assert ledger.budget is not None  # `init` gives one
     spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
-    delta, left = spent.default_delta, ledger.remaining()
+    delta = spent.default_delta
+    left = ledger.remaining()
     assert left is not None
     told |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
     told |= {"left": left.epsilon(delta), "delta": delta, "releases": len(ledger)}
@@ -250,7 +253,8 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
     if not (folder / site["federation"]).exists():
         return
     federation = read_federation(folder / site["federation"])
-    roster, key = Roster.from_json(federation["roster"]), IdentityKey.load(folder / site["key"])
+    roster = Roster.from_json(federation["roster"])
+    key = IdentityKey.load(folder / site["key"])
     wanted = key.verifying if roster.signed else None
     if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, wanted):
         yield Finding(

@@ -158,7 +158,8 @@ def init_command(
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
-    public, plan = str(folder / "federation.json"), str(folder / "fit.toml")
+    public = str(folder / "federation.json")
+    plan = str(folder / "fit.toml")
     told = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
     first = f"{len(roster)} sites, digest of the roster {roster.digest}"
     say(told, as_json, first, f"to every site: {public}; fill in: {plan}")
@@ -298,7 +299,8 @@ def over_flower(
 ) -> dict[str, Any]:
     """Send a plan to the server, and return its results (AlignmentError if none come in time)."""
     with tempfile.TemporaryDirectory(prefix="privinf") as made:
-        app, told = Path(made), Path(made) / "told.json"
+        app = Path(made)
+        told = Path(made) / "told.json"
         (app / "fitapp").mkdir()
         save_text(app / "roster.json", record["roster"])
         given = words | {"told": str(told), "roster": str(app / "roster.json")}
@@ -310,7 +312,8 @@ def over_flower(
         ):
             save_text(app / "fitapp" / f"{name}.py", text)
         flwr(folder, record, "run", made, TAGGED)
-        waiting, left = threading.Event(), timeout
+        waiting = threading.Event()
+        left = timeout
         while not told.exists():
             if left <= 0.0:
                 raise AlignmentError(f"no results within {timeout:g} s: see {folder / 'superlink.log'}")

@@ -200,7 +200,8 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
             "without it"
         )
     _refuse(given, ON_RELEASES, "belongs to releases of several parties, and --schema to rows")
-    path, spending = given["ledger_file"], spending_of(given)
+    path = given["ledger_file"]
+    spending = spending_of(given)
     schema = read_schema_file(given["schema_file"])
     ledger = Ledger() if path is None else open_ledger(path)
     words: dict[str, Any] = {name: given[name] for name in ROLE_COLUMNS if given[name] is not None}  # type: ignore[literal-required]
@@ -244,7 +245,8 @@ def _of_releases(given: FitOptions) -> tuple[Results, list[str]]:
 
 
 def _of_parties(joined: Release, given: FitOptions) -> Results:
-    plain, shrink = given["plain"], given["shrink"]
+    plain = given["plain"]
+    shrink = given["shrink"]
     if plain and shrink:
         raise ArgumentError("--plain and --shrink are different fits: choose one")
     if joined.law["method"] == "random-mixing":
@@ -351,7 +353,8 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
         raise ArgumentError("--coefficient and --power belong to --width or --effect: what is to be reached")
     if given["trust"] is None and (goal or given["plot_file"] is not None):
         raise ArgumentError("--width, --effect and --plot are of one trust: name it with --trust")
-    schema, words = read_schema_file(given["schema_file"]), spending_of(given)
+    schema = read_schema_file(given["schema_file"])
+    words = spending_of(given)
     words |= {"family": given["family"], "trust": given["trust"], "alpha": given["alpha"]}
     words |= {"progress": False if given["quiet"] else None, "parties": _parties_of(given["party"])}
     if given["guesses_file"] is not None:
@@ -361,7 +364,8 @@ def study_command(**given: Unpack[StudyOptions]) -> None:
         told = advice_text(frame)
     else:
         study = pi.plan_study(schema, given["formula"], given["n"], **words)
-        frame, told = study.frame, study.summary()
+        frame = study.frame
+        told = study.summary()
         if goal:
             found = study.changes(
                 coefficient=given["coefficient"],

@@ -133,7 +133,8 @@ def init_command(
         else:
             shutil.copyfile(schema_file, schema)
         known = read_schema_file(schema)
-        key, (secret, public) = IdentityKey(), node_key()
+        key = IdentityKey()
+        (secret, public) = node_key()
         key.save(made / f"{name}.key")
         private_text(made / "node.key", secret)
         save_text(made / "policy.json", json.dumps(policy, indent=1) + "\n")
@@ -239,12 +240,14 @@ def rebase_command(
     rows_file, schema_path, policy_path, ledger_path = parts
     if rows_file is None or schema_path is None or policy_path is None or ledger_path is None:
         raise ArgumentError("name the site's folder, or --data, --schema, --policy and --ledger")
-    schema, policy = read_schema_file(schema_path), read_policy(policy_path)
+    schema = read_schema_file(schema_path)
+    policy = read_policy(policy_path)
     rows = site_rows(rows_file, schema)
     with opened_ledger(ledger_path, anchor) as ledger:
         before = ledger.journal.pin
         Site(rows, schema, policy=policy, ledger=ledger, rebase=True)
-        now, changed = ledger.journal.pin, ledger.journal.latest_change
+        now = ledger.journal.pin
+        changed = ledger.journal.latest_change
     assert now is not None
     done = "pinned" if before is None else "rebased" if now != before else "unchanged"
     told = {"done": done, "changed": list(changed) if done == "rebased" else [], "rows": now.rows}

@@ -57,7 +57,8 @@ def read_schema_file(path: Path) -> Schema:
     """Read a schema: TOML (`privinf schema`), or the JSON of `Schema.to_dict`."""
     if path.suffix.lower() != ".json":
         return load_schema(path)
-    content, reason = parse_json(read_text(path, "a schema"), str(path)), ""
+    content = parse_json(read_text(path, "a schema"), str(path))
+    reason = ""
     defaults = {"unit": None, "max_rows": 1}
     try:
         return Schema.from_dict(defaults | content if isinstance(content, dict) else content)
@@ -68,7 +69,8 @@ def read_schema_file(path: Path) -> Schema:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return what a TOML file says; ArgumentError with the place where it is none."""
-    text, reason = read_text(path, "a configuration"), ""
+    text = read_text(path, "a configuration")
+    reason = ""
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as problem:

@@ -127,7 +127,8 @@ def show_command(path: Path, as_json: bool) -> None:
 
 def _told(ledger: Ledger) -> dict[str, Any]:
     """Return what a ledger says of itself, for JSON."""
-    budget, left = ledger.budget, ledger.remaining()
+    budget = ledger.budget
+    left = ledger.remaining()
     stated = None if budget is None else budget.delta
     labels: dict[str, list[Any]] = {}
     for entry in ledger.entries:
@@ -152,7 +153,8 @@ def told_by_analyst(
     journal: Journal, delta: float, listed: Iterable[Analyst] = ()
 ) -> dict[str, list[dict[str, Any]]]:
     """Return who has spent how much, of what budget if it is known, and what is reserved, for JSON."""
-    charges, budgets = journal.charges, {one.name: one.budget for one in listed}
+    charges = journal.charges
+    budgets = {one.name: one.budget for one in listed}
     names = sorted({*charges, *budgets} - {""})
     by_analyst = [
         {
@@ -306,7 +308,8 @@ def written_anew(
     """
     kept = _kept(path)
     first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
-    content, tag = b"", ""
+    content = b""
+    tag = ""
     for line in (first, *lines):
         written, tag = encoded(first["secret"], tag, line)
         content += written
@@ -355,7 +358,8 @@ def _is_site(path: Path) -> bool:
 def _old_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of version 1; a torn last line is left out."""
     content = read_bytes(path, "a site's ledger", most=None, secret="ledger")
-    whole, torn = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
+    whole = content[: content.rfind(b"\n") + 1]
+    torn = content[content.rfind(b"\n") + 1 :]
     lines = [_old_line(line) for line in whole.split(b"\n")[:-1]]
     # A line that is whole but for the byte that ends it was not torn: its end was changed.
     if not lines or any(line is None for line in lines) or _old_line(torn[:-1]) is not None:

@@ -31,7 +31,9 @@ from privinf.storage import container_bytes
 from privinf.wire import RELEASE_OPTIONS, plan_text
 
 # What a ledger line says of the file: what it holds, by which arguments, and the key of the pending one.
-HELD, ASKED, OPENS = "arrays_sha256", "asked_sha256", "pending_key"
+HELD = "arrays_sha256"
+ASKED = "asked_sha256"
+OPENS = "pending_key"
 NONCE = bytes(12)  # every key encrypts one file
 # Of a staged ledger.
 NOT_CHARGED = "what is staged is not charged yet: copy or save the ledger that it was staged for"
@@ -64,7 +66,8 @@ class StagedAccount(RereadAccount):
 
     def __init__(self, real: Account) -> None:
         super().__init__(real.budget, real.name, real.identity)
-        self.real, self.shared = real, real.shared
+        self.real = real
+        self.shared = real.shared
         self.lines: list[LedgerEntry] = []
 
     @property

@@ -104,7 +104,8 @@ def release_command(**given: Unpack[ReleaseOptions]) -> None:
     """  # noqa: D301
     if (given["plan_file"] is None) == (given["schema_file"] is None):
         raise ArgumentError("give --plan and --party, or the --schema of one table")
-    path, asked = given["ledger_file"], _asked(given)
+    path = given["ledger_file"]
+    asked = _asked(given)
     if path is None:
         make = "privinf ledger create study.ledger --epsilon ... --delta ..."
         raise ArgumentError(
@@ -139,7 +140,8 @@ def _of_party(given: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str
             name = "--term" if word == "terms" else f"--{word}"
             raise ArgumentError(f"{name} belongs to --schema: the plan says what is released and spent")
     assert given["plan_file"] is not None
-    plan, party = MixingPlan.load(given["plan_file"]), given["party"]
+    plan = MixingPlan.load(given["plan_file"])
+    party = given["party"]
     if party is None:
         raise ArgumentError(f"say which party you are: --party, one of {', '.join(plan.parties)}")
     schema = plan.party(party).schema
@@ -192,7 +194,8 @@ class _ShownRows:
     """Rows with a progress bar on stderr."""
 
     def __init__(self, rows: TableRows, quiet: bool) -> None:
-        self._rows, self._quiet = rows, quiet
+        self._rows = rows
+        self._quiet = quiet
 
     def __len__(self) -> int:
         return len(self._rows)

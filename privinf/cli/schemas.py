@@ -152,7 +152,8 @@ def _are_names(numbers: Sequence[str], *, alone: bool) -> bool:
 
 def _bought(given: SuggestOptions) -> Schema:
     """Return a schema whose bounds and levels were bought."""
-    blank, path = _blank(given), given["ledger_file"]
+    blank = _blank(given)
+    path = given["ledger_file"]
     numbers = [name for name, one in blank.columns.items() if isinstance(one, Blank) and one.kind == "number"]
     ledger = None if path is None else open_ledger(path)
     clip = CLIP if given["clip"] is None else given["clip"]

@@ -245,7 +245,8 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     """Return what a site is made of but its ledger."""
     policy = read_policy(files["policy_file"])
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
-    schema, formula = read_schema_file(files["schema_file"]), files["formula"]
+    schema = read_schema_file(files["schema_file"])
+    formula = files["formula"]
     design = schema if formula is None else schema.design(formula)
     rows = site_rows(data, schema)
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
@@ -287,7 +288,8 @@ def _identity(
         if key_file is not None or roster_file is not None or policy.secure_sums:
             raise ArgumentError("secure sums need --key and --roster, the public keys of all sites")
         return None, None
-    key, roster = IdentityKey.load(key_file), Roster.from_json(read_text(roster_file, "a roster"))
+    key = IdentityKey.load(key_file)
+    roster = Roster.from_json(read_text(roster_file, "a roster"))
     if not PairKeys(key, roster).owns(name):
         raise ArgumentError(f"{roster_file} has another key for site {name!r}, or none, than {key_file}")
     return key, roster

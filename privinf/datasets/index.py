@@ -65,7 +65,8 @@ def _names(
     name: str, table: Mapping[str, Any], response: str | None, features: Sequence[str] | None
 ) -> list[str]:
     """Return the response and the features, checked against what is declared."""
-    declared, responses = list(table["columns"]), table["responses"]
+    declared = list(table["columns"])
+    responses = table["responses"]
     chosen = responses[0] if response is None else response
     if features is None:
         features = [column for column in declared if column not in {*responses, chosen}]

@@ -127,7 +127,8 @@ def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
 def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]:
     heads = {}
     for key, one in content["heads"].items():
-        site, head = one["site"], SignedHead.read(one["head"])
+        site = one["site"]
+        head = SignedHead.read(one["head"])
         if not head.of(site, key):
             raise StorageError(f"the memory of heads is damaged: site {site!r} did not sign what it says")
         heads[key] = site, head
@@ -199,7 +200,8 @@ class AskerEnd:
             raise ArgumentError(f"the roster has no site {absent[0]!r}")
         if roster is None and heads is not None:
             raise ArgumentError("heads of ledgers are signed: to remember them, give roster= too")
-        self._roster, self._key = roster, key
+        self._roster = roster
+        self._key = key
         self.memory = HeadMemory(heads)
 
     @property
@@ -254,16 +256,19 @@ class AskerEnd:
         return reply
 
     def _check(self, roster: Roster, asked: Envelope, reply: Reply, fields: Fields) -> None:
-        name, heads = reply.site, heads_in(fields)
+        name = reply.site
+        heads = heads_in(fields)
         texts = {field: text for field, text in fields.items() if field != "signature"}
-        verifying, signature = roster.verifying.get(name), fields.get("signature", "")
+        verifying = roster.verifying.get(name)
+        signature = fields.get("signature", "")
         content = answered_text(asked, name, reply, texts)
         if verifying is None or not signed_by(verifying, signature, content):
             raise AlignmentError(
                 "its reply is not signed by the key that the roster has for it: another one answered, the "
                 "reply was changed or is of another question, or the site's roster has no verifying keys"
             )
-        before, now = asked.heads.get(name), heads.get(name)
+        before = asked.heads.get(name)
+        now = heads.get(name)
         if before is not None and (now is None or before.after(now) or before.contradicts(now)):
             raise StorageError(BACK)
         for site, head in heads.items():

@@ -12,9 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 # Connections at once, and those of one account.
-MOST_CALLERS, MOST_OF_ONE = 64, 48
+MOST_CALLERS = 64
+MOST_OF_ONE = 48
 # Bytes of bodies and replies that are under way together; smaller ones are not counted.
-BYTES_HELD, SMALL_BODY = 1 << 24, 1 << 16
+BYTES_HELD = 1 << 24
+SMALL_BODY = 1 << 16
 # Seconds that nobody is hung up on.
 GRACE = 0.25
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
@@ -99,7 +101,9 @@ class Callers:
         needed = size if size > SMALL_BODY else 0
         end = time.monotonic() + 2.0 * GRACE
         with self._changed:
-            caller.held, caller.since, caller.waited_for = 0, time.monotonic(), True
+            caller.held = 0
+            caller.since = time.monotonic()
+            caller.waited_for = True
             while sum(other.held for other in self._present) + needed > BYTES_HELD:
                 if time.monotonic() >= end or caller not in self._present:
                     return False

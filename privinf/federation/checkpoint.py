@@ -29,7 +29,10 @@ from privinf.validation import check_array, check_count, check_number, check_pos
 from privinf.wire import Formats, Places, plan_text
 
 FORMAT = Formats.CHECKPOINT
-KEY_FILE, ROWS_FILE, LOCK_FILE, HEADS_FILE = "noise.key", "rows.key", "lock", "heads.json"
+KEY_FILE = "noise.key"
+ROWS_FILE = "rows.key"
+LOCK_FILE = "lock"
+HEADS_FILE = "heads.json"
 RESERVATION = "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
 CHARGES_STAND = (
@@ -144,7 +147,8 @@ class FitFolder:
         """
         if self.has(RESERVATION):
             header, _ = self.read(RESERVATION)
-            name, run = str(header["name"]), check_count(header["run"], "run", least=0) + 1
+            name = str(header["name"])
+            run = check_count(header["run"], "run", least=0) + 1
         else:
             name, run = ("", 0) if self._lines else (str(uuid4()), 0)
         if name:
@@ -221,7 +225,8 @@ class CheckpointedServer:
     """
 
     def __init__(self, server: TrustedServer, folder: FitFolder) -> None:
-        self._server, self._folder = server, folder
+        self._server = server
+        self._folder = folder
         folder.begin(server)
         self.entries: list[LedgerEntry] = []
         self._asked = 0
@@ -363,7 +368,8 @@ def _planned(folder: FitFolder, name: str, question: tuple[str, str]) -> Planned
 @reads("a planned release")
 def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> PlannedSum:
     args = {name.removeprefix("arg/"): array for name, array in arrays.items()}
-    query, mu = Query.unpack(header["query"], args), check_positive(float(header["mu"]), "mu", infinite=True)
+    query = Query.unpack(header["query"], args)
+    mu = check_positive(float(header["mu"]), "mu", infinite=True)
     return PlannedSum(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 

@@ -53,7 +53,8 @@ class TableByPasses:
 
     def __init__(self, rows: Rows, design: Design, name: str) -> None:
         check_sums(design)
-        self._rows, self._name = rows, name
+        self._rows = rows
+        self._name = name
         self._passes = RowPasses(design, rows, stream=stream_of(name))
         self._design = design
 
@@ -199,7 +200,9 @@ class Curator:
         rng: RngLike = None,
         relation: SumRelation = "replace-one",
     ) -> None:
-        self._rows, self._name, self._relation = rows, name, relation
+        self._rows = rows
+        self._name = name
+        self._relation = relation
         self._noise = get_source(rng)
         self._key = None if self._noise.secure else self._noise.new_key()
         self._asked = 0
@@ -277,7 +280,8 @@ class Curator:
         """Return a release with its ledger line; nothing is read or charged."""
         if SEEDS.intersection(args):
             refuse_unordered(self._rows, BATCHES)
-        statistic, n = SITE_OPS[op], self.nobs
+        statistic = SITE_OPS[op]
+        n = self.nobs
         width = self._rows.width if isinstance(self._rows, RowPasses) else self._rows.features.shape[1]
         reach = statistic.reach(args, width, n)
         line = Line(
@@ -293,7 +297,8 @@ class Curator:
             assumptions=assumed(reach, self._relation, seeded="seed" in args),
         )
         scale, entry = line.calibrated(self._noise)
-        secure, exact = scale > 0.0 and self._noise.secure, scale > 0.0 and statistic.sums is not None
+        secure = scale > 0.0 and self._noise.secure
+        exact = scale > 0.0 and statistic.sums is not None
         if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
             raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
         told = {**args, "bits": exact_bits(n) if secure or exact else 0}

@@ -48,7 +48,8 @@ LARGEST_QUESTION = 1 << 23
 # Seconds in which a header must come.
 PATIENCE = 5.0
 # Characters of a caller's text that are logged, and lines of refusals in a minute.
-LOGGED, REFUSALS = 100, 100
+LOGGED = 100
+REFUSALS = 100
 
 
 @doors
@@ -119,11 +120,14 @@ class SiteDaemon:
             raise ArgumentError(f"site must be a Site, got {type(site).__name__}")
         if not isinstance(name, str) or not name.strip() or "=" in name:
             raise ArgumentError("a site's name is a non-empty text without '='")
-        self._site, self.name, self._end = site, name, SiteEnd(site, name)
+        self._site = site
+        self.name = name
+        self._end = SiteEnd(site, name)
         self._timeout = check_positive(timeout, "timeout")
         self._largest = check_count(largest, "largest")
         self._allowed = None if allow_uids is None else _accounts(allow_uids)
-        self._callers, self._journal = Callers(), _LogLines(name)
+        self._callers = Callers()
+        self._journal = _LogLines(name)
         self._answerer = ThreadPoolExecutor(1, f"answers of {name}")
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -175,7 +179,8 @@ class SiteDaemon:
             connection.close()
             return
         worker = threading.Thread(target=self._converse, args=(caller,), name=f"caller of {self.name}")
-        caller.worker, worker.daemon = worker, True
+        caller.worker = worker
+        worker.daemon = True
         try:
             worker.start()
         except RuntimeError:  # no more threads
@@ -196,7 +201,8 @@ class SiteDaemon:
 
     def _heard(self, caller: Caller) -> tuple[Reply, dict[str, str]]:
         """Return the reply to what a caller says, and its envelope; OSError if he breaks off."""
-        end, asked = time.monotonic() + self._timeout, Envelope()
+        end = time.monotonic() + self._timeout
+        asked = Envelope()
         try:
             first = min(end, time.monotonic() + PATIENCE)
             header = receive_header(caller.connection, first, self._largest, MOST_TEXT_BYTES)
@@ -269,8 +275,10 @@ class _LogLines:
     """A daemon's log: a line of JSON in ASCII for every question, and for so many refusals in a minute."""
 
     def __init__(self, site: str) -> None:
-        self._site, self._lock = site, threading.Lock()
-        self._minute, self._refused = 0, 0
+        self._site = site
+        self._lock = threading.Lock()
+        self._minute = 0
+        self._refused = 0
 
     def answered(self, query: Query, reply: Reply, uid: int) -> None:
         """Log a question that reached the site."""
@@ -286,7 +294,9 @@ class _LogLines:
         minute = int(time.monotonic() // 60.0)
         with self._lock:
             if minute != self._minute:
-                left_out, self._minute, self._refused = self._refused - REFUSALS, minute, 0
+                left_out = self._refused - REFUSALS
+                self._minute = minute
+                self._refused = 0
                 if left_out > 0:
                     self._write("more of the like", count=left_out)
             self._refused += 1

@@ -280,13 +280,15 @@ class SiteEnd:
     """
 
     def __init__(self, site: Answering, name: str) -> None:
-        self._site, self._name = site, name
+        self._site = site
+        self._name = name
         self._shown: SignedHead | None = None
         keys = site.keys
         self._roster: Roster | None = None
         self._key: IdentityKey | None = None
         if keys is not None and keys.roster.signed and keys.owns(name):
-            self._key, self._roster = keys.key, keys.roster
+            self._key = keys.key
+            self._roster = keys.roster
 
     def admitted(self, asked: Envelope) -> str:
         """Return the name of the analyst who signed an envelope, empty if the policy lists none.
@@ -345,7 +347,8 @@ class SiteEnd:
         """Compare the head of this site's ledger, as it is told, with its chain, and keep those of peers."""
         if self._roster is None:
             return
-        news, known = {}, self._site.journal.peers
+        news = {}
+        known = self._site.journal.peers
         for name, told in heads.items():
             if name not in self._roster.verifying:
                 raise ArgumentError(f"the question tells a head of {name!r}, which is not on its roster")

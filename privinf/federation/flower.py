@@ -161,7 +161,8 @@ class FlowerFederation(CheckingEnds):
                     if reply.site in nodes:
                         raise AlignmentError(f"two nodes say that they are the site {reply.site!r}")
                     self._end.check_roster(reply.site, reply.facts)
-                    nodes[reply.site], facts[reply.site] = node, reply.facts
+                    nodes[reply.site] = node
+                    facts[reply.site] = reply.facts
             time.sleep(self._poll)
         self._end.memory.save()
         check_alike({name: lasting(facts[name]) for name in wanted})
@@ -169,7 +170,8 @@ class FlowerFederation(CheckingEnds):
 
     def _push(self, query: Query, nodes: Mapping[int, str], seconds: float) -> Waiting:
         """Send a question to nodes of these names; return node and envelope by the message to each."""
-        app, message = engine("app"), query.pack()
+        app = engine("app")
+        message = query.pack()
         asked = {node: self._end.asked(query, name) for node, name in nodes.items()}
         sent = [app.Message(packed(message, asked[node].fields), node, KIND, ttl=seconds) for node in asked]
         self._called(self._grid.push_messages, sent)
@@ -231,7 +233,8 @@ def client_app(reach: Reach | None = None) -> Any:
     the server by the name of the error alone, unless it is one of this package's, whose texts hold no values.
     """
     way = daemon_of if reach is None else reach
-    app, messages = engine("clientapp").ClientApp(), engine("app")
+    app = engine("clientapp").ClientApp()
+    messages = engine("app")
 
     @app.query(ACTION)  # type: ignore[untyped-decorator]
     def handle(message: Any, context: Any) -> Any:
@@ -311,7 +314,8 @@ def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
     ArgumentError
         The configuration does not say that.
     """
-    name, path = config.get("site"), config.get("socket")
+    name = config.get("site")
+    path = config.get("socket")
     if not isinstance(name, str) or not isinstance(path, str):
         raise ArgumentError('the node\'s configuration must say site="name" socket="path of its daemon"')
     return name, RemoteSite(path, timeout=config.get("timeout", 60.0))
@@ -350,7 +354,8 @@ def enveloped(content: Mapping[str, Any]) -> dict[str, str]:
 
 def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, Fields]:
     try:
-        query, envelope = Query.unpack(*unpacked(content)), enveloped(content)
+        query = Query.unpack(*unpacked(content))
+        envelope = enveloped(content)
         asked = Envelope.read(envelope)
     except Exception:
         # Anything may stand in a text of unknown origin; its errors may quote it.

@@ -31,9 +31,14 @@ CHUNK = 1 << 20
 # Bytes from which on a body has pages of its own.
 PAGED = 1 << 16
 # Of one header: bytes, values, arrays, characters of a name or a further text, dimensions of an array.
-MOST_HEADER, MOST_SIGNS, MOST_ARRAYS, MOST_NAME, MOST_DIMENSIONS = 1 << 16, 2_000, 64, 1_000, 8
+MOST_HEADER = 1 << 16
+MOST_SIGNS = 2_000
+MOST_ARRAYS = 64
+MOST_NAME = 1_000
+MOST_DIMENSIONS = 8
 # Bytes of a question's text, and of values in it: what Python makes of them takes some fifty times as much.
-MOST_TEXT_BYTES, MOST_VALUES = 1 << 22, 1 << 17
+MOST_TEXT_BYTES = 1 << 22
+MOST_VALUES = 1 << 17
 # Bytes of a reply's body.
 LARGEST = 1 << 28
 Body: TypeAlias = bytes | bytearray | mmap
@@ -90,7 +95,8 @@ def read_header(content: bytes, size: int) -> Header:
         raise StorageError(FOREIGN)
     try:
         found = json.loads(content)
-        text, arrays = found.pop("text"), found.pop("arrays")
+        text = found.pop("text")
+        arrays = found.pop("arrays")
         if len(arrays) <= MOST_ARRAYS and _short(found) and _whole(text, size):
             listed = tuple((name, kind, tuple(shape)) for name, kind, shape in arrays)
             if len({name for name, _, _ in listed}) == len(listed):
@@ -125,7 +131,8 @@ def _bytes(name: Any, kind: Any, shape: tuple[Any, ...], most: int) -> int:
 def unframe(header: Header, body: Body) -> Message:
     """Return the message whose header and body these are; StorageError if it is none."""
     arrays: dict[str, NDArray[Any]] = {}
-    view, start = memoryview(body), 0
+    view = memoryview(body)
+    start = 0
     try:
         for name, kind, shape in header.arrays:
             stop = start + _bytes(name, kind, shape, header.size)
@@ -159,7 +166,8 @@ def _signs(text: bytes) -> int:
 
 def send(connection: socket.socket, message: Message, timeout: float, **fields: str) -> None:
     """Send a message within the time; OSError if it is not taken."""
-    end, parts = time.monotonic() + timeout, frame(message, **fields)
+    end = time.monotonic() + timeout
+    parts = frame(message, **fields)
     if sum(map(len, parts)) <= CHUNK:
         parts = [b"".join(parts)]
     for part in filter(None, parts):  # who has all hangs up: nothing more may be sent

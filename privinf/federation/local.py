@@ -87,9 +87,11 @@ class InProcessFederation:
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
         asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
-        call, self._calls = self._calls, self._calls + 1
+        call = self._calls
+        self._calls = self._calls + 1
         missed, lost = self._failing
-        replies, message = [], query.pack()
+        replies = []
+        message = query.pack()
         for name in asked:
             if call in missed.get(name, ()):
                 continue

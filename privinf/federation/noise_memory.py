@@ -25,7 +25,8 @@ from privinf.typing import Floats
 from privinf.validation import in_digits
 from privinf.wire import Formats, Places
 
-FORMAT, VERSION = Formats.NOISE_KEY, 1
+FORMAT = Formats.NOISE_KEY
+VERSION = 1
 # What messages call the file.
 NOISE_KEY = "a noise key"
 
@@ -70,7 +71,8 @@ class NoiseMemory:
     """
 
     def __init__(self, key: NoiseKey, *, secure: bool) -> None:
-        self.key, self.secure = key, secure
+        self.key = key
+        self.secure = secure
         self._answers: dict[str, str] = {}
 
     def fits(self, question: str, roster: Sequence[str], total: Floats) -> bool:

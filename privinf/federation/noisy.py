@@ -51,7 +51,8 @@ class _NoisyRelease(Released):
     entries: tuple[LedgerEntry, ...]
 
     def __repr__(self) -> str:
-        kind, shape = type(self).__name__, self.values.shape
+        kind = type(self).__name__
+        shape = self.values.shape
         return f"<{kind} {shape} of {self.rows} rows: noise sd {self.scale:.6g}{appended(self.stamp)}>"
 
     @property
@@ -153,7 +154,8 @@ def histogram_quantile(counts: NoisySum, edges: Floats, level: float) -> Release
     cell = int(np.searchsorted(reached, wanted))
     if cell == 0 or cell >= len(edges):
         return ReleasedNumber(float(edges[0] if cell == 0 else edges[-1]), counts.entries, math.nan)
-    width, inside = math.log(edges[cell] / edges[cell - 1]), reached[cell] - reached[cell - 1]
+    width = math.log(edges[cell] / edges[cell - 1])
+    inside = reached[cell] - reached[cell - 1]
     value = float(edges[cell - 1] * math.exp(width * (wanted - reached[cell - 1]) / inside))
     noise = counts.scale * math.sqrt(cell + 1)
     return ReleasedNumber(value, counts.entries, value * width * noise / inside)
@@ -209,7 +211,8 @@ class Ranking:
 
 def of_the_sum(entry: LedgerEntry) -> LedgerEntry:
     """Return the line of a release of ``factor x sum`` in units of the sum, which sites can check."""
-    noise, sensitivity = dict(entry.noise), entry.sensitivity
+    noise = dict(entry.noise)
+    sensitivity = entry.sensitivity
     factor = float(noise.pop("factor"))
     assert sensitivity is not None
     noise |= {name: float(noise[name]) / factor for name in ("scale", "grid")}

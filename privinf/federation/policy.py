@@ -306,9 +306,11 @@ def _needed(entry: LedgerEntry, stated: Sensitivity, reach: Reach, picks: int | 
         norm = Norms.L2
         needed = reach.sensitivity(entry.relation) if picks is None else math.sqrt(picks) * reach.linf
     elif picks is not None:
-        norm, needed = Norms.LINF, reach.linf
+        norm = Norms.LINF
+        needed = reach.linf
     elif entry.mechanism == Mechanisms.LAPLACE and entry.relation == "replace-one":
-        norm, needed = Norms.L1, min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
+        norm = Norms.L1
+        needed = min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
     else:
         raise ArgumentError(f"the line {readable(entry.label)!r} must say how many entries are picked")
     if stated.norm != norm:

@@ -120,7 +120,8 @@ class Rounds:
         self._missing: MissingSites = check_choice(missing, MissingSites, "missing")
         self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
         self._federation = federation
-        self._session, self._sequence = str(uuid4()), 0
+        self._session = str(uuid4())
+        self._sequence = 0
         self.ledger = check_ledger(ledger)
         self._rows: dict[str, int] = {}
         self._imputed: Missing = "raise"
@@ -192,7 +193,8 @@ class Rounds:
 
     def _standing(self, planned: PlannedSum) -> tuple[LedgerEntry, ...]:
         """Return the lines of a release that stand in the ledger, complete and all of them; else nothing."""
-        entry, asked = planned.entry, planned.asked
+        entry = planned.entry
+        asked = planned.asked
         whole = self.ledger.find(entry)
         lines = self._at_sites(entry, asked, planned.query.session) if whole is None else (whole,)
         return lines if whole is not None or len(lines) == len(asked) else ()
@@ -291,7 +293,8 @@ def replies_of(federation: Federation, query: Query, asked: Sequence[str] | None
         raise
     except (OSError, EOFError) as problem:
         failed = problem if isinstance(problem, OSError) else ConnectionResetError()
-        reason, cause = reason_of(failed), bare(failed)
+        reason = reason_of(failed)
+        cause = bare(failed)
     raise SiteConnectionError(
         f"the connection to {_sites_named(federation, names)} failed ({reason})"
     ) from cause
@@ -363,7 +366,8 @@ def question_of(query: Query, **more: PlainValue) -> str:
         trust = TRUST_IN_DIGESTS.get(charge.get("trust", ""), charge.get("trust"))
         told = [text for text in charge.get("assumptions", ()) if text not in ASSUMED_LATER]
         charges.append(_without(charge, "id", "time") | {"noise": noise, "trust": trust, "assumptions": told})
-    args, masking = without_digits(query.args) | plain_args(more), _without(query.masking, "pinned")
+    args = without_digits(query.args) | plain_args(more)
+    masking = _without(query.masking, "pinned")
     return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking, reservation="")
 
 

@@ -20,7 +20,8 @@ from privinf.federation.messages import Query, Reply
 from privinf.wire import Requests
 
 # Seconds that a reservation lasts, and how many of them one analyst may have.
-LASTING, MOST_OPEN = 7 * 24 * 3600, 64
+LASTING = 7 * 24 * 3600
+MOST_OPEN = 64
 MOST_LOSSES = 64
 RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")
 WANTED = "what is to be reserved"
@@ -163,7 +164,8 @@ class Journal:
         """
         note = self._note(query, digest) | ({} if by is None else {"analyst": by.name})
         note |= {"reservation": query.reservation} if query.reservation else {}
-        placed, on = tuple(entry.within(self._scope) for entry in entries), _part(note)
+        placed = tuple(entry.within(self._scope) for entry in entries)
+        on = _part(note)
         if not self._outdated.isdisjoint((digest, query.session, on)):
             raise NotAvailableError(
                 "this question, or others of its fit, were charged before the site's rows or schema were "
@@ -314,7 +316,8 @@ class Journal:
 
     def _credit(self, line: Mapping[str, Any], entries: tuple[LedgerEntry, ...]) -> None:
         """Remember who asked for what a line charges; it counts against his budget."""
-        whose, on = line.get("analyst", ""), _part(line)
+        whose = line.get("analyst", "")
+        on = _part(line)
         self._asked_by.setdefault(whose, []).extend((on, entry) for entry in entries)
         if whose in self._tallies:
             self._tallies[whose].add([(entry.scope, entry.loss) for entry in entries], on)

@@ -158,7 +158,8 @@ class Site:
             raise no_rows()
         self.policy = SitePolicy() if policy is None else policy
         self.ledger = check_ledger(ledger)
-        self._designs, self._missing = SiteDesigns(opened, schema), opened.missing
+        self._designs = SiteDesigns(opened, schema)
+        self._missing = opened.missing
         if len(self._designs) != self.size:
             raise AlignmentError("the table was changed while it was read: start again")
         self._journal = Journal(self.ledger)
@@ -273,7 +274,8 @@ class Site:
         AlignmentError
             The sum is over a batch, and the rows are large arrays that were changed since another one.
         """
-        op, args = checked.op, query.args
+        op = checked.op
+        args = query.args
         batch = op.batch_pass(args, self._designs.digests)
         block = self._placed(name, query.design, by_places=batch is not None)
         if batch is None or not block.lent:
@@ -329,7 +331,9 @@ class Site:
 
     def _masked(self, query: Query, name: str, checked: CheckedQuery, by: Analyst | None) -> Reply:
         """Answer in a secure sum: charge, read, add noise and masks, remember."""
-        pairs, terms, digest = self._pairs, checked.terms, query.digest
+        pairs = self._pairs
+        terms = checked.terms
+        digest = query.digest
         assert pairs is not None
         assert terms is not None
         if (sent := self._journal.recall(digest)) is not None:
@@ -348,7 +352,8 @@ class Site:
 
         `missing` is among them where missing values are imputed, whatever the rows hold.
         """
-        design, schema = self.design, self.schema
+        design = self.design
+        schema = self.schema
         return {
             "version": __version__,
             "design": None if design is None else design.to_dict(),

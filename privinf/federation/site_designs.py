@@ -17,7 +17,10 @@ from privinf.schema import Design, Schema
 
 # What a design that comes with a question may have: columns, bytes of its matrix; and, so that it is checked
 # within a second or so, knots of all its splines, characters of all its expressions.
-MOST_COLUMNS, MOST_BYTES, MOST_KNOTS, MOST_TEXT = 1_000, 1 << 30, 100, 1 << 16
+MOST_COLUMNS = 1_000
+MOST_BYTES = 1 << 30
+MOST_KNOTS = 100
+MOST_TEXT = 1 << 16
 # Bytes of matrices that are kept beside the one in use.
 CACHE_BYTES = 1 << 30
 

@@ -96,7 +96,8 @@ class SiteLedger(Ledger):
         self.journal = FileJournal(
             path=place, anchor=Anchor.of(place, anchor), budget=budget, name=name, clock=clock
         )
-        self._account, self._scope = self.journal.account, ()
+        self._account = self.journal.account
+        self._scope = ()
 
     @classmethod
     def open(
@@ -108,7 +109,8 @@ class SiteLedger(Ledger):
         ledger.journal = FileJournal(
             path=place, anchor=Anchor.of(place, anchor), budget=None, name=None, clock=clock
         )
-        ledger._account, ledger._scope = ledger.journal.account, ()
+        ledger._account = ledger.journal.account
+        ledger._scope = ()
         return ledger
 
     @property
@@ -166,7 +168,8 @@ class FileJournal(Journal):
         limit = None if budget is None else budget.to_dict()
         header = None if name is None else {"name": name, "budget": limit}
         self.pin: Pin | None = None
-        self.rebases, self.latest_change = 0, tuple[str, ...]()
+        self.rebases = 0
+        self.latest_change = tuple[str, ...]()
         self.orders = 1  # how many orders of rows there were: batches are disjoint within one of them
         self._chain = Chain(path, FORMAT, anchor, header)
         try:
@@ -256,7 +259,8 @@ class FileJournal(Journal):
         """Take up a pin; what was charged for other rows is not answered from these."""
         self.pin = pin
         if changed:
-            self.rebases, self.latest_change = self.rebases + 1, tuple(changed)
+            self.rebases = self.rebases + 1
+            self.latest_change = tuple(changed)
         self.orders += "rows" in changed
         if {"rows", "schema"}.intersection(changed):
             self.outdate()

@@ -24,7 +24,8 @@ from privinf.wire import Requests
 
 log = logging.getLogger(__name__)
 # Seconds between tries where the daemon's queue is full or it has hung up, and how often it may hang up.
-PAUSE, TRIES = 0.02, 5
+PAUSE = 0.02
+TRIES = 5
 # Sites that are asked at once.
 MOST_AT_ONCE = 32
 
@@ -71,7 +72,8 @@ class RemoteSite:
 
     def exchange(self, query: Query, name: str, envelope: Fields) -> tuple[Reply, Fields]:
         """Return the answer and its envelope to a question in its own; errors as for `handle`."""
-        end, tries = time.monotonic() + self._timeout, 0
+        end = time.monotonic() + self._timeout
+        tries = 0
         while True:
             try:
                 fields, message = self._exchanged(query.pack(), name, end, envelope)
@@ -220,7 +222,8 @@ class SocketFederation(CheckingEnds):
 
     def _introduced(self, patience: float) -> None:
         """Ask all daemons who they are, until each has said so."""
-        end, facts = time.monotonic() + patience, dict[str, Mapping[str, Any]]()
+        end = time.monotonic() + patience
+        facts = dict[str, Mapping[str, Any]]()
         while absent := [name for name in self._remote if name not in facts]:
             for reply in self._all(Query(Requests.DESCRIBE), absent):
                 if isinstance(reply, AlignmentError):

@@ -224,7 +224,8 @@ class TrustedServer(Rounds):
         """
         if isinstance(self._federation, LocalSites) or any(map(noise_free, losses)):
             return
-        self._reservation, lines = name, tuple(loss.to_dict() for loss in losses)
+        self._reservation = name
+        lines = tuple(loss.to_dict() for loss in losses)
         try:
             query = Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
             Rounds._round(self, query, list(self._rows))
@@ -342,8 +343,12 @@ class TrustedServer(Rounds):
 
     def _made(self, ready: ReadySum) -> NoisySum:
         """Charge a plan, unless its line stands, ask, and add the noise."""
-        planned, entry, question, reach = ready.planned, ready.entry, ready.question, ready.reach
-        query, scale = planned.query, planned.scale
+        planned = ready.planned
+        entry = ready.entry
+        question = ready.question
+        reach = ready.reach
+        query = planned.query
+        scale = planned.scale
         lines = self._standing(planned)
         if lines and scale > 0.0 and self._memory is None:
             raise NotAvailableError("noise that cannot be keyed is drawn once: plan the release anew")
@@ -529,7 +534,8 @@ class TrustedServer(Rounds):
                 "the question was answered before by other sites, or with another sum, and its noise is not "
                 "drawn for a second one: ask a new question, at a new charge"
             )
-        query, label = planned.query, planned.entry.label
+        query = planned.query
+        label = planned.entry.label
         args = without_digits(query.args)
         return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
 

@@ -220,7 +220,8 @@ def small_sampled(result: ResultsT, scaled: bool = True) -> ResultsT:
     """Return a result with HC1's covariance for HC0's: the sampling part times n/(n - p), if `scaled`."""
     if not scaled:
         return result
-    context, p = result._context, len(result.names)
+    context = result._context
+    p = len(result.names)
     sampling = context.sampling_cov
     if sampling is not None:
         sampling = sampling * (result.nobs / max(result.nobs - p, 1))

@@ -59,7 +59,8 @@ FAR_START = (
     'their logarithms, or more budget start nearer; residual_clip="bounds" assumes nothing'
 )
 # Standard errors of the middle slope over those without noise, and clips in usual lengths, from which on.
-WIDE_FIT, LONG_CLIP = 2.0, 3.0
+WIDE_FIT = 2.0
+LONG_CLIP = 3.0
 COSTS = (
     "Noise makes the standard errors of slopes {:.1f} times as large (the middle one): scores are clipped at "
     "{:.1f} times their usual length. What costs most: {}."
@@ -125,12 +126,15 @@ WEAKEST_EFFECTS = LEAST_STRENGTH
 LARGEST_REMAINDER = 0.35
 # An indicator is told of if the noise of the counts may hide this share of the records with its rarer value,
 # or if it is as rare as that, and what lies beyond the clip could move it so many standard errors.
-HIDDEN_SHARE, RARE, FAR_MOVED = 0.5, 0.15, 1.0
+HIDDEN_SHARE = 0.5
+RARE = 0.15
+FAR_MOVED = 1.0
 # From so many standard errors on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
 # and where a few large values of a column blinded the first release 14 to 100, and no interval held.
 TOO_FAR = 4.0
 # In sds of the noise, how near moments come to those of columns of zeros and ones that exclude one another.
-NEAR_ENDS, NEAR_NONE = 3.0, 2.0
+NEAR_ENDS = 3.0
+NEAR_NONE = 2.0
 
 
 def heavy_tail(ratio: float) -> str:
@@ -174,14 +178,16 @@ def _costs(rows: GlmRows, look: SecondLook, estimate: Estimate) -> list[str]:
     middle = float(np.median((estimate.bse / np.sqrt(sampling))[slopes])) if slopes.any() else 1.0
     if middle < WIDE_FIT:
         return []
-    length, cause = look.clip.high / math.sqrt(rows.p), BUDGET_COSTS.format(rows.p, rows.total)
+    length = look.clip.high / math.sqrt(rows.p)
+    cause = BUDGET_COSTS.format(rows.p, rows.total)
     cause = cause if length < LONG_CLIP else TAIL_COSTS.format(rows.design.response)
     return [COSTS.format(middle, length, cause)]
 
 
 def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...]:
     """Return the footnotes of a curved fit."""
-    strength, note = STEP.format(math.sqrt(found.length2)), DRAWN_NOTE
+    strength = STEP.format(math.sqrt(found.length2))
+    note = DRAWN_NOTE
     if found.weak:
         column, cause = _weakest(rows, step)
         advice = _advice(rows, column, cause)
@@ -191,7 +197,8 @@ def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...
 
 def misfits(step: FinalStep) -> tuple[str, ...]:
     """Return what a curved fit says of a mean or a variance that may not be the model's."""
-    far, dispersed = step.far > FAR_OUT, step.dispersion > DISPERSED
+    far = step.far > FAR_OUT
+    dispersed = step.dispersion > DISPERSED
     return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
 
 
@@ -224,19 +231,22 @@ def _largest(rows: GlmRows, found: Drawn) -> str:
 
 def _rate(rows: GlmRows, step: FinalStep) -> float:
     """Return about the mean response: that at the mean predictor, half of it from each end."""
-    second, constant = step.walk.second, rows.design.constant
+    second = step.walk.second
+    constant = rows.design.constant
     eta = float(second[constant] @ step.place.theta)
     return 1.0 / (1.0 + math.exp(-max(min(eta, 30.0), -30.0)))
 
 
 def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple[Column, str]:
     """Return the column that most of a direction is made of, and why it is weak, by scaled moments."""
-    design, vector = rows.design, direction.copy()
+    design = rows.design
+    vector = direction.copy()
     if design.constant is not None:
         vector[design.constant] = 0.0
     place = int(np.argmax(np.abs(vector)))
     mean = 0.0 if design.constant is None else float(gram[design.constant, place])
-    spread, column = float(gram[place, place]) - mean**2, design.columns[place]
+    spread = float(gram[place, place]) - mean**2
+    column = design.columns[place]
     cause = "many" if rows.p > 10 else "alike"
     if spread < max(NARROW, edge):
         cause = "level" if column.indicator else "product" if len(column.pieces) > 1 else "bounds"
@@ -292,11 +302,15 @@ def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
     0 up exclude each other if E z z' is 0.
     Independent columns that are 1 in few rows look alike.
     """
-    gram, sd = pilot.gram, pilot.edge / math.sqrt(2.0 * len(pilot.gram))
-    both, noise, kept = gram, sd / math.sqrt(2.0), indicators(pilot, low, constant)
+    gram = pilot.gram
+    sd = pilot.edge / math.sqrt(2.0 * len(pilot.gram))
+    both = gram
+    noise = sd / math.sqrt(2.0)
+    kept = indicators(pilot, low, constant)
     if constant is not None:
         mean = gram[constant]
-        both, noise = (gram + mean[:, None] + mean + 1.0) / 4.0, sd * math.sqrt(1.5) / 4.0
+        both = (gram + mean[:, None] + mean + 1.0) / 4.0
+        noise = sd * math.sqrt(1.5) / 4.0
     pairs = np.triu(np.outer(kept, kept), 1)
     return bool((both[pairs] <= NEAR_NONE * noise).any())
 
@@ -344,13 +358,15 @@ def few_records(rows: GlmRows, look: SecondLook, most: Floats, sided: Floats, bs
     beyond the clip (`most` if all of it is the group's) would move the coefficient far, as much of it as the
     layer shows to be to one side (`sided`). That its errors are not so, no release says.
     """
-    constant, clip = rows.design.constant, look.clip
+    constant = rows.design.constant
+    clip = look.clip
     if constant is None or clip.ratio == 0.0:
         return []
     texts = []
     for j in np.flatnonzero(indicators(look.pilot, rows.limits[0], constant)):
         share = max(1.0 - abs(float(look.pilot.gram[constant, j])), 0.0) / 2.0
-        moved, records = float(most[j] / bse[j]), look.n * share
+        moved = float(most[j] / bse[j])
+        records = look.n * share
         if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved * sided[j] > FAR_MOVED):
             texts.append(FEW_RECORDS.format(rows.design.names[j], records, moved, clip.hidden))
     return texts

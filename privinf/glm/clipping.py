@@ -41,9 +41,11 @@ from privinf.wire import Labels, Statistics
 # Of mu^2, for the count.
 COUNT_SHARE = 0.01
 # A share above which a caution comes, and one that must be seen for the count to be asked.
-LEAST_SHARE, SEEN_SHARE = 0.01, 0.05
+LEAST_SHARE = 0.01
+SEEN_SHARE = 0.05
 # Level of the simultaneous lower bounds, and the power at the share that must be seen.
-LEVEL, POWER = 0.95, 0.8
+LEVEL = 0.95
+POWER = 0.8
 LABEL = Labels.VALUES_OUTSIDE
 
 
@@ -81,7 +83,8 @@ class OutsideCount:
     def of(cls, rows: GlmRows, mu: float) -> OutsideCount | None:
         """Return what is counted in a fit of price `mu`; None where there is nothing that would be seen."""
         names, columns = plain_numbers(rows)
-        design, response = rows.design, rows.design.outcome.column
+        design = rows.design
+        response = rows.design.outcome.column
         outcome = bool(response.plain) and not design.response_public and _is_number(rows, response.inputs)
         told = [*names, *([design.response] if outcome else []), *design.clipped_inputs]
         if not told:
@@ -118,7 +121,9 @@ class OutsideCount:
 
 def plain_numbers(rows: GlmRows) -> tuple[list[str], list[int]]:
     """Return names of data and positions of the columns that are numbers as they are, with bounds."""
-    design, names, columns = rows.design, [], []
+    design = rows.design
+    names = []
+    columns = []
     for j, column in enumerate(design.columns):
         bounded = math.isfinite(design.low[j]) and math.isfinite(design.high[j])
         if j != design.constant and column.plain and bounded and _is_number(rows, column.inputs):
@@ -142,7 +147,8 @@ def ends_of(
     """
     names, columns = plain_numbers(rows)
     low, high = (ends[columns] for ends in rows.limits)
-    found, sds = means[columns], np.full(len(columns), sd)
+    found = means[columns]
+    sds = np.full(len(columns), sd)
     if response is not None and rows.design.outcome.column.plain:
         names = [*names, rows.design.response]
         found, sds, low, high = (

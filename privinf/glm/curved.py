@@ -33,12 +33,20 @@ from privinf.typing import Floats
 from privinf.wire import Labels
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
-ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.04
+ROUND_COUNTS = 0.015
+ROUND_STEP = 0.07
+FINAL_COUNTS = 0.03
+FINAL_MEAT = 0.04
 # Of a Poisson model's final release: counts of scores, and all of the meat.
-LAYERS_COUNTS, LAYERS_MEAT = 0.1, 0.06
+LAYERS_COUNTS = 0.1
+LAYERS_MEAT = 0.06
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
-LONGEST_MOVE, SHORT_MOVE, SHORT_COUNTS, LONGEST_SECANT = 2.0, 0.5, 0.1, 2.0
-NEWTON_ROUNDS, TOLERANCE = 100, 1e-12
+LONGEST_MOVE = 2.0
+SHORT_MOVE = 0.5
+SHORT_COUNTS = 0.1
+LONGEST_SECANT = 2.0
+NEWTON_ROUNDS = 100
+TOLERANCE = 1e-12
 # Without noise: rounds in which a step that goes too far may leave hardly any curvature for a while.
 OVERSHOOTING = 12
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
@@ -127,7 +135,9 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
     """
     shares = Shares.of(sums.n * sums.mu / sums.p**1.5)
     place, second = start(sums, shares)
-    path, walking, exact = [place.theta], False, math.isinf(sums.mu)
+    path = [place.theta]
+    walking = False
+    exact = math.isinf(sums.mu)
     for number in range(1, (NEWTON_ROUNDS if exact else shares.rounds) + 1):
         before = place
         place, moved, hessian = one_round(sums, place, Labels.SCORE_AND_HESSIAN_OF_ROUND.format(round=number))
@@ -163,15 +173,20 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     """
     score, gram = sums.start(shares.start, shares.gram)
     sums.moment_sd = gram.sd
-    asked, constant = sums.asked, sums.constant
-    free, fixed = np.isin(asked, sums.free), sums.linear[asked]
+    asked = sums.asked
+    constant = sums.constant
+    free = np.isin(asked, sums.free)
+    fixed = sums.linear[asked]
     if math.isinf(sums.mu):
         check_full_rank(gram.mean[np.ix_(free, free)], sums.names)
     second = gram.lifted()  # an offset may be constant, or go with the other columns
-    mean, rate, slopes = np.zeros(len(asked)), 0.5, free.copy()
+    mean = np.zeros(len(asked))
+    rate = 0.5
+    slopes = free.copy()
     if constant is not None:
         at = int(np.flatnonzero(asked == sums.free[constant])[0])
-        mean, slopes[at] = second[at], False
+        mean = second[at]
+        slopes[at] = False
         least = min(max(2.0 * score.sd, 1.0 / sums.n), 0.5)
         rate = float(np.clip(score.mean[at] + 0.5, least, 1.0 - least))
     spread = second - np.outer(mean, mean)
@@ -237,7 +252,8 @@ def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, No
     score, hessian = sums.step(at, bounds.score, bounds.curvature, ROUND_STEP, label)
     values, vectors = hessian.floored()
     step = (vectors.T @ score.mean) / values
-    variance, level = np.square(score.sd / values), float(values.mean())
+    variance = np.square(score.sd / values)
+    level = float(values.mean())
     step *= _shrinkage(step, variance)
     moved = math.sqrt(float(step @ (values * step)) / level)
     if moved > LONGEST_MOVE:
@@ -251,7 +267,8 @@ def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, No
 
 def _shrinkage(step: Floats, variance: Floats) -> float:
     """Return by how much to shrink a step whose noise has these variances: empirical Bayes."""
-    signal, noise = max(float(np.mean(step**2 - variance)), 0.0), float(variance.mean())
+    signal = max(float(np.mean(step**2 - variance)), 0.0)
+    noise = float(variance.mean())
     return signal / (signal + noise) if noise > 0.0 else 1.0
 
 
@@ -263,7 +280,8 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     if sums.family == "poisson" and not math.isinf(sums.mu):
         return final_layers(sums, at, shares, walk, robust=robust)
     left = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
-    for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
+    for_score = left * shares.score
+    for_hessian = left * (1.0 - shares.score)
     bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
     told = {} if sums.family == "poisson" else {"score_bound": bounds.score}
     score = sums.score(at, for_score, high=bounds.score, **told)
@@ -295,7 +313,8 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     meat = LAYERS_MEAT if robust else 0.0
     tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
     left = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - meat
-    for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
+    for_score = left * shares.score
+    for_hessian = left * (1.0 - shares.score)
     large, beyond = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
     clip = layered(tail, sums.p, sums.price(for_score))
     low, high = clip.shares()

@@ -26,16 +26,22 @@ SCORE_SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
 FINE = 8
 # A public allowance for a mean that is not right: what share of what weights leave out moves the score. The
 # smaller the curvature the less a mean can be wrong: so much of it, and no less than the least.
-MISFIT, LEAST_MISFIT = 0.4, 0.015
+MISFIT = 0.4
+LEAST_MISFIT = 0.015
 # A wider one, where its noise stays below this share of the sampling variance.
-WIDE_MISFIT, CHEAP = 0.2, 0.3
+WIDE_MISFIT = 0.2
+CHEAP = 0.3
 # B is no less than this quantile of the scores; counts whose noise is this share of n choose no K.
-LOWEST_QUANTILE, MOST_NOISE = 0.3, 0.05 / 6.0
+LOWEST_QUANTILE = 0.3
+MOST_NOISE = 0.05 / 6.0
 # Weights and log exposures pass their middle by a factor of two at most.
-ROOM, LARGEST_LOG = 2.001, 60.0
+ROOM = 2.001
+LARGEST_LOG = 60.0
 # Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the
 # largest response are not looked for.
-LOWEST_SCORE, MOST_THRESHOLDS, LARGEST_MEAN = 0.7, 120, 4.0
+LOWEST_SCORE = 0.7
+MOST_THRESHOLDS = 120
+LARGEST_MEAN = 4.0
 # What lies beyond the clip of counts is of one sign for this share at least.
 ONE_SIGN = 0.25
 
@@ -58,10 +64,12 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
     """
     if math.isinf(sums.mu):
         return no_bounds(sums, at)
-    p, half = sums.p, share / 2.0
+    p = sums.p
+    half = share / 2.0
     if sums.family == "poisson":
         large, beyond = curvature_bound(sums, at, half, curvature)
-        tail, mu = residual_tail(sums, at, half, coarse=True), sums.price(score)
+        tail = residual_tail(sums, at, half, coarse=True)
+        mu = sums.price(score)
         bound = best_clip(tail, lambda c: p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
         return Bounds(bound, large, 0.0, beyond / sums.n)
     sizes = SCORE_SIZES * math.sqrt(p)
@@ -87,7 +95,8 @@ def misfit_of(at: Place) -> float:
 
 def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) -> Tail:
     """Return the tail of |v e| from counts below the largest that the public bounds allow."""
-    length, high = sums.radius * float(np.linalg.norm(at.transform, 2)), sums.response[1]
+    length = sums.radius * float(np.linalg.norm(at.transform, 2))
+    high = sums.response[1]
     predictor = float(np.abs(at.theta).sum() + np.abs(sums.linear).sum() + abs(sums.level))
     top = length * max(high, min(math.exp(min(predictor, LARGEST_LOG)), LARGEST_MEAN * high))
     ratio = math.pow(2.0, 0.5 if coarse else 0.25)

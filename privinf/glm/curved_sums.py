@@ -19,10 +19,14 @@ from privinf.wire import Labels, Statistics
 
 # Counts, made nonincreasing, below so many of their sds count as none; fewer where rows are few: there what
 # is overlooked costs more than what noise pretends.
-SEEN_SDS, SEEN_IN_FEW = 2.0, 1.2
+SEEN_SDS = 2.0
+SEEN_IN_FEW = 1.2
 # Sizes r = n mu / p^1.5: none, one and two rounds below these.
 FULL_ROUNDS = 3
-LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
+LEAST_SIZE = 3.5
+SMALL = 25.0
+MIDDLE = 60.0
+FEW_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +158,10 @@ class CurvedSums:
         return float(self.units.get("weight_unit", 1.0))
 
     def _at(self, theta: Floats, transform: Floats, **more: PlainValue) -> dict[str, Any]:
-        whole, columns = self.fixed.copy(), np.zeros((len(self.fixed), self.p))
-        whole[self.free], columns[self.free] = theta, transform.T
+        whole = self.fixed.copy()
+        columns = np.zeros((len(self.fixed), self.p))
+        whole[self.free] = theta
+        columns[self.free] = transform.T
         return {**self.units, "family": self.family, "theta": whole, "transform": columns, **more}
 
     def start(self, share: float, matrix: float) -> tuple[Noisy, Noisy]:
@@ -249,6 +255,7 @@ class Place:
 
 def _parts(found: Any, size: int, matrix: float, score: float, curvature: float) -> tuple[Noisy, Noisy]:
     """Return both means of a joint release, in their own units."""
-    a, b = score / (math.sqrt(1.0 - matrix) / 2.0), curvature / math.sqrt(matrix / 2.0)
+    a = score / (math.sqrt(1.0 - matrix) / 2.0)
+    b = curvature / math.sqrt(matrix / 2.0)
     gram = NoisyGram.of(replace(found, values=found.values[size:]))
     return Noisy(a * found.mean[:size], a * found.mean_sd), Noisy(b * gram.mean, b * found.mean_sd)

@@ -32,15 +32,19 @@ from privinf.inference.solution import quadratic
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, SamplingKind
 
-DRAWS, FEWER_DRAWS, MANY_COLUMNS = 4000, 1500, 20
+DRAWS = 4000
+FEWER_DRAWS = 1500
+MANY_COLUMNS = 20
 # Eigenvalues of a drawn Hessian, in mean ones, are not below this.
 LEAST_DRAWN = 0.02
-PRIOR_CONSTANT, PRIOR_SLOPE = 10.0, 5.0
+PRIOR_CONSTANT = 10.0
+PRIOR_SLOPE = 5.0
 FEWEST_KEPT = 200
 # A last step that moves predictors further, or goes on where the last round had not come to rest, or is of
 # more standard errors (squared, a coefficient), leaves a remainder that intervals do not know of; the less it
 # moves predictors, the less.
-LONGEST_SHIFT, WALKING_SHIFT = 1.2, 0.6
+LONGEST_SHIFT = 1.2
+WALKING_SHIFT = 0.6
 LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 
 
@@ -73,9 +77,12 @@ class Drawn:
 
 def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     """Return the draws that a final release of `n` rows leaves, made from a seed of its own bytes."""
-    hessian, score, back = step.hessian, step.score, step.place.transform.T
+    hessian = step.hessian
+    score = step.score
+    back = step.place.transform.T
     p = len(score.mean)
-    rng, count = np.random.default_rng(_seed(step)), FEWER_DRAWS if p > MANY_COLUMNS else DRAWS
+    rng = np.random.default_rng(_seed(step))
+    count = FEWER_DRAWS if p > MANY_COLUMNS else DRAWS
     values, vectors = hessian.floored()
     move = vectors @ ((vectors.T @ score.mean) / values)
     variance = step.meat / n + (score.sd**2 + step.allowance) * np.eye(p)
@@ -196,7 +203,8 @@ def _posterior(
     )
     weights = np.exp(likelihood - likelihood.max())
     chosen = rng.choice(len(hessians), size=len(errors), p=weights / weights.sum())
-    hessians, spreads = hessians[chosen], spreads[chosen]
+    hessians = hessians[chosen]
+    spreads = spreads[chosen]
     # A draw of the prior, moved by the gain to where its score would be the one that was seen.
     moves = mean + rng.standard_normal(errors.shape) @ root.T
     missing = score - np.einsum("nij,nj->ni", hessians, moves) - errors
@@ -316,8 +324,10 @@ class CurvedScores(LargeSample):
 
     def tensor(self) -> Floats:
         """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
-        step, p = self.step, len(self.start)
-        moved, eye = np.column_stack([self._inverse, -self._inverse @ self.start]), np.eye(p)
+        step = self.step
+        p = len(self.start)
+        moved = np.column_stack([self._inverse, -self._inverse @ self.start])
+        eye = np.eye(p)
         noise = self.n * step.hessian.sd**2 / 2.0
         whitened = noise * (
             np.einsum("ak,al,bc->klbc", moved, moved, eye) + np.einsum("bk,cl->klbc", moved, moved)

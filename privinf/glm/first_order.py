@@ -263,7 +263,10 @@ def optimise(
     price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / paid)
     rounds = options.epochs * options.batches
     averaged = max(1, math.ceil(options.average * rounds))
-    theta, path, steps, total = np.array(start), [start], [], np.zeros_like(start)
+    theta = np.array(start)
+    path = [start]
+    steps = []
+    total = np.zeros_like(start)
     state = _OptimizerRounds(options, len(start), seed)
     for number in range(rounds):
         with np.errstate(over="ignore"):
@@ -288,7 +291,8 @@ class _OptimizerRounds:
     def __init__(self, options: Optimizer, d: int, seed: int) -> None:
         if isinstance(options, (RandomSketch, DOME)) and options.k > d:
             raise ArgumentError(f"k={options.k} is more than the {d} coefficients")
-        self.options, self.seed = options, seed
+        self.options = options
+        self.seed = seed
         self.moments = RunningMoments.start(d)
         self.space = LearnedSpace.empty(d)
         self.unit: Floats = np.ones(d)
@@ -311,8 +315,10 @@ class _OptimizerRounds:
         )
         raw = released if sketch is None else sketch.matrix @ released
         spread = np.ones_like(raw) if sketch is None else sketch.noise_diagonal
-        gradient, variance = raw * self.unit, sd**2 * spread * self.unit**2
-        self.noise, self.dilution = variance, len(raw) / len(released)
+        gradient = raw * self.unit
+        variance = sd**2 * spread * self.unit**2
+        self.noise = variance
+        self.dilution = len(raw) / len(released)
         if isinstance(options, DOME) and options.centre:
             gradient = gradient + self.moments.first
         adam = isinstance(options, DPAdam) or (isinstance(options, DOME) and bool(options.adam))

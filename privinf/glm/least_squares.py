@@ -43,12 +43,21 @@ from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
-SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.03, 0.01, 0.12, 0.02, 0.08
-HESSIAN, HESSIAN_AGAIN, TAIL = 0.06, 0.12, 0.14
+SCALE = 0.03
+COUNTS = 0.01
+REGRAM = 0.12
+SCORE_COUNTS = 0.02
+SCORE_ROUND = 0.08
+HESSIAN = 0.06
+HESSIAN_AGAIN = 0.12
+TAIL = 0.14
 # The first Gram matrix is made anew where its smallest eigenvalue is below so many times its floor; the pilot
 # is improved where its noise passes this share of the residuals' scale.
-WEAK, COARSE = 3.5, 0.2
-SCALE_CELLS, SCALE_LEVEL, NORMAL_QUANTILE = 18, 0.7, 1.04
+WEAK = 3.5
+COARSE = 0.2
+SCALE_CELLS = 18
+SCALE_LEVEL = 0.7
+NORMAL_QUANTILE = 1.04
 RESPONSE_WEIGHT = 0.87
 # Gram matrices are counted first where the longest row passes so many times p.
 LONG = 3.0
@@ -57,7 +66,8 @@ LAST_FLOOR = 0.5
 # Where target="robust" clips scores, in units of sqrt p.
 ROBUST = 2.0
 # Without noise, looks go on until the step is so small.
-MOST_LOOKS, SMALLEST_STEP = 100, 1e-10
+MOST_LOOKS = 100
+SMALLEST_STEP = 1e-10
 
 
 def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
@@ -71,11 +81,13 @@ def first_look(asked: Questions) -> tuple[Pilot, Floats]:
 
     Raises NotPositiveDefiniteError where there is no noise and columns repeat one another.
     """
-    reach, p = asked.reachable, asked.p
+    reach = asked.reachable
+    p = asked.p
     weight = RESPONSE_WEIGHT * reach.radius
     moments, sd = asked.moments(weight)
     asked.look_at_ends(moments, sd, weight)
-    gram, cross = moments[:p, :p], moments[:p, p]
+    gram = moments[:p, :p]
+    cross = moments[:p, p]
     if math.isinf(asked.mu):
         check_full_rank(gram, asked.rows.design.names)
     edge = sd * math.sqrt(2.0 * p)
@@ -141,8 +153,10 @@ def improved(asked: Questions, pilot: Pilot) -> Pilot:
 
 def chosen_clip(asked: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, float]:
     """Return the clip of the scores, and the share of mu^2 that both layers get."""
-    looks, p = asked.looks, asked.p
-    counting, tail = asked.of_scores(pilot, coarse=False), None
+    looks = asked.looks
+    p = asked.p
+    counting = asked.of_scores(pilot, coarse=False)
+    tail = None
     high = counting.top
     if looks.target == "robust":
         high = min(ROBUST * math.sqrt(p), high)
@@ -233,8 +247,10 @@ def last_moments(
     residual = max(residual, 0.0)
     if not asked.looks.robust:
         freed = asked.n / max(asked.n - p, 1)
-        meat, sd = freed * residual / pilot.unit**2 * hessian, 0.0
-    gram, ones = moments[:p, :p], asked.ones
+        meat = freed * residual / pilot.unit**2 * hessian
+        sd = 0.0
+    gram = moments[:p, :p]
+    ones = asked.ones
     explained = float(theta @ gram @ theta)
     if ones is not None and (mass := float(ones @ gram @ ones)) > 0.0:
         explained -= float(ones @ gram @ theta) ** 2 / mass
@@ -290,6 +306,7 @@ def quantile_of(tail: Tail, level: float) -> float:
     if place == len(tail.counts) - 1:
         factor = (tail.counts[place] / wanted) ** (1.0 / tail.alpha)
         return float(min(tail.thresholds[place] * factor, max(tail.top, tail.thresholds[place])))
-    low, high = tail.thresholds[place], tail.thresholds[place + 1]
+    low = tail.thresholds[place]
+    high = tail.thresholds[place + 1]
     share = (tail.counts[place] - wanted) / (tail.counts[place] - tail.counts[place + 1])
     return float(low * (high / low) ** share)

@@ -48,7 +48,9 @@ class Effects:
 
     def table(self, alpha: float) -> pd.DataFrame:
         """Return them as statsmodels' ``summary_frame`` has them."""
-        b, known, half = self.values, self.known, self.known.half_length(alpha)
+        b = self.values
+        known = self.known
+        half = self.known.half_length(alpha)
         columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
         found = [b, known.se, z := b / known.se, known.pvalues(z), b - half, b + half]
         return pd.DataFrame(np.column_stack(found), list(self.names), columns)
@@ -87,7 +89,8 @@ def averaged(
     columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever stands
     beside the columns and goes with none of them.
     """
-    mean, b = second[constant], estimate.params
+    mean = second[constant]
+    b = estimate.params
     spread = second - np.outer(mean, mean)
     variance = max(float(b @ spread @ b), 0.0)
     found, noise, ratio = released

@@ -230,7 +230,8 @@ class GLM(Rowless):
     ) -> Self:
         placed = held.placed(trust, zero_out=True, passes=True)
         self._rows = glm_rows(placed, family, radius, residual_clip, roles)
-        self._trust, self.ledger = trust, check_ledger(ledger)
+        self._trust = trust
+        self.ledger = check_ledger(ledger)
         return self
 
     def fit(

@@ -20,10 +20,12 @@ from privinf.wire import Labels
 # Of the final release: score, Hessian, meat.
 FINAL_SHARES = (0.7, 0.2, 0.1)
 # Of a round before that: its Hessian, and how budgets grow from round to round.
-EARLY_HESSIAN, GROWTH = 0.2, 2.0
+EARLY_HESSIAN = 0.2
+GROWTH = 2.0
 # The dimension rule: beyond it the noise of the Hessian biases its inverse.
 RULE = 0.1
-MOST_ROUNDS, TOLERANCE = 100, 1e-11
+MOST_ROUNDS = 100
+TOLERANCE = 1e-11
 
 
 @doors
@@ -163,10 +165,12 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
     ConvergenceError
         Without noise: no convergence, as where a logistic model separates the rows.
     """
-    path, steps = [start], []
+    path = [start]
+    steps = []
     rounds = MOST_ROUNDS if math.isinf(mu) else options.rounds
     for number in range(1, rounds + 1):
-        theta, price = path[-1], _round_price(mu, number, rounds)
+        theta = path[-1]
+        price = _round_price(mu, number, rounds)
         score, score_sd = sums.score(
             theta, price * math.sqrt(1.0 - EARLY_HESSIAN), Labels.SCORE_OF_ROUND.format(round=number)
         )
@@ -207,7 +211,8 @@ def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> tu
         ratio = float(np.clip((mean + score[constant]) / mean, 0.05, 20.0))
         shift[constant] = math.log(ratio)
         score = score + (1.0 - ratio) * hessian[:, constant]
-        hessian, sd = ratio * hessian, ratio * sd
+        hessian = ratio * hessian
+        sd = ratio * sd
     values, vectors = np.linalg.eigh(hessian)
     # The operator norm of the noise is about sd sqrt(2 p).
     floor = sd * math.sqrt(2.0 * len(score))
@@ -232,7 +237,8 @@ def one_step(
     prices = [mu if math.isinf(mu) else mu * math.sqrt(share / spent * ROUNDING) for share in FINAL_SHARES]
     before = theta
     if block is not None:
-        sums, before = sums.of_block(block.columns, block.radius), theta[block.columns]
+        sums = sums.of_block(block.columns, block.radius)
+        before = theta[block.columns]
     score, score_sd = sums.score(theta, prices[0], Labels.FINAL_SCORE)
     bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label=Labels.FINAL_HESSIAN)
     meat = semidefinite(sums.meat(theta, prices[2])[0]) if robust else bread

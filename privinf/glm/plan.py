@@ -155,13 +155,15 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     delta = reporting_delta(spending.get("epsilon"), spending.get("delta"), rows.total)
     level: dict[str, Any] = {**spending, "delta": delta}
     mu = calibrate_mu(**level)
-    optimizer, targets = asked.optimizer, asked.targets
+    optimizer = asked.optimizer
+    targets = asked.targets
     if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
         raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
     seed = check_count(asked.public_seed, "public_seed", least=0)
     if seed >= LARGEST_SEED:
         raise ArgumentError("public_seed must be below 2^62")
-    block, clients = rows.block(targets, asked.nuisance), rows.clients(asked.unit, asked.client_clip)
+    block = rows.block(targets, asked.nuisance)
+    clients = rows.clients(asked.unit, asked.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
     robust = check_cov_type(asked.cov_type, CovType) == "HC0"

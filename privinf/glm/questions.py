@@ -31,12 +31,17 @@ from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTa
 from privinf.wire import Labels, Statistics
 
 # Shares of mu^2: of narrower bounds, of the first moments, of the last ones.
-NARROWER, MOMENTS, MEAT = 0.04, 0.15, 0.06
-COARSE_RATIO, FINE_RATIO = math.sqrt(2.0), math.pow(2.0, 0.25)
+NARROWER = 0.04
+MOMENTS = 0.15
+MEAT = 0.06
+COARSE_RATIO = math.sqrt(2.0)
+FINE_RATIO = math.pow(2.0, 0.25)
 # Lowest thresholds, in units of sqrt p and of p; most thresholds.
-LOWEST, MOST_THRESHOLDS = 0.7, 120
+LOWEST = 0.7
+MOST_THRESHOLDS = 120
 # Cells of a column's bounds, and the share of records that may be beyond either narrower bound.
-CELLS, BEYOND = 64, 0.01
+CELLS = 64
+BEYOND = 0.01
 # A count that is this many sds of its noise may be nothing.
 UNSEEN = 2.0
 
@@ -174,7 +179,8 @@ class Questions:
 
     def look_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
         """Keep which means the first release, of (z, y), puts at an end; y counted with this weight."""
-        constant, p = self.rows.design.constant, self.p
+        constant = self.rows.design.constant
+        p = self.p
         if constant is None or self.rows.weighted:
             return
         sd /= math.sqrt(2.0)  # the diagonal of the noise has twice the variance of what is off it
@@ -269,9 +275,11 @@ class Questions:
 
         They are clipped where counts say, and what the counts see beyond is to be added.
         """
-        beyond, bound2 = 0.0, min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
+        beyond = 0.0
+        bound2 = min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
         if pilot.residuals is not None and self.looks.rule == "auto":
-            tail, mu = squared(pilot.residuals), self.mu * math.sqrt(MEAT)
+            tail = squared(pilot.residuals)
+            mu = self.mu * math.sqrt(MEAT)
             bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
             beyond = float(tail.excess(np.array([bound2]))[0])
         args = pilot.args({"residual_clip": math.sqrt(bound2)})
@@ -342,7 +350,8 @@ def narrowed(rows: GlmRows, columns: list[int], counts: Floats, sd: Floats) -> G
     for j, above in zip(columns, counts, strict=True):
         below_few = np.concatenate([[True], rows.total - above <= least, [False]])
         above_few = np.concatenate([[False], above <= least, [True]])
-        low, high = ends[np.flatnonzero(below_few)[-1]], ends[np.flatnonzero(above_few)[0]]
+        low = ends[np.flatnonzero(below_few)[-1]]
+        high = ends[np.flatnonzero(above_few)[0]]
         if high > low:
             center[j] += scale[j] * 0.5 * (low + high)
             scale[j] *= 0.5 * (high - low)

@@ -177,7 +177,8 @@ class FederatedGLMResults(Results):
         alpha : float
         """
         check_choice(at, Margins, "at")
-        kept, constant = self._settings, self._constant
+        kept = self._settings
+        constant = self._constant
         if "second" not in kept or constant is None:
             raise NotAvailableError(NO_CONSTANT if "second" in kept else "this fit released no means")
         second = np.array(kept["second"])
@@ -231,7 +232,8 @@ class FederatedGLMResults(Results):
         Of new observations too: gaussian where squares of residuals were released; of counts, Poisson, or
         negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where it is above 1.
         """
-        rows, loss = self._rows(exog, transform), LOSSES[self.family]
+        rows = self._rows(exog, transform)
+        loss = LOSSES[self.family]
         spread = max(self._settings.get("dispersion", 1.0), 1.0)
         found = predicted(self._estimate, rows, loss, scatter=self._scatter(), dispersion=spread)
         weighted = loss == "poisson" and "Weights" in self.options
@@ -301,10 +303,13 @@ def glm_results(
     terms = {name: sandwich(step.bread, term, 1) for name, term in step.noise_terms.items()}
     noise = np.asarray(sum(terms.values()))
     step_names = names = rows.design.names
-    back, context = rows.to_user, description.context(rows, *([] if block is None else [APART]))
+    back = rows.to_user
+    context = description.context(rows, *([] if block is None else [APART]))
     if block is not None:
-        step_names, context["design"] = tuple(names[j] for j in block.columns), None
-        names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
+        step_names = tuple(names[j] for j in block.columns)
+        context["design"] = None
+        names = block.targets
+        back = np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     total = sampling + noise
     reason = _unsettled(rows, step, description.trajectory, total)
     if reason := reason or singular(total):
@@ -341,12 +346,14 @@ def second_look_results(
 ) -> FederatedGLMResults:
     """Return the results of least squares by a second look, in the user's units."""
     center, unit, _, _ = rows.response_units
-    transform, shift = unit * rows.to_user, np.zeros(rows.p)
+    transform = unit * rows.to_user
+    shift = np.zeros(rows.p)
     if rows.design.constant is not None:
         shift[rows.design.constant] = center
     cov, noise = look.covariance(transform)
     cov_type: CovType = "HC0" if looks.robust else "nonrobust"
-    params, bias = transform @ look.params + shift, look.bias(transform)
+    params = transform @ look.params + shift
+    bias = look.bias(transform)
     if reason := singular(cov):
         bare = Estimate(
             params=params,
@@ -370,7 +377,8 @@ def second_look_results(
     )
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
-    strength, measures = identified(rows, look, estimate.bse), look.measures
+    strength = identified(rows, look, estimate.bse)
+    measures = look.measures
     most = look.most_bias(transform)
     hidden = few_records(rows, look, most, look.one_sided(transform), estimate.bse)
     hidden += far_start(rows, look, look.elsewhere(transform), estimate.bse)
@@ -398,7 +406,8 @@ def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance:
     # The linear model's curvature changes as residuals enter the clip or leave it.
     unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
     start = error_of_start(trajectory, step.bread, step.meat, rows.total)
-    found, wider = settling(step.step, covariance, start, step.shift / unit), WIDER_CLIP
+    found = settling(step.step, covariance, start, step.shift / unit)
+    wider = WIDER_CLIP
     return "" if found.settled else UNSETTLED.format(found.length, wider * (rows.family != "binomial"))
 
 
@@ -406,11 +415,14 @@ def weak_results(
     rows: GlmRows, description: FitDescription, reason: str, block: Block | None
 ) -> FederatedGLMResults:
     """Return the results of a fit without a last step: where its rounds ended, with the reason."""
-    names, context = rows.design.names, description.context(rows)
+    names = rows.design.names
+    context = description.context(rows)
     params = rows.to_user @ description.trajectory.params
     if block is not None:
         chosen = block.columns[: len(block.targets)]
-        names, params, context["design"] = block.targets, params[chosen], None
+        names = block.targets
+        params = params[chosen]
+        context["design"] = None
     estimate = Estimate(
         params=params, cov=None, names=names, nobs=rows.total, cov_type="none", weak_reason=reason
     )

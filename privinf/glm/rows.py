@@ -76,7 +76,8 @@ class GlmRows:
         """The rows that the bounds allow, scaled units."""
         low, high = self.limits
         if self.weighted:
-            low, high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+            low = np.clip(low, -1.0, 1.0)
+            high = np.clip(high, -1.0, 1.0)
             low = np.minimum(low, 0.0)
         return Reachable.of(low, high, self.design.blocks, self.radius)
 
@@ -84,8 +85,10 @@ class GlmRows:
     def response_units(self) -> tuple[float, float, float, float]:
         """Centre and unit of the response, and its bounds in that unit."""
         design = self.design
-        center, unit = design.y_center, design.y_scale
-        low, high = float(design.y_low or 0.0), float(design.y_high or 0.0)
+        center = design.y_center
+        unit = design.y_scale
+        low = float(design.y_low or 0.0)
+        high = float(design.y_high or 0.0)
         return center, unit, (low - center) / unit, (high - center) / unit
 
     @property
@@ -159,7 +162,8 @@ class GlmRows:
             if nuisance:
                 raise ArgumentError("nuisance= belongs to targets=")
             return None
-        names, constant = list(self.design.names), _constant_name(self.design)
+        names = list(self.design.names)
+        constant = _constant_name(self.design)
         for what, given in (("targets", targets), ("nuisance", nuisance)):
             if isinstance(given, str) or not set(given) <= set(names) - {constant}:
                 raise ArgumentError(f"{what} must be a list of coefficients, the constant not among them")
@@ -325,7 +329,8 @@ def _units(design: Design) -> tuple[Floats, Floats]:
 
 
 def _limits(design: Design, center: Floats, scale: Floats) -> tuple[Floats, Floats]:
-    low, high = (design.low - center) / scale, (design.high - center) / scale
+    low = (design.low - center) / scale
+    high = (design.high - center) / scale
     if design.constant is not None:
         low[design.constant] = high[design.constant] = 1.0
     return low, high
@@ -348,7 +353,8 @@ def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRu
         return None
     if not isinstance(residual_clip, str):
         return check_positive(residual_clip, "residual_clip")
-    low, high = float(design.y_low or 0.0), float(design.y_high or 0.0)
+    low = float(design.y_low or 0.0)
+    high = float(design.y_high or 0.0)
     if family == "poisson":
         return high
     return high - low if design.constant is not None else max(high - low, abs(low), abs(high))

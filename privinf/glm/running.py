@@ -103,7 +103,8 @@ def _run(
     """Fit; the folder of the checkpoint is held until the caller's stack is left."""
     level = {name: value for name, value in spending.items() if name != "rng"}
     rows = rows if request.targets is None else rows.user
-    whole, rows = rows, rows.reported()
+    whole = rows
+    rows = rows.reported()
     plan = plan_fit(level, request, rows)
     if whole.beside and not plan.curved:
         raise ArgumentError(ROLES)
@@ -201,16 +202,23 @@ def _curved(asked: CurvedSums, plan: FitPlan) -> tuple[FinalStep | Walk, Noisy |
 
 def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     """Return the same server with what it is asked about a curved model."""
-    design, roles, units, fixed = rows.design, rows.roles, dict(rows.units), np.zeros(rows.p)
-    names, shift, linear = list(design.names), 0.0, 0.0
+    design = rows.design
+    roles = rows.roles
+    units = dict(rows.units)
+    fixed = np.zeros(rows.p)
+    names = list(design.names)
+    shift = 0.0
+    linear = 0.0
     if roles.offset is not None:
         at = names.index(roles.offset)
-        fixed[at], shift = rows.scale[at], float(rows.center[at])
+        fixed[at] = rows.scale[at]
+        shift = float(rows.center[at])
     start = fixed.copy()
     if roles.exposure is not None:
         at = units["exposure"] = names.index(roles.exposure)
         middle = max(float(rows.center[at]), float(design.high[at]) / 2.0)
-        start[at], linear = rows.scale[at] / middle, math.log(middle) + float(rows.center[at]) / middle - 1.0
+        start[at] = rows.scale[at] / middle
+        linear = math.log(middle) + float(rows.center[at]) / middle - 1.0
     if roles.weights is not None:
         at = units["weight"] = names.index(roles.weights)
         units["weight_unit"] = max(float(design.low[at] + design.high[at]) / 2.0, 1e-6)
@@ -343,7 +351,9 @@ def curved_results(
     ratio: float = 1.0,
 ) -> FederatedGLMResults:
     """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
-    names, back, design = rows.design.names, rows.to_user, rows.design
+    names = rows.design.names
+    back = rows.to_user
+    design = rows.design
     if isinstance(found, Walk):
         return weak_results(rows, description, NO_CURVATURE, None)
     told: dict[str, Any] = {"second": recorded_moments(found.walk.second, back)}
@@ -408,7 +418,8 @@ def _exact_results(
 ) -> FederatedGLMResults:
     """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
     move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
-    cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
+    cov = move @ found.meat @ move.T / rows.total
+    step = move @ found.score.mean
     nothing = np.zeros_like(cov)
     estimate = Estimate(
         params=found.place.theta + step,
@@ -419,7 +430,8 @@ def _exact_results(
         cov_type=cov_type,
         terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(found, nothing)),
     )
-    back, context = rows.to_user, description.context(rows)
+    back = rows.to_user
+    context = description.context(rows)
     context["settings"] |= told
     sampling = back @ cov @ back.T
     # The settings, which files keep, do not hold the equation: its sums have no noise.

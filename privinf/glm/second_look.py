@@ -142,7 +142,8 @@ class SecondLook:
 
     def noise_terms(self, transform: Floats) -> dict[str, Floats]:
         """Return the terms of the covariance of ``transform @ params`` that the noise causes, (k, k) each."""
-        R, terms = transform @ self.influence, step_noise(self.step, self.score_sd, self.hessian_sd)
+        R = transform @ self.influence
+        terms = step_noise(self.step, self.score_sd, self.hessian_sd)
         return {name: R @ term @ R.T for name, term in terms.items()}
 
     def remainder(self, transform: Floats) -> Floats:
@@ -307,7 +308,8 @@ class LookedScores(LargeSample):
 
     def tensor(self) -> Floats:
         """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
-        p, inverse = len(self.start), self._inverse
+        p = len(self.start)
+        inverse = self._inverse
         moved = np.column_stack([inverse, -inverse @ self.start])
         noise = self.n * self.hessian_sd**2 / 2.0
         crossed = inverse.T @ moved

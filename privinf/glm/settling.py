@@ -118,7 +118,9 @@ def error_of_start(trajectory: Trajectory, bread: Floats, meat: Floats, n: int) 
         then measured by its own standard errors alone, in which it is longest.
     """
     p = len(bread)
-    last, both, mean = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
+    last = np.zeros((p, p))
+    both = np.zeros((p, p))
+    mean = np.zeros((p, p))
     for number, one in enumerate(trajectory.rounds, 1):
         gain = np.diag(one.gain) if one.gain.ndim == 1 else one.gain
         keep = np.eye(p) - gain @ bread

@@ -15,7 +15,9 @@ import numpy as np
 from privinf.typing import Floats
 
 Probes = Literal["unbiased", "orthonormal"]
-BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
+BETA1 = 0.9
+BETA2 = 0.999
+TINY = 1e-8
 # The second moment stays above this share of the noise's variance, which was subtracted from it.
 FLOOR = 0.1
 

@@ -101,7 +101,8 @@ def multiplier_bootstrap(
     no second pass, as then ``w_i^2 = 1``. Gaussian multipliers have, given the records, exactly the law
     N(0, mean of squares / n): they are drawn from it, and their pivots have a fixed standard error.
     """
-    generator, count = as_generator(rng), check_count(draws, "draws", least=2)
+    generator = as_generator(rng)
+    count = check_count(draws, "draws", least=2)
     units = unit_influence(influence, groups)
     center = check_array(params, "params", ndim=1)
     n = len(units)
@@ -145,16 +146,20 @@ def pairs_bootstrap(
     -----
     **Privacy.** Post-processing of released records: no cost. Memory O(n + draws * p).
     """
-    generator, count = as_generator(rng), check_count(draws, "draws", least=2)
-    center, spread = check_array(params, "params", ndim=1), check_array(bse, "bse", ndim=1)
+    generator = as_generator(rng)
+    count = check_count(draws, "draws", least=2)
+    center = check_array(params, "params", ndim=1)
+    spread = check_array(bse, "bse", ndim=1)
     labels = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    units, least = int(labels.max()) + 1, FEWEST_PER_COEFFICIENT * len(center)
+    units = int(labels.max()) + 1
+    least = FEWEST_PER_COEFFICIENT * len(center)
     if units < least:
         raise ArgumentError(
             f"the pairs bootstrap draws {units} units again for {len(center)} coefficients, and a draw "
             f"has too few different ones below {least}: use method='multiplier'"
         )
-    replicates, pivots = [], []
+    replicates = []
+    pivots = []
     for _ in range(count):
         counts = np.bincount(generator.integers(units, size=units), minlength=units)
         try:

@@ -107,7 +107,8 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         n, p = features.shape
         if n == 0 or p == 0 or response.shape != (n,):
             raise ArgumentError(f"X of shape {features.shape} and y of shape {response.shape} do not match")
-        self.n, self.noise_cov = n, _noise_covariance(noise_cov, p)
+        self.n = n
+        self.noise_cov = _noise_covariance(noise_cov, p)
         self.y_noise_var = check_number(y_noise_var, "y_noise_var", low=0.0)
         cross = np.zeros(p) if y_noise_cross is None else y_noise_cross
         self._cross: Floats = check_array(cross, "y_noise_cross", ndim=1)
@@ -116,7 +117,8 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         self.noise_free: Flags = np.diag(self.noise_cov) == 0.0
         directions, cumulants = _fourth_components(fourth_directions, fourth_cumulants, p)
         self._fourth = directions, _response_part(fourth_response, len(cumulants)), cumulants
-        self._shared_response_noise, self._units = shared_response_noise, Units(n, groups)
+        self._shared_response_noise = shared_response_noise
+        self._units = Units(n, groups)
         given = check_weights(weights, n)
         self._X, self._y = self._units.sort(features), self._units.sort(response)
         self._weights = None if given is None else self._units.sort(given)
@@ -159,7 +161,9 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         """
         gram, cross, mean_square = self._squared_weight_moments()
         squares = None if self._weights is None else self._weights**2
-        S, d, q = self.noise_cov, self._noise_bias(beta), self._residual_noise(beta) - self.y_noise_var
+        S = self.noise_cov
+        d = self._noise_bias(beta)
+        q = self._residual_noise(beta) - self.y_noise_var
         psibar = cross - gram @ beta + mean_square * (S @ beta)
         V, response, cumulants = self._fourth
         fourth = (V.T * (cumulants * (response - V @ beta) ** 2)) @ V
@@ -208,14 +212,16 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         p = self.g.shape[0]
         upper = np.triu_indices(p)
         width = upper[0].shape[0] + p
-        gram, total = np.zeros((width, width)), np.zeros(width)
+        gram = np.zeros((width, width))
+        total = np.zeros(width)
         for rows, units in self._units.blocks():
             part = self._units.totals(self._row_moments(rows, upper), units)
             gram += part.T @ part
             total += part.sum(axis=0)
         covariance = self._units.covariance(gram / self.n, total / self.n)
         position = np.empty((p + 1, p), dtype=np.int64)
-        position[upper], position[upper[::-1]] = np.arange(width - p), np.arange(width - p)
+        position[upper] = np.arange(width - p)
+        position[upper[::-1]] = np.arange(width - p)
         position[p] = np.arange(width - p, width)
         sign = np.append(-np.ones(p), 1.0)
         tensor: Floats = covariance[position[:, None, :, None], position[None, :, None, :]]
@@ -277,7 +283,8 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         """Return mean w x x' and mean w x y."""
         if weights is None and not isinstance(X := self._X, ReadRows):
             return X.T @ X / self.n, X.T @ self._y / self.n
-        gram, cross = np.zeros((self._X.shape[1],) * 2), np.zeros(self._X.shape[1])
+        gram = np.zeros((self._X.shape[1],) * 2)
+        cross = np.zeros(self._X.shape[1])
         for rows, _ in self._units.blocks():
             X = self._X[rows]
             weighted = X if weights is None else X * weights[rows, None]

@@ -16,7 +16,9 @@ from privinf.validation import check_array, check_fraction
 # A five-point difference errs by h^4 in truncation and eps / h in rounding: this balances the two.
 RELATIVE_STEP = float(np.finfo(np.float64).eps ** 0.2)
 PREDICTOR_NODES = 201  # of the law of the linear predictor of counts
-LARGE_DF, LOG_MOST, MOST_COUNTS = 1e10, 40.0, 2.0**48
+LARGE_DF = 1e10
+LOG_MOST = 40.0
+MOST_COUNTS = 2.0**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ def predict_mean(
     bias : ndarray, shape (p,), optional
         Largest absolute biases of the parameters; those of the means are ``|exog| bias``.
     """
-    rows, center = check_array(exog, "exog", ndim=2, finite=False), check_array(params, "params", ndim=1)
+    rows = check_array(exog, "exog", ndim=2, finite=False)
+    center = check_array(params, "params", ndim=1)
     covariance = check_array(cov, "cov", ndim=2)
     if rows.shape[1] != len(center) or covariance.shape != (len(center),) * 2:
         raise ArgumentError(f"exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not fit")
@@ -237,7 +240,8 @@ def count_quantiles(level: float, eta: Floats, se: Floats, df: Floats, dispersio
 
     low, high = np.full(len(eta), -1.0), np.ones(len(eta))
     while (short := (below(high) < level) & (high < MOST_COUNTS)).any():
-        low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        low = np.where(short, high, low)
+        high = np.where(short, 2.0 * high, high)
     while (high - low > np.maximum(1.0, 2.0**-50 * high)).any():
         middle = np.floor((low + high) / 2.0)
         short = below(middle) < level

@@ -38,7 +38,8 @@ def upper_quantile(p: float, df: float | Floats = np.inf) -> float | Floats:
     return float(found) if np.ndim(found) == 0 else np.asarray(found, dtype=np.float64)
 
 
-_SYMMETRY_TOLERANCE, _ADDING = 1e-8, 1e-6
+_SYMMETRY_TOLERANCE = 1e-8
+_ADDING = 1e-6
 
 
 # What a covariance, estimated from what was released, differs by from the sum of its named terms.

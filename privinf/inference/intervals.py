@@ -86,7 +86,8 @@ def moved_quantile(moved: Floats, alpha: float, df: float | Floats = np.inf) -> 
     for _ in range(QUANTILE_STEPS):
         middle = (low + high) / 2.0
         above = moved_tails(middle, moved, df) > alpha
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+        low = np.where(above, middle, low)
+        high = np.where(above, high, middle)
     return np.where(moved > 0.0, high, upper_quantile(alpha / 2.0, df))
 
 
@@ -130,7 +131,8 @@ def precision_of(estimate: Estimate, R: Floats | None = None) -> Precision:
         The estimate has no covariance.
     """
     if R is None:
-        R, se = np.eye(len(estimate.params)), estimate.bse
+        R = np.eye(len(estimate.params))
+        se = estimate.bse
     else:
         se = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", R, estimate.covariance, R, optimize=True), 0.0))
     return Precision(se, contrast_df(estimate, R), contrast_bias(estimate, R))

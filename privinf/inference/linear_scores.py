@@ -63,7 +63,8 @@ class ScoreLaw:
         """Return the test as a summary prints it: ``chi2(3) = 4.2`` or ``F(3, 96) = 1.3``."""
         if self.rows is None:
             return f"chi2({df}) = {statistic:.4g}"
-        left, lower = self.rows - statistic, self._denominator(df)
+        left = self.rows - statistic
+        lower = self._denominator(df)
         ratio = math.inf if left <= 0.0 else statistic / left * lower / df
         return f"F({df}, {lower}) = {ratio:.4g}"
 
@@ -338,7 +339,8 @@ def concentrate(gram: Floats, g: Floats, kept: Flags) -> Concentrated:
     ``P = [I, -A_xz A_zz^-1]`` and ``b_z = A_zz^-1 (g_z - A_zx b_x)``. A_zz is free of noise, so this is
     never weak; the noise in A_xz multiplies psi_z, which is zero at b_z: an error of second order.
     """
-    p, k = gram.shape[0], int(kept.sum())
+    p = gram.shape[0]
+    k = int(kept.sum())
     projection = np.eye(p)[kept]
     lift = np.zeros((p + 1, k + 1))
     lift[np.append(kept, True)] = np.eye(k + 1)

@@ -21,15 +21,21 @@ from privinf.typing import Floats
 POWERS = (-20, 43)
 QUARTERS = 4
 # Rows beyond an edge are there for certain, and seen in a tail.
-CERTAIN, IN_TAIL = 4.0, 2.0
+CERTAIN = 4.0
+IN_TAIL = 2.0
 # A tail's slope is taken between counts so many times apart.
 TAIL_RATIO = 4.0
 # Cells of a range, of each side beyond it, how far these reach, in ranges, and cells of a narrow octave.
-INNER, OUTER, FAR, NARROW = 128, 64, 15.0, 256
+INNER = 128
+OUTER = 64
+FAR = 15.0
+NARROW = 256
 # Edges of the second look at a quantile, and how fast a half of them draws near to it.
-WINDOW, SHRINK = 64, 0.75
+WINDOW = 64
+SHRINK = 0.75
 # Slopes of a tail beyond what is seen of it, and the largest share of the rows that a clip may cut.
-SLOPES, MOST_CUT = (1.3, 12.0), 0.05
+SLOPES = (1.3, 12.0)
+MOST_CUT = 0.05
 
 CLIP_NOTE = (
     "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may lie below, {:.0f} "
@@ -66,7 +72,8 @@ def signed_powers(parts: int = 1) -> Floats:
 
 def seen_range(found: Distribution) -> tuple[int, int]:
     """Return the edges, by position, between which all rows are but those of two tails that are not seen."""
-    counts, least = monotone(found), np.maximum(CERTAIN * found.sds, 0.5)
+    counts = monotone(found)
+    least = np.maximum(CERTAIN * found.sds, 0.5)
     below = np.flatnonzero(counts >= least)
     above = np.flatnonzero(found.n - counts >= least)
     last = len(counts) - 1
@@ -139,10 +146,12 @@ def range_at(found: Distribution, clip: float) -> Range:
     Where that is too few to be seen, the tail goes on from where it was seen as an exponential law does,
     at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
     """
-    counts, aim = monotone(found), 0.5 * clip * found.n
+    counts = monotone(found)
+    aim = 0.5 * clip * found.n
     upper = found.edges, found.n - counts, found.sds
     lower = -found.edges[::-1], counts[::-1], found.sds[::-1]
-    high, low = _tail_end(*upper, aim, found.n), -_tail_end(*lower, aim, found.n)
+    high = _tail_end(*upper, aim, found.n)
+    low = -_tail_end(*lower, aim, found.n)
     if not low < high:
         place = min(max(int(np.searchsorted(found.edges, low)), 1), len(found.edges) - 1)
         low, high = (float(edge) for edge in found.edges[place - 1 : place + 1])
@@ -216,7 +225,8 @@ def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, R
     of 2; then .7, or, where all rows lie within two octaves, .2 for a second look and .5. Either way they add
     up to 1.
     """
-    search, rest = Search.of((yield signed_powers(), 0.3)), 0.7
+    search = Search.of((yield signed_powers(), 0.3))
+    rest = 0.7
     if search.narrow:
         search = search.narrowed((yield np.linspace(search.low, search.high, NARROW + 1), 0.2))
         rest = 0.5
@@ -241,9 +251,11 @@ def window_edges(found: Distribution, q: float, z: float, low: float, high: floa
 
     Half of them draw near to the estimate by a constant factor, half divide the rows that were seen equally.
     """
-    counts, aim = monotone(found), q * found.n
+    counts = monotone(found)
+    aim = q * found.n
     slack = z * math.sqrt(found.n * q * (1.0 - q)) + 3.0 * found.sds
-    below, above = np.flatnonzero(counts <= aim - slack), np.flatnonzero(counts >= aim + slack)
+    below = np.flatnonzero(counts <= aim - slack)
+    above = np.flatnonzero(counts >= aim + slack)
     first = float(found.edges[below[-1]]) if len(below) else low
     last = float(found.edges[above[0]]) if len(above) else high
     middle = float(np.clip(inverse(found, np.array([aim]), low, high)[0], first, last))
@@ -267,8 +279,10 @@ def quantile_interval(
     after the last with F <= qn + the same: edges between which the truth is not rejected, and all between.
     """
     edges = np.concatenate([[low], found.edges, [high]])
-    aim, half = q * found.n, z * np.sqrt(found.n * q * (1.0 - q) + found.sds**2)
-    reached, passed = np.flatnonzero(found.counts >= aim - half), np.flatnonzero(found.counts <= aim + half)
+    aim = q * found.n
+    half = z * np.sqrt(found.n * q * (1.0 - q) + found.sds**2)
+    reached = np.flatnonzero(found.counts >= aim - half)
+    passed = np.flatnonzero(found.counts <= aim + half)
     first = int(reached[0]) if len(reached) else len(found.edges)
     last = int(passed[-1]) + 2 if len(passed) else 1
     middle = float(inverse(found, np.array([aim]), low, high)[0])
@@ -374,7 +388,8 @@ def _side(t: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> tuple
     outer, inner = (np.flatnonzero(beyond >= times * CERTAIN * sds) for times in (1.0, 4.0))
     if not len(inner) or outer[-1] - inner[-1] < 4:
         return none
-    t0, t1 = int(outer[-1]), int(inner[-1])
+    t0 = int(outer[-1])
+    t1 = int(inner[-1])
     ratio = max(beyond[t1] / beyond[t0], 1.001)
     slope = float(np.clip(math.log(ratio) / math.log(t[t0] / t[t1]), *SLOPES))
     most = beyond + 2.0 * sds

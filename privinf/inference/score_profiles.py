@@ -68,7 +68,8 @@ class Lines:
         _, minima = self.surface.minimise(starts, np.zeros_like(starts))
         w = minima @ self.surface.unwhiten.T
         away = (w[:, self.coordinates] - self.centres * w[:, -1:]) * np.sign(w[:, -1:])
-        even, found = np.linspace(-np.pi / 2, np.pi / 2, _GRID + 1), []
+        even = np.linspace(-np.pi / 2, np.pi / 2, _GRID + 1)
+        found = []
         for angles in np.arctan2(away, self.scales * np.abs(w[:, -1:])).T:
             found.append(np.unique(np.concatenate([even, angles[np.abs(angles) < np.pi / 2 - 1e-9]])))
         return found
@@ -116,9 +117,11 @@ class Profiles:
     @classmethod
     def of(cls, lines: Lines) -> Profiles:
         """Return the grid with what is known without a search."""
-        surface, angles = lines.surface, lines.angles()
+        surface = lines.surface
+        angles = lines.angles()
         sizes = np.array([len(own) for own in angles])
-        line, flat = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(angles)
+        line = np.repeat(np.arange(len(sizes)), sizes)
+        flat = np.concatenate(angles)
         normals = lines.normals(line, flat)
         starts, least = surface.starts(normals, min(surface.B.shape[1] - 1, _STARTS))
         firsts = np.cumsum(sizes) - sizes
@@ -180,7 +183,8 @@ class Profiles:
         values, points = self.lines.surface.minimise(starts, self.normals[rows])
         order = np.argsort(values, kind="stable")[::-1]  # the lowest of a row is written last
         better = order[values[order] < (self.values - 1e-9 * (1.0 + self.values))[rows[order]]]
-        self.values[rows[better]], self.points[rows[better]] = values[better], points[better]
+        self.values[rows[better]] = values[better]
+        self.points[rows[better]] = points[better]
         return np.unique(rows[better])
 
     def _close_rings(self) -> None:
@@ -188,8 +192,10 @@ class Profiles:
         last = np.flatnonzero(np.append(self.line[1:] != self.line[:-1], True))
         first = self.neighbours[1][last]
         lower = self.values[first] < self.values[last]
-        source, target = np.where(lower, first, last), np.where(lower, last, first)
-        self.values[target], self.points[target] = self.values[source], self.points[source]
+        source = np.where(lower, first, last)
+        target = np.where(lower, last, first)
+        self.values[target] = self.values[source]
+        self.points[target] = self.points[source]
 
     def crossings(self, edges: Integers) -> Floats:
         """Return the angle, after each edge, at which least T crosses the critical value.
@@ -198,9 +204,11 @@ class Profiles:
         """
         if not edges.size:
             return np.zeros(0)
-        line, root = self.line[edges], math.sqrt(self.lines.critical)
+        line = self.line[edges]
+        root = math.sqrt(self.lines.critical)
         angles, values, points = self._first_sections(edges)
-        weights, last = np.ones((2, len(edges))), np.full(len(edges), -1)
+        weights = np.ones((2, len(edges)))
+        last = np.full(len(edges), -1)
         active = np.arange(len(edges))
         for step in range(_SECANTS):
             excess = np.sqrt(np.maximum(values[:, active], 0.0)) - root
@@ -218,13 +226,16 @@ class Profiles:
             weights[side, active] = 1.0
             weights[1 - side, active] *= np.where(last[active] == side, 0.5, 1.0)
             last[active] = side
-            angles[side, active], values[side, active], points[side, active] = middle, value, point
+            angles[side, active] = middle
+            values[side, active] = value
+            points[side, active] = point
         nearest = np.abs(np.sqrt(np.maximum(values, 0.0)) - root).argmin(axis=0)
         return np.asarray(angles[nearest, np.arange(len(edges))], dtype=np.float64)
 
     def _first_sections(self, edges: Integers) -> tuple[Floats, Floats, Floats]:
         """Return angles, T and points at both ends of the first section in which the state changes."""
-        count, m = len(edges), self.points.shape[1]
+        count = len(edges)
+        m = self.points.shape[1]
         ends = np.array([edges, edges + 1])
         low, high = self.angles[ends]
         inner = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, _SECTIONS + 1)
@@ -244,7 +255,8 @@ class Profiles:
 
     def _between(self, line: Integers, angles: Floats, near: Floats) -> tuple[Floats, Floats]:
         """Return least T on hyperplanes, sought from two points each; `near` has the shape (2, N, m)."""
-        count, m = len(angles), near.shape[2]
+        count = len(angles)
+        m = near.shape[2]
         normals = np.tile(self.lines.normals(line, angles), (2, 1))
         values, points = self.lines.surface.minimise(near.reshape(-1, m), normals)
         best = values.reshape(2, count).argmin(axis=0), np.arange(count)

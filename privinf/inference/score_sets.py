@@ -282,7 +282,8 @@ def _ellipse_set(system: LinearScores, meat: Floats, kept: Flags, column: int, a
     maps = concentrate(system.A, system.g, mask)
     J = maps.projection @ system.A @ maps.lift[:-1, :-1]
     h = maps.projection @ (system.g - system.A @ maps.lift[:-1, -1])
-    place, df = int(mask[:column].sum()), len(h)
+    place = int(mask[:column].sum())
+    df = len(h)
     if not is_positive_definite(maps.projection @ meat @ maps.projection.T):
         raise NotPositiveDefiniteError("the scores are linearly dependent: drop a collinear column")
     influence = np.linalg.solve(J.T, np.eye(df)[place])
@@ -310,7 +311,8 @@ def projected_sets(
     ends = lines.value(profiles.line[edges], profiles.crossings(edges))
     sets = []
     for line in range(len(coordinates)):
-        inside, own = profiles.inside[profiles.line == line], ends[profiles.line[edges] == line]
+        inside = profiles.inside[profiles.line == line]
+        own = ends[profiles.line[edges] == line]
         limits = np.concatenate([[-np.inf] if inside[0] else [], own, [np.inf] if inside[-1] else []])
         pieces = tuple((float(low), float(high)) for low, high in limits.reshape(-1, 2))
         sets.append(ScoreSet(pieces, 1.0 - alpha, df))

@@ -51,7 +51,8 @@ class ScoreSurface:
         NotPositiveDefiniteError
             If the scores are linearly dependent.
         """
-        P, lift = maps.projection, maps.lift
+        P = maps.projection
+        lift = maps.lift
         B = np.sqrt(n) * P @ np.column_stack([-A, g]) @ lift
         C = _changed(tensor, lift, P)
         try:
@@ -103,7 +104,8 @@ class ScoreSurface:
     @cached_property
     def _flat(self) -> tuple[Floats, Floats, Floats]:
         """Return C as matrices: of products v v to V, of products v q to dV q, of products q q to D."""
-        m, k = self.C.shape[0], self.C.shape[2]
+        m = self.C.shape[0]
+        k = self.C.shape[2]
         both = self.C + self.C.transpose(1, 0, 2, 3)
         i, j = _halves(m)
         meat = np.where(i == j, 0.5, 1.0)[:, None] * both[i, j].reshape(-1, k * k)
@@ -172,7 +174,8 @@ class ScoreSurface:
                 v[active], normals[active], gradient[active], hessian[active], radius[active]
             )
             moving = gain > _TOLERANCE * (1.0 + value[active])
-            active, step = active[moving], step[moving]
+            active = active[moving]
+            step = step[moving]
             if active.size == 0:
                 break
             trial = _unit(v[active] + step)
@@ -181,15 +184,18 @@ class ScoreSurface:
             length = np.linalg.norm(step, axis=1)
             radius[active] = np.where(better, np.minimum(2.0 * radius[active], _LARGEST_STEP), length / 4.0)
             accepted = active[better]
-            v[accepted], value[accepted] = trial[better], new_value[better]
-            gradient[accepted], hessian[accepted] = new_gradient[better], new_hessian[better]
+            v[accepted] = trial[better]
+            value[accepted] = new_value[better]
+            gradient[accepted] = new_gradient[better]
+            hessian[accepted] = new_hessian[better]
             active = active[better | (radius[active] > 1e-12)]
         return value, v
 
 
 def _whitening(C: Floats) -> tuple[Floats, Floats]:
     """Return (rows, columns) under which C is near the Kronecker product of identities (flip-flop)."""
-    m, k = C.shape[0], C.shape[2]
+    m = C.shape[0]
+    k = C.shape[2]
     inner = np.einsum("kkab->ab", C)
     outer = np.eye(m)
     for _ in range(5):

@@ -133,7 +133,8 @@ def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: fl
     if position >= draws:
         raise ArgumentError(f"{draws} draws are too few for alpha={alpha:g}: take more draws")
     order = np.argsort(-observed, kind="stable")
-    single, stepped = np.zeros(len(observed)), np.zeros(len(observed))
+    single = np.zeros(len(observed))
+    stepped = np.zeros(len(observed))
     maxima = []
     for block in blocks:
         remaining = np.maximum.accumulate(np.abs(block[:, order[::-1]]), axis=1)[:, ::-1]

@@ -331,7 +331,8 @@ def totals_noise_terms(form: Callable[[Floats, Floats], Floats], beta: Floats) -
     `form` makes ``sum_kl w_k v_l K_kl`` of w and v. Both have noise in common only where columns and response
     share an entry of what was released.
     """
-    slopes, own = np.append(beta, 0.0), np.append(np.zeros_like(beta), 1.0)
+    slopes = np.append(beta, 0.0)
+    own = np.append(np.zeros_like(beta), 1.0)
     terms = {"score noise": form(own, own), "Hessian noise": form(slopes, slopes)}
     if (cross := form(slopes, own)).any():
         terms[BOTH] = cross + cross.T

@@ -18,26 +18,35 @@ from privinf.typing import Floats
 
 # A count, made nonincreasing, is seen where it passes so many sds of its noise: of a sum that intervals rest
 # on, for whose sake noise may seem a tail in one release of 25; of others.
-SEEN, SEEN_BEFORE = 1.6, 2.0
+SEEN = 1.6
+SEEN_BEFORE = 2.0
 # Where no count is seen, so many sds of the first one's noise stand for what may be there.
 UNSEEN = 2.5
 # A count of so many sds more is seen in all but a thirtieth of releases.
 SURE = 2.0
 # Counts this many times as far out as the last one of so many sds are asked for anew, at so many thresholds,
 # where they pass their noise, and then are seen where they pass it again.
-OFF, TOWERING, SEVERAL, SEEN_FAR, SEEN_AGAIN = 2.5, 3.5, 3, 1.0, 1.5
+OFF = 2.5
+TOWERING = 3.5
+SEVERAL = 3
+SEEN_FAR = 1.0
+SEEN_AGAIN = 1.5
 # What is paid for that, over what counts cost.
 ONCE_MORE_COSTS = 0.43
 # Slopes of the power law beyond the last count that is seen.
-FLATTEST, STEEPEST = 1.5, 8.0
+FLATTEST = 1.5
+STEEPEST = 8.0
 FLATTEST_SQUARES = 1.1
 # The second point of the power law counts so many times the first one's, or this share of all rows.
-APART, MOST = 8.0, 0.7
+APART = 8.0
+MOST = 0.7
 # What lies beyond the clip is so many times the signed layer below it, and this share of the layer may be
 # wrong.
-BEYOND, ALLOWED = 0.6, 0.7
+BEYOND = 0.6
+ALLOWED = 0.7
 # The lower layer ends at this share of the clip, and the ratio of excesses is at most so large.
-LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
+LAYER = 1.0 / 3.0
+LARGEST_RATIO = 3.0
 # Clips that are tried.
 TRIED_CLIPS = 400
 # From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
@@ -108,7 +117,9 @@ class Tail:
 
     def _beyond(self, c: Floats) -> Floats:
         """Return the integral of the power law from c >= the last threshold to the top."""
-        last, count, power = self.thresholds[-1], self.counts[-1], 1.0 - self.alpha
+        last = self.thresholds[-1]
+        count = self.counts[-1]
+        power = 1.0 - self.alpha
         top = max(self.top, last)
         return np.asarray(count * last / power * ((top / last) ** power - (c / last) ** power))
 

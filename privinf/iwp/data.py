@@ -137,12 +137,15 @@ def count_dispersion(data: Examples, theta: Floats) -> tuple[float, float]:
 
     **Privacy.** Post-processing.
     """
-    combinations, s = data.combinations(), float(theta @ (data.noise * theta))
+    combinations = data.combinations()
+    s = float(theta @ (data.noise * theta))
     offsets = combinations.offsets @ theta
-    squares, means = np.empty(data.n), np.empty(data.n)
+    squares = np.empty(data.n)
+    means = np.empty(data.n)
     for rows in data.blocks(len(offsets)):
         X = data.X[rows]
-        weights, eta = combinations.weights(X), (combinations.base(X) @ theta)[:, None] + offsets
+        weights = combinations.weights(X)
+        eta = (combinations.base(X) @ theta)[:, None] + offsets
         y, y_square = data.label_moments(rows, None)
         with np.errstate(over="ignore", invalid="ignore"):
             means[rows] = (weights * np.exp(eta - s / 2.0)).sum(axis=1)

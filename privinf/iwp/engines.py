@@ -126,12 +126,14 @@ class LinearEngine:
             return None
         X = self.data.X[rows]
         y, square = self._label(rows)
-        base, weights = combinations.base(X), combinations.weights(X)
+        base = combinations.base(X)
+        weights = combinations.weights(X)
         t = self.data.noise * theta
         s = float(theta @ t)
         total = np.zeros((self.size, self.size))
         for position, offset in enumerate(combinations.offsets):
-            w, x = weights[:, position], base + offset
+            w = weights[:, position]
+            x = base + offset
             eta = x @ theta
             r2 = w * (square - 2.0 * y * eta + eta**2 - s)
             cross = np.outer(t, 2.0 * (w * (y - eta)) @ x)

@@ -185,12 +185,14 @@ class ExampleScores:
         key = theta.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1].copy(), self._last[2].copy()
-        total, slope = np.zeros(self.p), np.zeros((self.p, self.p))
+        total = np.zeros(self.p)
+        slope = np.zeros((self.p, self.p))
         for rows in self.blocks():
             part, derivative = self._engine.derivatives(theta, rows)
             total += part
             slope += derivative
-        score, jacobian = total / self.n - self._penalty * theta, np.diag(self._penalty) - slope / self.n
+        score = total / self.n - self._penalty * theta
+        jacobian = np.diag(self._penalty) - slope / self.n
         self._last = key, score, jacobian
         return score.copy(), jacobian.copy()
 
@@ -203,7 +205,8 @@ class ExampleScores:
 
     def meat(self, theta: Floats) -> Floats:
         """Return the centred covariance of psi, divisor n, shape (p, p)."""
-        mean, gram = np.zeros(self.p), np.zeros((self.p, self.p))
+        mean = np.zeros(self.p)
+        gram = np.zeros((self.p, self.p))
         for rows in self.blocks():
             part = self._engine.scores(theta, rows)
             gram += part.T @ part

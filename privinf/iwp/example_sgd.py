@@ -196,13 +196,18 @@ def example_gradient(system: ExampleScores) -> Gradient:
     other_series = system.correction == "series" and system.loss != "logistic"
     if data.responses or system.loss == "multinomial" or other_series:
         return lambda theta, rows: penalty * theta - system.block_scores(theta, rows).mean(axis=0)
-    X, noise, form = data.X, data.noise, _form(system)
+    X = data.X
+    noise = data.noise
+    form = _form(system)
     labels = _labels(system, signed=form.signed, linear=form.linear)
 
     def gradient(theta: Floats, rows: slice) -> Floats:
-        x, t = X[rows], noise * theta
-        eta, s = x @ theta, float(theta @ t)
-        factor, shift = np.zeros(len(x)), 0.0
+        x = X[rows]
+        t = noise * theta
+        eta = x @ theta
+        s = float(theta @ t)
+        factor = np.zeros(len(x))
+        shift = 0.0
         for y, weights in labels:
             a, b = form.score(eta, y[rows], s)
             w = 1.0 if weights is None else weights[rows]
@@ -253,11 +258,13 @@ class _LogisticSeriesForm:
         for m in range(1, order + 1):
             polynomials[m, : len(current.coef)] = current.coef
             current = current.deriv() * np.polynomial.Polynomial([0.0, 1.0, -1.0])
-        self._odd, self._even = polynomials[1::2], polynomials[2::2]
+        self._odd = polynomials[1::2]
+        self._even = polynomials[2::2]
 
     def score(self, eta: Floats, y: Floats | float, s: float) -> tuple[Floats, Floats]:
         powers = np.empty((self._odd.shape[1], len(eta)))
-        powers[0], powers[1:] = 1.0, expit(y * eta)
+        powers[0] = 1.0
+        powers[1:] = expit(y * eta)
         np.multiply.accumulate(powers, axis=0, out=powers)
         coefficients = series_coefficients(s, len(self._odd) - 1)
         a: Floats = -y * (coefficients @ self._odd @ powers)
@@ -281,7 +288,8 @@ def _form(system: ExampleScores) -> _ScoreForm:
 
 def _labels(system: ExampleScores, *, signed: bool, linear: bool) -> list[tuple[Floats, Floats | None]]:
     """Return labels and inverse weights of all records; level by level where y cannot stand for itself."""
-    data, everything = system.effective, slice(0, system.n)
+    data = system.effective
+    everything = slice(0, system.n)
     levels = SIGNED if signed else None
     if linear or data.clear_label:
         return [(data.label_moments(everything, levels)[0], None)]

@@ -130,15 +130,20 @@ class _Profile:
 
     def end(self, centre: NullPoint, unit: float, reach: float) -> float:
         """Return the end of the set on the side of `unit`, infinite where none is found."""
-        origin, point = float(centre.theta[self.kept][self.coordinate]), centre
-        inside, outside, distance = (0.0, centre), 0.0, 1.0
+        origin = float(centre.theta[self.kept][self.coordinate])
+        point = centre
+        inside = (0.0, centre)
+        outside = 0.0
+        distance = 1.0
         while distance * abs(unit) <= reach:
             moved = self._at(origin + distance * unit, point)
             if moved is None or self._leverage(moved) > _LEVERAGE:
                 break
-            point, statistic = moved, moved.statistic(self.system.n)
+            point = moved
+            statistic = moved.statistic(self.system.n)
             if statistic <= self.critical:
-                inside, outside = (distance, moved), 0.0
+                inside = (distance, moved)
+                outside = 0.0
             elif outside == 0.0:
                 outside = distance
             if statistic > _FAR * self.critical:
@@ -187,7 +192,8 @@ class _Profile:
 
     def _search(self, point: NullPoint, step: Floats, slope: float) -> NullPoint | None:
         """Return the first halving of a step that lowers T enough."""
-        before, fraction = point.statistic(self.system.n), 1.0
+        before = point.statistic(self.system.n)
+        fraction = 1.0
         for _ in range(_HALVINGS):
             moved = self._point(point.theta[self.kept] + fraction * step, point.theta)
             if moved is not None and moved.statistic(self.system.n) < before - 0.1 * fraction * slope:

@@ -402,9 +402,11 @@ class IWPGLM(ReleaseModel):
     def _parameters(self) -> int:
         """Number of coefficients, known before anything is released."""
         if self._release is None:
-            design, levels = self.mechanism.design, self.mechanism.label.levels
+            design = self.mechanism.design
+            levels = self.mechanism.label.levels
         else:
-            design, levels = self._release.design, examples_law(self._release)["label"].get("levels")
+            design = self._release.design
+            levels = examples_law(self._release)["label"].get("levels")
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(
@@ -412,11 +414,13 @@ class IWPGLM(ReleaseModel):
     ) -> IWPGLMResults:
         names = parameter_names(release, self._loss)
         transform, shift = blocked_map(release, self._loss, len(names))
-        clean, multinomial = solved.clean, self._loss == "multinomial"
+        clean = solved.clean
+        multinomial = self._loss == "multinomial"
         options = {"Loss": self._loss, "Correction": _described(settings), **solved.options}
         if self._loss in {"exponential", "poisson"} and settings["correction"] == "exact":
             options["Noise inflation"] = f"{noise_inflation(system, solved.estimate.params):.3g}"
-        linear, design = linear_system(system), release.design
+        linear = linear_system(system)
+        design = release.design
         rsquared = scale = None
         if linear is not None:
             rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant_direction)

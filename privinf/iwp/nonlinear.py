@@ -87,7 +87,8 @@ class ScalarEngine:
         t = self.data.noise * theta
         s = float(theta @ t)
         block = self._block(theta, rows)
-        A, B = np.zeros_like(block.eta), np.zeros(block.eta.shape[0])
+        A = np.zeros_like(block.eta)
+        B = np.zeros(block.eta.shape[0])
         for y, _, w in self._labels(rows, linear=self.form.linear):
             a, b = self.form.score(block.eta, y, s)
             weights = block.weights * w
@@ -105,7 +106,8 @@ class ScalarEngine:
         t = self.data.noise * theta
         s = float(theta @ t)
         block = self._block(theta, rows)
-        A, b_sum = np.zeros_like(block.eta), 0.0
+        A = np.zeros_like(block.eta)
+        b_sum = 0.0
         for y, _, w in self._labels(rows, linear=self.form.linear):
             a, b = self.form.score(block.eta, y, s)
             weights = block.weights * w
@@ -126,7 +128,8 @@ class ScalarEngine:
             parts = [weights * part for part in self.form.slopes(block.eta, y, s)]
             sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
         summed = Slopes(*sums)
-        b_sum, slope = float(summed.b.sum()), block.second(summed.a_eta)
+        b_sum = float(summed.b.sum())
+        slope = block.second(summed.a_eta)
         if not self.data.noise.any():
             return block.first(summed.a)[0] + b_sum * t, slope
         total, in_s, in_eta = block.first(summed.a, summed.a_s, summed.b_eta)
@@ -163,7 +166,8 @@ class ScalarEngine:
         self, rows: slice, *, linear: bool
     ) -> Iterator[tuple[Floats | float, Floats | float, Floats | float]]:
         """Yield (y, y^2, weight): once with unbiased y where that is enough, else once for every level."""
-        data, values = self.data, SIGNED if self.form.signed else None
+        data = self.data
+        values = SIGNED if self.form.signed else None
         if linear or data.clear_label:
             y, square = data.label_moments(rows, values)
             yield y[:, None], square[:, None], 1.0
@@ -231,9 +235,11 @@ class MultinomialEngine:
         self, theta: Floats, rows: slice, multipliers: Floats | None = None
     ) -> tuple[Floats, Floats]:
         """Return the sums of a block's scores and of their derivatives, optionally weighted."""
-        m, p = self.levels - 1, self.data.X.shape[1]
+        m = self.levels - 1
+        p = self.data.X.shape[1]
         classes = theta.reshape(m, p)
-        total, slope = np.zeros((m, p)), np.zeros((m, p, m, p))
+        total = np.zeros((m, p))
+        slope = np.zeros((m, p, m, p))
         for level, (x, target, probability, shift, w) in self._numbered(classes, rows):
             w = w if multipliers is None else w * multipliers
             residual = (target - probability) * w[:, None]
@@ -300,7 +306,8 @@ class MultinomialEngine:
     ) -> Iterator[tuple[int | None, tuple[Floats, Floats, Floats, Floats, Floats]]]:
         """Yield (level, (x, target, p, S theta_level, weight)); level None where one evaluation is enough."""
         X = self.data.X[rows]
-        base, feature_weights = self.combinations.base(X), self.combinations.weights(X)
+        base = self.combinations.base(X)
+        feature_weights = self.combinations.weights(X)
         weights = self.data.label_weights(rows)
         noisy = classes * self.data.noise
         gram = classes @ noisy.T

@@ -97,7 +97,8 @@ class IWPGLMResults(Results):
     def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
         system, _ = self._scored
         transform, shift = self._map
-        R, q = restrictions.R, restrictions.q
+        R = restrictions.R
+        q = restrictions.q
         found = test_restrictions(system, R @ transform, q - R @ shift, near=self._scaled_params)
         return replace(found, null=q)
 
@@ -261,7 +262,8 @@ class IWPGLMResults(Results):
         centred = bool(sent_units(self._kept_release)[0].any())
         sets = []
         for column in tqdm(range(system.p), desc="score intervals", disable=None):
-            own, point = system, self._scaled_params
+            own = system
+            point = self._scaled_params
             if centred and column % len(design.names) == _constant(design):
                 own, point = self._uncentred
             root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
@@ -286,7 +288,8 @@ class IWPGLMResults(Results):
 
     @property
     def _scored(self) -> tuple[ExampleScores, Design]:
-        system, release = self._context.system, self._context.release
+        system = self._context.system
+        release = self._context.release
         if system is None or release is None:
             raise NotAvailableError(NO_SYSTEM)
         return cast("ExampleScores", system), release.design

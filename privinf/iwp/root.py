@@ -101,7 +101,8 @@ def chosen_truncation(system: ExampleScores, *, candidates: Sequence[int] = (1, 
     if system.loss not in DERIVATIVES:
         raise ArgumentError(f"the series belongs to the losses {', '.join(DERIVATIVES)}, not {system.loss!r}")
     theta = regression_calibration(system)
-    variance, bound = float(theta**2 @ system.noise), float(np.abs(theta).sum())
+    variance = float(theta**2 @ system.noise)
+    bound = float(np.abs(theta).sum())
     if variance == 0.0:
         return min(candidates)
     return choose_truncation(DERIVATIVES[system.loss], variance, bound=bound, candidates=candidates)
@@ -134,7 +135,8 @@ def series_bias(system: ExampleScores, params: Floats) -> float:
     """
     if system.truncation is None:
         raise ArgumentError("series_bias: the system has no truncated series")
-    variance, bound = float(params**2 @ system.noise), float(np.abs(params).sum())
+    variance = float(params**2 @ system.noise)
+    bound = float(np.abs(params).sum())
     if variance == 0.0:
         return 0.0
     return truncation_bias(DERIVATIVES[system.loss], variance, truncation=system.truncation, bound=bound)
@@ -142,7 +144,8 @@ def series_bias(system: ExampleScores, params: Floats) -> float:
 
 def _calibrated(data: Examples, X: Floats) -> Floats:
     """Return the best linear guess of the clean features of some rows."""
-    unbiased, variance = np.array(X), data.noise.copy()
+    unbiased = np.array(X)
+    variance = data.noise.copy()
     for response in data.responses:
         columns = list(response.columns)
         unbiased[:, columns] = response.unbiased(X)

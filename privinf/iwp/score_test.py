@@ -127,7 +127,8 @@ def score_test(
 
 
 def _tested(system: ExampleScores, point: NullPoint, null: Floats) -> ScoreTestResult:
-    statistic, df = point.statistic(system.n), len(null)
+    statistic = point.statistic(system.n)
+    df = len(null)
     return ScoreTestResult(
         statistic=statistic, pvalue=CHI_SQUARE.pvalue(statistic, df), df=df, null=null, law=CHI_SQUARE
     )
@@ -185,7 +186,8 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
         c = path.point
     theta = null.at(c)
     score, slope = system.score_and_jacobian(theta)
-    projection, lift = null.projection(slope), null.direction(slope)
+    projection = null.projection(slope)
+    lift = null.direction(slope)
     meat = projection @ system.meat(theta) @ projection.T
     if not is_positive_definite(meat):
         raise NotPositiveDefiniteError(COLLINEAR_SCORES)
@@ -325,7 +327,8 @@ def identification(
         )
     bread = system.jacobian(params)
     null = Restriction.columns(np.zeros(system.p), noisy)
-    left, lift = null.projection(bread), null.direction(bread)
+    left = null.projection(bread)
+    lift = null.direction(bread)
     reduced = left @ bread @ lift
     values, vectors = linalg.eigh((reduced + reduced.T) / 2, np.diag(_metric(system)[noisy]))
     direction = vectors[:, 0]
@@ -352,7 +355,8 @@ def _metric(system: ExampleScores) -> Floats:
 def _entry_error(system: ExampleScores, theta: Floats, left: Floats, right: Floats) -> float:
     """Return the standard error of ``left' J right``, from central differences of each record's score."""
     step = _STEP * (1.0 + float(np.abs(theta).max())) / float(np.abs(right).max())
-    total, square = 0.0, 0.0
+    total = 0.0
+    square = 0.0
     for rows in system.blocks():
         ahead = system.block_scores(theta + step * right, rows) @ left
         entries = (system.block_scores(theta - step * right, rows) @ left - ahead) / (2.0 * step)

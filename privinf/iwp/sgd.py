@@ -178,12 +178,17 @@ def sgd(
     (array([1., 2.]), 79)
     """
     radius = checked_radius(theta_radius)
-    batch, steps = schedule.batch, -(-check_count(n, "n") // schedule.batch)
-    burnt, late = min(math.ceil(schedule.burn_in * steps), steps - 1), steps // 2
+    batch = schedule.batch
+    steps = -(-check_count(n, "n") // schedule.batch)
+    burnt = min(math.ceil(schedule.burn_in * steps), steps - 1)
+    late = steps // 2
     theta, _ = _projected(np.array(check_array(start, "start", ndim=1)), radius)
     marks = np.linspace(0, steps, min(check_count(keep, "keep", least=0), steps) + 1).round().astype(int)
     kept = {*marks.tolist()[1:], steps}
-    iterates, total, outside, skipped = [theta], np.zeros_like(theta), 0, 0
+    iterates = [theta]
+    total = np.zeros_like(theta)
+    outside = 0
+    skipped = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for t, size in enumerate(schedule.sizes(steps), start=1):
             moved = theta - size * gradient(theta, slice((t - 1) * batch, min(t * batch, n)))
@@ -248,7 +253,8 @@ def theory_step(
     """
     radius = checked_radius(theta_radius)
     values = np.linalg.eigvalsh((bread + bread.T) / 2)
-    lowest, highest = float(values[0]), float(values[-1])
+    lowest = float(values[0])
+    highest = float(values[-1])
     if not lowest > 0.0:
         raise ConvergenceError(
             "step= is needed: the corrected loss has no positive curvature at the start to choose it by"

@@ -201,7 +201,8 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     NotAvailableError
         The loss does not fit the released label.
     """
-    design, law = release.design, examples_law(release)
+    design = release.design
+    law = examples_law(release)
     private = np.flatnonzero(design.private)
     shift = 0.0 if centred else np.divide(*sent_units(release))
     X: Any = _whole(design, shift, release.arrays["features"], release.arrays["public"])
@@ -236,14 +237,16 @@ def _whole(design: Design, shift: Floats | float, features: Floats, public: Floa
     if design.private.all() and not np.any(shift):
         return np.asarray(features, dtype=np.float64)
     X = np.empty((len(features), len(design.names)))
-    X[:, design.private], X[:, ~design.private] = features, public
+    X[:, design.private] = features
+    X[:, ~design.private] = public
     X += shift
     return X
 
 
 def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
-    design, label = release.design, examples_law(release)["label"]
+    design = release.design
+    label = examples_law(release)["label"]
     sent = np.asarray(release.arrays["labels"])
     if "levels" in label:
         return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
@@ -267,7 +270,8 @@ def user_map(release: Release, loss: LossName) -> tuple[Floats, Floats]:
     design = release.design
     center, scale = sent_units(release)
     y_scale, y_center = (design.y_scale, design.y_center) if loss == "squared" else (1.0, 0.0)
-    transform, shift = np.diag(y_scale / scale), np.zeros(len(design.names))
+    transform = np.diag(y_scale / scale)
+    shift = np.zeros(len(design.names))
     if design.constant is not None:
         transform[design.constant] -= y_scale * center / scale
         shift[design.constant] = y_center
@@ -304,7 +308,8 @@ class ExampleFit:
 
 def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) -> ExampleFit:
     """Return the root of the estimating equation with its sandwich covariance."""
-    names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
+    names = parameter_names(release, loss)
+    method = f"Newton, {root.iterations} steps"
     if not root.converged:
         bare = Estimate(params=root.params, cov=None, names=names, nobs=system.n, weak_reason=root.reason)
         return ExampleFit(bare, None, method, {})
@@ -324,7 +329,8 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) 
 
 def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: LossName) -> ExampleFit:
     """Return what one pass of stochastic gradient descent gave."""
-    names, schedule = parameter_names(release, loss), single.schedule
+    names = parameter_names(release, loss)
+    schedule = single.schedule
     method = f"SGD, one pass, batches of {schedule.batch}"
     options = {"Iterate": "average" if schedule.average else "last", "First step": f"{schedule.step:.3g}"}
     if single.cov is None:

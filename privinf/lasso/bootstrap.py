@@ -258,7 +258,8 @@ def _maxima(
     sums: SparseSums, args: dict[str, Any], offset: Floats, factor: float, rho: float
 ) -> tuple[Floats, float, float]:
     """Return the released maxima of |offset + factor x sum|, the scale of picks and the sd of values."""
-    label, server = Labels.BOOTSTRAP_DRAWS, cast(Any, sums.server)
+    label = Labels.BOOTSTRAP_DRAWS
+    server = cast(Any, sums.server)
     if offset.shape[1] == 1:
         noisy = server.vector_sum(Statistics.MULTIPLIER_SCORES, args, label=label, rho=rho, sites=sums.sites)
         return np.abs(offset + factor * noisy.values)[:, 0], 0.0, factor * noisy.scale

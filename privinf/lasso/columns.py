@@ -36,15 +36,20 @@ from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 
 # Where factors of products are clipped; correlations below MATTERS are left to chance.
-NEAR_CLIP, MATTERS = 0.7, 0.08
-LEAST, MOST = 4, 40
+NEAR_CLIP = 0.7
+MATTERS = 0.08
+LEAST = 4
+MOST = 40
 STEADY = 0.125
 # Of the price of the columns: the Gram matrix before the picks, sizes of neighbours, forms at the end.
-START, SIZES, FORMS = 0.1, 0.05, 0.06
+START = 0.1
+SIZES = 0.05
+FORMS = 0.06
 REGRESSIONS = 1.0 - START - SIZES - FORMS
 FORMS_ROOM = 4.0
 # Neighbours that explain more than this share of the target, and so many sds of noise, matter.
-MATERIAL, OUT = 0.02, 3.0
+MATERIAL = 0.02
+OUT = 3.0
 # Tails that the regressions cut matter from this part of the sampling variance on.
 HIDDEN_TAIL = 0.5
 
@@ -140,7 +145,8 @@ def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float
     if picks < 1:
         return 1.0
     if math.isinf(rho):
-        bound, scale = math.inf, 0.0
+        bound = math.inf
+        scale = 0.0
     else:
         scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / picks)
     slope, square = residual_moments(bound)
@@ -167,7 +173,8 @@ def target_columns(
     -----
     **Privacy.** Spends what `budget` says of neighbours, gram and sizes.
     """
-    k, rho = len(targets), budget.gram
+    k = len(targets)
+    rho = budget.gram
     fresh = bool({*fit.picked, *targets} - sums.units.sized)
     sums.size_columns([*fit.picked, *targets], budget.sizes)
     near = _near(sums, fit, targets, neighbours, excluded, budget)
@@ -217,7 +224,8 @@ def _near(
     budget: DebiasingBudget,
 ) -> list[list[int]]:
     """Return the neighbours of every target, picked by products with what the fit's columns leave of it."""
-    p, k = len(sums.units.scale), len(targets)
+    p = len(sums.units.scale)
+    k = len(targets)
     allowed = np.ones((k, p), dtype=bool)
     allowed[:, [*fit.picked, *excluded]] = False
     allowed[np.arange(k), list(targets)] = False
@@ -229,7 +237,8 @@ def _near(
     price = START * budget.gram
     norm = math.inf if math.isinf(price) else math.sqrt(GRAM_ROOM * len(columns))
     noisy, sd = sums.gram(columns, norm, price, Labels.GRAM_OF_SELECTION_AND_TARGETS)
-    gram, at = floored(kept_entries(noisy, sd)[0]), positions(targets, columns)
+    gram = floored(kept_entries(noisy, sd)[0])
+    at = positions(targets, columns)
     members = [
         [int(i), *positions([s for s in fit.picked if s != j], columns)]
         for i, j in zip(at, targets, strict=True)

@@ -187,7 +187,8 @@ def steadied(values: Floats, noise_sd: float) -> Floats:
     ``mean + f (values - mean)``, at least a quarter of the mean: numbers whose differences stand out of the
     noise stay as they are, differences that are noise go.
     """
-    mean, share = float(np.mean(values)), _kept_share(values, noise_sd)
+    mean = float(np.mean(values))
+    share = _kept_share(values, noise_sd)
     return np.asarray(np.maximum(mean + share * (values - mean), 0.25 * mean))
 
 

@@ -35,9 +35,11 @@ from privinf.typing import Flags, Floats, ScoreTarget
 from privinf.wire import Labels, Statistics
 
 # Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
-SLOPE_ROOM, SLOPE_NOISE = 3.0, 0.05
+SLOPE_ROOM = 3.0
+SLOPE_NOISE = 0.05
 # A share of values outside the bounds that changes coefficients, and how many sds of noise it must pass.
-MOST_OUTSIDE, SURE = 0.02, 3.0
+MOST_OUTSIDE = 0.02
+SURE = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,11 +175,16 @@ def debias(
             score=budget.score,
             slopes=budget.slopes,
         )
-        release, correlation, radii = scores.release, scores.correlation, (math.inf, math.inf)
-        bias, clip = scores.bias if scores.clip.ratio > 0.0 else None, scores.clip
+        release = scores.release
+        correlation = scores.correlation
+        radii = (math.inf, math.inf)
+        bias = scores.bias if scores.clip.ratio > 0.0 else None
+        clip = scores.clip
     else:
         release, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
-        correlation, bias, clip = found.correlation, None, None
+        correlation = found.correlation
+        bias = None
+        clip = None
     release = with_noise(release, product)
     clear = clear_slopes(release)
     coordinates = clear_coordinates(start[list(targets)], release, found.noise, clear)

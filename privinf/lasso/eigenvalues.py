@@ -185,7 +185,8 @@ def restricted_eigenvalues(
         clip=min(clip, UNCLIPPED),
         transform=sparse_directions(len(among), size, vectors, public_seed),
     )
-    ends, server = [], cast(Any, sums.server)
+    ends = []
+    server = cast(Any, sums.server)
     for sign, name in ((-1.0, "smallest"), (1.0, "largest")):
         top = server.top_k(
             Statistics.QUADRATIC_FORMS,

@@ -61,7 +61,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     **Privacy.** Spends what `budget` says. Scores of two columns outside the fit are taken to be
     uncorrelated, which is conservative for simultaneous intervals: nothing is released of their correlation.
     """
-    p, picked = len(sums.units.scale), np.array(fit.picked)
+    p = len(sums.units.scale)
+    picked = np.array(fit.picked)
     rest = np.setdiff1d(np.arange(p), picked)
     with tqdm(total=STAGES, desc="debiasing all columns", disable=None) as bar:
         _size(sums, rest, budget.sizes)
@@ -135,7 +136,9 @@ def _release(
         Statistics.SCORE_VARIANCES, score, budget.slopes / 2.0, Labels.VARIANCES_OF_SCORES
     )
     done()
-    steady, variance, spread = np.empty(p), np.empty(p), np.empty(p)
+    steady = np.empty(p)
+    variance = np.empty(p)
+    spread = np.empty(p)
     for group in groups:
         if not len(group):
             continue
@@ -187,7 +190,8 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
     )
     # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
     shrunk = residual_moments(bound)[0] ** 2 if private else 1.0
-    products, sd = noisy.mean[:, rest] / shrunk, noisy.mean_sd / shrunk
+    products = noisy.mean[:, rest] / shrunk
+    sd = noisy.mean_sd / shrunk
     if not private:
         return products, np.zeros_like(products)
     away = products - products.mean(axis=1, keepdims=True)
@@ -206,9 +210,12 @@ def _columns(
     errors: Floats,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the columns of all scores, shape (p, p), h, and the variance that the columns' noise causes."""
-    p, picked = len(sums.units.scale), np.array(fit.picked)
+    p = len(sums.units.scale)
+    picked = np.array(fit.picked)
     inverse = np.asarray(np.linalg.inv(gram))
-    columns, left, noise = np.zeros((p, p)), np.empty(p), np.empty(p)
+    columns = np.zeros((p, p))
+    left = np.empty(p)
+    noise = np.empty(p)
     left[picked] = 1.0 / np.diag(inverse)
     columns[np.ix_(picked, picked)] = inverse * np.sqrt(left[picked])
     noise[picked] = _column_noise(gram, gram_sd, inverse, fit, fit.picked, fit.picked, sums.n)
@@ -217,7 +224,8 @@ def _columns(
     columns[rest, rest] = 1.0 / np.sqrt(left[rest])
     columns[np.ix_(picked, rest)] = -slopes / np.sqrt(left[rest])
     error = error_covariance(inverse, fit, sums.n)
-    lengths, inner = (slopes**2).sum(axis=0), np.einsum("ij,ik,kj->j", slopes, error, slopes)
+    lengths = (slopes**2).sum(axis=0)
+    inner = np.einsum("ij,ik,kj->j", slopes, error, slopes)
     moved = np.diag(error) @ errors + gram_sd**2 / 2.0 * (lengths * np.trace(error) + inner)
     noise[rest] = moved / left[rest] ** 2
     return columns, left, noise

@@ -203,7 +203,9 @@ def run_extras(
     **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the
     fit, are kept: the results say why when they are asked for it.
     """
-    seed, released, reasons = plan.public_seed, dict[str, Any](), dict[str, str]()
+    seed = plan.public_seed
+    released = dict[str, Any]()
+    reasons = dict[str, str]()
 
     def release(name: str, make: Callable[[], Any]) -> None:
         try:
@@ -212,7 +214,8 @@ def run_extras(
             reasons[name] = str(reason)
 
     if plan.eigenvalues:
-        sparsity, price = max(1, len(fit.support)), plan.price(plan.eigenvalues_share, rho)
+        sparsity = max(1, len(fit.support))
+        price = plan.price(plan.eigenvalues_share, rho)
         release(
             "eigenvalues",
             lambda: restricted_eigenvalues(
@@ -231,7 +234,8 @@ def run_extras(
         own = plan.price(plan.noise_variance_share, rho)
         release("noise_variance", lambda: noise_variance(sums, fit, own))
     if plan.bootstrap_draws is not None:
-        draws, rest = plan.bootstrap_draws, plan.price(plan.bootstrap_share, rho)
+        draws = plan.bootstrap_draws
+        rest = plan.price(plan.bootstrap_share, rho)
         law = plan.bootstrap_multipliers
         release(
             "bootstrap",

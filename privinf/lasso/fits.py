@@ -168,7 +168,8 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     whole = plan_of(rows, options)
     plan = replace(whole, rho=requested.basic(whole.rho))
     ledger.check(ConcentratedLoss(whole.rho))
-    before, server = len(ledger.entries), server_of(rows, ledger, rng)
+    before = len(ledger.entries)
+    server = server_of(rows, ledger, rng)
     sums = SparseSums(server=server, units=rows.units(), n=server.nobs)
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([ConcentratedLoss(whole.rho)]):
@@ -185,7 +186,8 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     plan = replace(whole, rho=requested.basic(whole.rho))
     price = GaussianLoss(math.sqrt(2.0 * whole.rho))
     ledger.check(price)
-    before, secure = len(ledger.entries), secure_server(rows, ledger, rng, options.max_colluding)
+    before = len(ledger.entries)
+    secure = secure_server(rows, ledger, rng, options.max_colluding)
     server = vector_server(secure, rows, plan.clip)
     sums = SparseSums(server=server, units=rows.units(), n=secure.nobs)
     check_price(secure, len(rows.names), plan.rho)
@@ -214,7 +216,8 @@ def _joint_results(
     vectors: VectorServer | None = None,
 ) -> LassoResults:
     """Return the results of a joint fit: with intervals, or without where the noise hides all of them."""
-    fit, sparsity = joint.fit, plan.told(joint.fit.support, rows.constant)
+    fit = joint.fit
+    sparsity = plan.told(joint.fit.support, rows.constant)
     if joint.debiased is None:
         return _results_without_intervals(rows, sparsity, sums, joint, report, extras, target, vectors)
     detection = None
@@ -295,7 +298,8 @@ def _fitted(
     )
     fit, suspects = find_suspects(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
-    prices, count = plan.shares.debiasing(plan.rho, every=plan.every), plan.neighbours
+    prices = plan.shares.debiasing(plan.rho, every=plan.every)
+    count = plan.neighbours
     further = 0.0 if suspects is None else suspects.further
     prices = replace(prices, score=prices.score + fit.unspent - further)
     try:
@@ -337,7 +341,9 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
         precision=options.precision,
     )
     ledger.check(joint_loss(own))
-    before, server, units = len(ledger.entries), server_of(rows, ledger, rng), rows.units()
+    before = len(ledger.entries)
+    server = server_of(rows, ledger, rng)
+    units = rows.units()
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([joint_loss(own)]):
         fits = fit_sites(server, units, own, chosen)

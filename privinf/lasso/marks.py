@@ -45,7 +45,8 @@ ROBUST_NOTE = (
     "skewed, with a size that goes along with columns, the coefficients are not those of the mean."
 )
 # The level of the test for missed columns; what is called seen is seen with the probability FOUND.
-LEVEL, FOUND = 0.05, 0.8
+LEVEL = 0.05
+FOUND = 0.8
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 WHOLE_NUMBERS = ("columns", "kept", "standing_out")
 # So many kept columns that were seen by luck say that others of their size were not.

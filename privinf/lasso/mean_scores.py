@@ -51,15 +51,19 @@ from privinf.typing import Floats, PlainValue
 from privinf.wire import Labels, Statistics
 
 # Of the score's price, for the counts; of that of slopes and variances, for the slopes.
-COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
+COUNTS_SHARE = 0.14
+SLOPES_SHARE = 0.5
 # Thresholds: from so many times sqrt k on, each so many times the next lower one.
-LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
+LOWEST = 0.7
+RATIO = 2.0**0.25
+MOST_CELLS = 120
 # A count is seen from so many sds on: thresholds reach far beyond what scores usually are, and noise alone is
 # taken for a tail in one release of a thousand.
 SEEN = 2.5
 # Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no
 # more than this share of the smallest.
-SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.06
+SLOPE_ROOM = 4.0
+SLOPE_NOISE = 0.06
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +109,8 @@ class _Forms:
     @property
     def furthest(self) -> float:
         """Largest residual that public bounds allow."""
-        units, fit = self.sums.units, self.fit
+        units = self.sums.units
+        fit = self.fit
         return units.y_limit + float(units.reach[fit.picked] @ np.abs(fit.picked_beta))
 
     def ask(self, op: str, rho: float, label: str, **more: PlainValue) -> Any:
@@ -152,7 +157,8 @@ def mean_scores(
     -----
     **Privacy.** Spends both prices.
     """
-    forms, n = _Forms(sums, fit, targets, union, transform), sums.n
+    forms = _Forms(sums, fit, targets, union, transform)
+    n = sums.n
     clip, price = _clip(forms, score)
     low, high = clip.shares()
     lower = forms.ask(Statistics.LAYERS_SCORE, price * low, Labels.DEBIASING_SCORES, low=0.0, high=clip.low)
@@ -172,7 +178,8 @@ def mean_scores(
         forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **both)
     )
     meat = shrunk(released.mean, float(released.scale / released.rows), correlation)
-    unit, spread = fit.scale, np.sqrt(np.diag(meat))
+    unit = fit.scale
+    spread = np.sqrt(np.diag(meat))
     score_sd = unit * math.hypot(lower.mean_sd, clip.weight * upper.mean_sd)
     size = unit / np.maximum(slope.mean, 4.0 * slope.mean_sd + 1e-300)
     return MeanScores(
@@ -192,11 +199,13 @@ def mean_scores(
 
 def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     """Return where the scores are clipped, and what is left of their price."""
-    k, n = len(forms.targets), forms.sums.n
+    k = len(forms.targets)
+    n = forms.sums.n
     if math.isinf(rho):
         top = forms.top(forms.furthest)
         return Clip(low=LAYER * top, high=top, ratio=0.0, weight=1.0, layer=0.0), rho
-    top, lowest = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest)), LOWEST * math.sqrt(k)
+    top = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest))
+    lowest = LOWEST * math.sqrt(k)
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
     thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
     found = forms.ask(

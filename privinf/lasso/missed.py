@@ -75,10 +75,13 @@ from privinf.wire import Labels
 
 Fit = TypeVar("Fit")
 # Of the price: the pick, the suspect's size, the Gram matrix, and the rest the score.
-PICK, SIZE, GRAM = 0.5, 0.03, 0.12
+PICK = 0.5
+SIZE = 0.03
+GRAM = 0.12
 SUSPECT = Labels.SUSPECT
 # So many columns are looked at, one after the other, for no more than this part of the scores' price.
-MOST_LOOKS, OF_SCORES = 4, 0.75
+MOST_LOOKS = 4
+OF_SCORES = 0.75
 # A fit with one that was found costs this part of a look.
 AGAIN = 0.45
 AGAIN_STEPS = (0.3, 0.7)
@@ -173,7 +176,9 @@ def searched(
         Returns the wider fit as it is fitted again.
     """
     statistics: dict[int, float] = {}
-    price, taken, limit = sum(prices), 0.0, OF_SCORES * scores
+    price = sum(prices)
+    taken = 0.0
+    limit = OF_SCORES * scores
     for _ in range(min(MOST_LOOKS, outside)):
         suspect, statistic, wider = look(fit)
         statistics[suspect] = statistic
@@ -182,20 +187,26 @@ def searched(
         fit = wider
         if math.isfinite(price) and taken + price > limit:
             break
-        fit, taken = again(fit), taken + price
+        fit = again(fit)
+        taken = taken + price
     return fit, Suspects(statistics, outside, seen, taken if math.isfinite(price) else 0.0)
 
 
 def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
     """Return a fit that a column joined, with the noise of its Gram matrix, fitted again; spends `rho`."""
     far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
-    clip, beta, noise, moved = max(clip, far / fit.scale), fit.picked_beta, 0.0, 0.0
+    clip = max(clip, far / fit.scale)
+    beta = fit.picked_beta
+    noise = 0.0
+    moved = 0.0
     noisy, sd = selection_gram(sums, fit.picked, CHEAP_GRAM_SHARE * rho, fit.root)
     # None is lengthened: rows were shrunk, and lengthening what that hides would go on for ever.
     values, vectors = np.linalg.eigh(noisy)
     root = fit.root @ (vectors / np.sqrt(np.maximum(values, 1.0)))
     for share in AGAIN_STEPS:
-        before, start, price = noise, beta, (1.0 - CHEAP_GRAM_SHARE) * share * rho
+        before = noise
+        start = beta
+        price = (1.0 - CHEAP_GRAM_SHARE) * share * rho
         beta, noise = step(sums, fit.picked, beta, root, fit.scale, clip, price)
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
     unsettled = moved > UNSETTLED * math.sqrt(len(beta)) * math.hypot(before, noise)
@@ -231,7 +242,8 @@ def _tested(
     sums: SparseSums, fit: SparseFit, suspect: int, rho: float, keep: bool
 ) -> tuple[float, SparseFit]:
     """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
-    clear, score_rho = math.isinf(rho), (1.0 - GRAM - PICK) * rho
+    clear = math.isinf(rho)
+    score_rho = (1.0 - GRAM - PICK) * rho
     if suspect not in sums.units.sized:
         score_rho -= 0.0 if clear else SIZE * rho
         sums.size_columns([suspect], SIZE * rho)
@@ -263,7 +275,8 @@ def _tested(
     error = error_covariance(np.eye(len(fit.picked)), fit, sums.n)
     noise = column_noise_variance(column, gram_sd, np.arange(len(fit.picked)), error)[0] / unit**2
     own = (sd * bound) ** 2 + slope**2 * float(noise)
-    size, error_of_size = float(mean[0]) * bound, math.sqrt(square / sums.n + own)
+    size = float(mean[0]) * bound
+    error_of_size = math.sqrt(square / sums.n + own)
     wider = _joined(fit, suspect, white @ column[:, 0] / unit, size / slope, error_of_size / slope, keep)
     return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / slope))
 
@@ -272,9 +285,11 @@ def _joined(
     fit: SparseFit, column: int, direction: Floats, step: float, error: float, keep: bool
 ) -> SparseFit:
     """Return the fit with one more column, moved by a `step` along ``direction = w_l / sqrt(w_ll)``."""
-    size, change = len(direction), step * direction
+    size = len(direction)
+    change = step * direction
     root = np.zeros((size, size))
-    root[:-1, :-1], root[:, -1] = fit.root, direction
+    root[:-1, :-1] = fit.root
+    root[:, -1] = direction
     wider = replace(
         fit,
         picked=[*fit.picked, column],
@@ -320,7 +335,9 @@ def missed_column_test(
     """
     if suspects is None:
         return None
-    parts, found, exhausted = debiased.coordinates, suspects.found, suspects.exhausted
+    parts = debiased.coordinates
+    found = suspects.found
+    exhausted = suspects.exhausted
     errors = np.sqrt(parts.variance)
     if len(targets) > 1:
         sizes = zip(targets, np.abs(parts.params) / errors, strict=True)

@@ -46,14 +46,22 @@ from privinf.wire import Labels, Statistics
 # Shares of the price of one target: its Gram matrix, the second where it is needed, sizes of residuals, what
 # the coefficients of y leave in the products with the neighbours, the tail of residuals; the rest is for the
 # steps.
-LOOK, SECOND_LOOK, SCALES, EFFECTS, TAIL = 0.26, 0.17, 0.05, 0.12, 0.05
+LOOK = 0.26
+SECOND_LOOK = 0.17
+SCALES = 0.05
+EFFECTS = 0.12
+TAIL = 0.05
 STEPS = (0.2, 0.3, 0.5)
 # Residuals of columns are clipped at this many times their size.
 CLIP = 2.0
 # Smallest eigenvalue over the noise's largest, below which a second look is taken; and T is marked after it.
-CLEAR, HIDDEN = 3.0, 0.5
+CLEAR = 3.0
+HIDDEN = 0.5
 # Tails are counted above so many sizes and on, by a ratio; the chance that noise alone is taken for one.
-FAR, APART_BY, TAIL_CELLS, FALSE_TAIL = 4.0, math.sqrt(2.0), 8, 0.01
+FAR = 4.0
+APART_BY = math.sqrt(2.0)
+TAIL_CELLS = 8
+FALSE_TAIL = 0.01
 # No eigenvalue is taken to be below this share of the mean.
 TINIEST = 1e-6
 # Nor any residual larger than this, in units of the target's released size.
@@ -131,13 +139,18 @@ def column_regression(
             tail=0.0,
         )
     look = _look(sums, target, others, rho)
-    root, g, left = look.root, look.start, look.left
+    root = look.root
+    g = look.start
+    left = look.left
     column = replace(sums, response=target)
-    size, price = len(others), 0.5 * SCALES * rho
+    size = len(others)
+    price = 0.5 * SCALES * rho
     typical, scale = _sizes(column, look, others, g, price)
-    noise, moved = 0.0, 0.0
+    noise = 0.0
+    moved = 0.0
     for share in STEPS:
-        before, start = noise, g
+        before = noise
+        start = g
         g, noise = step(column, others, g, root, scale, CLIP * scale / typical, share * left)
         moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
     g, noise = shrunk(g, root, noise)
@@ -178,7 +191,8 @@ def _sizes(column: SparseSums, look: _Look, others: list[int], g: Floats, rho: f
     is more where the Gram matrix says so beyond its noise, as for rare levels.
     """
     form = np.append(1.0, -g)
-    square, noise = float(form @ look.gram @ form), look.sd * float(form @ form)
+    square = float(form @ look.gram @ form)
+    noise = look.sd * float(form @ form)
     if math.isinf(rho):
         return math.sqrt(square), math.sqrt(square)
     most = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
@@ -272,7 +286,8 @@ def _effects(
     if not new:
         return 0.0, 0.0
     root = root @ np.linalg.qr(np.linalg.inv(root)[:, new])[0]
-    size, private = len(new), math.isfinite(rho)
+    size = len(new)
+    private = math.isfinite(rho)
     norm, bound = (math.sqrt(size), PRODUCT_CLIP) if private else (math.inf, math.inf)
     score = Score(
         columns=others,

@@ -57,7 +57,8 @@ VECTORS = {
 RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05
 # Clips of products that one column is peeled from, in units of the residuals; and where there is no noise.
-PICK_CLIPS, CLEAR_CLIP = np.geomspace(0.1, 2.0, 24), 1.5
+PICK_CLIPS = np.geomspace(0.1, 2.0, 24)
+CLEAR_CLIP = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +201,8 @@ class VectorServer:
         if op not in VECTORS or values or rho is None or candidates is None:
             raise NotAvailableError(f"{op} is peeled, and without a trusted server nothing is")
         rows, residual = (len(candidates), False) if "targets" in args else (1, True)
-        entries, price = rows * len(self.low), rows * rho
+        entries = rows * len(self.low)
+        price = rows * rho
         radius = vector_radius(entries, rows, self.n, price)
         scale = float(args["bound"]) / self.clip if residual else 1.0
         clips = self._clips(args, radius * scale * math.sqrt(entries), entries, residual)
@@ -300,7 +302,8 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
 
 def picked_from(n: float, columns: int, scale: float, slope: float, square: float) -> float:
     """Return the z that is picked with probability `FOUND` from sums with Gumbel noise of this scale."""
-    spread, many = math.sqrt(n * square), math.log(2.0 * columns)
+    spread = math.sqrt(n * square)
+    many = math.log(2.0 * columns)
     frozen = scale * math.sqrt(2.0 * many) <= spread
     others = spread * math.sqrt(2.0 * many) if frozen else scale * many + spread**2 / (2.0 * scale)
     own = math.hypot(spread, scale * math.pi / math.sqrt(3.0))

@@ -33,11 +33,13 @@ NOT_GAUSSIAN = (
 PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 NEIGHBOURS = 4
 # Of the whole budget, where it is asked for, and the response's part of that.
-MEANS_SHARE, RESPONSE_SHARE = 0.04, 0.2
+MEANS_SHARE = 0.04
+RESPONSE_SHARE = 0.2
 # Of the whole budget, for the test of columns outside the fit; with every column as a target it is free.
 MISSED_SHARE = 0.05
 # By default at most as many columns are picked as keep the noise of their Gram matrix below this.
-EDGE_ROOM, MOST_PICKS = 0.25, 50
+EDGE_ROOM = 0.25
+MOST_PICKS = 50
 # A logistic fit picks all of them, and pays for each.
 MOST_LOGISTIC = 10
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.

@@ -131,7 +131,8 @@ def clip_radii(k: int, n: int, rho: float) -> ClipRadii:
     if math.isinf(check_positive(rho, "rho", infinite=True)):
         return ClipRadii(math.inf, math.inf, 1.0)
     root = math.sqrt(k)
-    norm, residual = root, 1.5
+    norm = root
+    residual = 1.5
     variance = partial(relative_variance, k=k, n=n, rho=rho)
     for _ in range(_SWEEPS):
         norm = _minimum(partial(variance, residual=residual), 0.02 * root, 6.0 * root)

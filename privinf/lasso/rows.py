@@ -64,10 +64,12 @@ class SparseUnits:
 
     def rescale(self, columns: Sequence[int] | Integers, sizes: Floats) -> None:
         """Take other units of columns, `sizes` in those before."""
-        scale, reach = self.scale.copy(), self.reach.copy()
+        scale = self.scale.copy()
+        reach = self.reach.copy()
         scale[columns] *= sizes
         reach[columns] /= sizes
-        self.scale, self.reach = scale, reach
+        self.scale = scale
+        self.reach = reach
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -125,7 +127,8 @@ class LassoRows:
     def units(self) -> SparseUnits:
         """Return new units of columns and response, as declared."""
         low, high = self.y_bounds
-        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        middle = (low + high) / 2.0
+        half = (high - low) / 2.0
         sized = set() if self.constant is None else {self.constant}
         assert self.design.y_low is not None
         assert self.design.y_high is not None
@@ -206,12 +209,16 @@ def lasso_rows(
         check_binary(design)
     y_low, y_high = (design.y_low, design.y_high) if y_bounds is None else y_bounds
     bounded = np.isfinite(design.low)
-    low, high = np.where(bounded, design.low, -1.0), np.where(bounded, design.high, 1.0)
-    center, half = (low + high) / 2.0, (high - low) / 2.0
+    low = np.where(bounded, design.low, -1.0)
+    high = np.where(bounded, design.high, 1.0)
+    center = (low + high) / 2.0
+    half = (high - low) / 2.0
     if design.constant is not None:
         bounded = bounded & (np.arange(len(low)) != design.constant)
-        center[design.constant], half[design.constant] = 0.0, 1.0
-    ends, scale = (float(y_low), float(y_high)), _scales(x_scale, half, bounded)
+        center[design.constant] = 0.0
+        half[design.constant] = 1.0
+    ends = (float(y_low), float(y_high))
+    scale = _scales(x_scale, half, bounded)
     counts, missing = held.described()
     return LassoRows(
         design=design,

@@ -36,7 +36,8 @@ def secure_server(rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: 
 def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorServer:
     """Return the same server with vectors in the place of peeling."""
     design = server.design
-    low, high = rows.center - rows.half, rows.center + rows.half
+    low = rows.center - rows.half
+    high = rows.center + rows.half
     assert design.y_low is not None
     assert design.y_high is not None
     most = max(abs(design.y_low), abs(design.y_high))
@@ -145,7 +146,8 @@ def detection_of(
     do among those picked too many. Without signal, these have the errors of any column, and were picked for
     what they share of the error of their release.
     """
-    selection, neighbours = sharpest(server.releases, SELECTION), sharpest(server.releases, NEIGHBOURS)
+    selection = sharpest(server.releases, SELECTION)
+    neighbours = sharpest(server.releases, NEIGHBOURS)
     assert selection is not None
     picked = np.array(fit.picked) != (-1 if constant is None else constant)
     sizes = np.sort((np.abs(fit.picked_beta) / fit.picked_errors)[picked])[::-1]

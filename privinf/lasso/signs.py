@@ -82,11 +82,13 @@ class SignCounts:
         ends = ndtri(inside)[:, None] / np.sqrt(self.sizes[[0, -1]])
         low, high = ends.min(axis=1), ends.max(axis=1)
         bounded = np.isfinite(low)
-        low, high = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
+        low = np.where(bounded, low, 0.0)
+        high = np.where(bounded, high, 0.0)
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
             below = (self.weights * ndtr(middle[:, None] * np.sqrt(self.sizes))).sum(axis=1) < inside
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            low = np.where(below, middle, low)
+            high = np.where(below, high, middle)
         return np.where(bounded, 0.5 * (low + high), ndtri(inside))
 
 
@@ -134,7 +136,8 @@ def expected_square(counts: SignCounts, mu: float, coordinate: int) -> float:
     asked = int(counts.asked[coordinate])
     if asked == 0:
         return math.nan
-    hits, weights = np.arange(asked + 1), counts.weights[coordinate]
+    hits = np.arange(asked + 1)
+    weights = counts.weights[coordinate]
     every = SignCounts(
         hits=hits,
         asked=np.full(asked + 1, asked),
@@ -157,7 +160,8 @@ def exact_limits(counts: SignCounts, alpha: float) -> Floats:
     Bernoulli variables, whose tails beyond its mean are lighter than the binomial's (Hoeffding 1956): the
     limits still hold.
     """
-    hits, misses = counts.hits, counts.asked - counts.hits
+    hits = counts.hits
+    misses = counts.asked - counts.hits
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), misses + 1, alpha / 2.0), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, 1), 1.0 - alpha / 2.0), 1.0)
     return np.column_stack([counts.inverse(counts.undistorted(end)) for end in (low, high)])

@@ -230,7 +230,8 @@ def sparse_mean(
     kept = np.sort(order[:sparsity])
     sparse = np.zeros(sent.p)
     sparse[kept] = np.nan_to_num(scale * estimate.params[kept])
-    n, m = float(sent.sizes.mean()), len(sent.sizes)
+    n = float(sent.sizes.mean())
+    m = len(sent.sizes)
     near_zero = sparsity * sent.p / m * channel.spread**2 * math.pi / (2.0 * n)
     return SparseMeanResult(
         params=pd.Series(scale * estimate.params, labels),

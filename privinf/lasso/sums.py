@@ -21,13 +21,15 @@ Sites: TypeAlias = Sequence[str] | None
 
 # Stands for "not clipped" where nothing is noised: no sum of records comes near it; and what stands at its
 # bound is not cut by rounding.
-UNCLIPPED, ROOM = 1e12, 1.0 + 1e-9
+UNCLIPPED = 1e12
+ROOM = 1.0 + 1e-9
 # Typical sizes that are released stay above this share of what was declared.
 SMALLEST_SIZE = 0.05
 CELLS_PER_OCTAVE = 4
 OCTAVES = 14
 # Means are of rows shrunk to so many times sqrt k, of residuals clipped at so many of their sizes.
-MEAN_ROOM, RESIDUAL_ROOM = 1.5, 4.0
+MEAN_ROOM = 1.5
+RESIDUAL_ROOM = 4.0
 
 
 class SparseServer(Protocol):

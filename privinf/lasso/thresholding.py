@@ -46,7 +46,9 @@ from privinf.wire import Labels
 
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
 PRODUCT_CLIP = 1.5
-BLOCKS, OPEN_BLOCK, LIVELY = 3, 5, 3
+BLOCKS = 3
+OPEN_BLOCK = 5
+LIVELY = 3
 # The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
@@ -133,7 +135,8 @@ def block_sizes(picks: int, blocks: int) -> list[int]:
 
 def center_response(sums: SparseSums, rho: float) -> None:
     """Release the mean of the response, twice: its bounds may be far wider than it is."""
-    nothing, label = np.empty(0), Labels.MEAN_OF_RESPONSE
+    nothing = np.empty(0)
+    label = Labels.MEAN_OF_RESPONSE
     sums.center_residual((), nothing, sums.units.y_reach, rho / 3.0, label)
     scale = sums.residual_scale((), nothing, rho / 3.0, Labels.FIRST_SCALE_OF_RESPONSE)
     sums.center_residual((), nothing, RESIDUAL_ROOM * scale, rho / 3.0, label)
@@ -190,7 +193,9 @@ def sparse_fit(
     parts = _parts(len(sizes), 1.0) if threshold else np.array(sizes) / max(picks, 1)
     cheap = CHEAP_FITS * budget.refit * _parts(len(sizes) - 1, 1.0 if threshold else 0.0)
     looked = budget.scales / (len(sizes) + len(STEPS))
-    support, beta, unspent = list(always), np.zeros(len(always)), 0.0
+    support = list(always)
+    beta = np.zeros(len(always))
+    unspent = 0.0
     doubtful: Sequence[int] = ()
     scale = first = sums.residual_scale((), np.empty(0), looked, Labels.SCALE_OF_RESPONSE)
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
@@ -209,11 +214,13 @@ def sparse_fit(
         new = sums.pick(support, beta, clip * scale, size, allowed, rho, Labels.SELECTION)
         sums.size_columns(new, price)
         allowed[new] = False
-        support, beta = support + new, np.append(beta, np.zeros(size))
+        support = support + new
+        beta = np.append(beta, np.zeros(size))
     new = [j for j in joining if j not in support]
     sums.size_columns(new, price)
     unspent += price if joining and not new else 0.0
-    support, beta = support + new, np.append(beta, np.zeros(len(new)))
+    support = support + new
+    beta = np.append(beta, np.zeros(len(new)))
     whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, looked, doubtful)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
     return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled, unspent=unspent)
@@ -223,7 +230,8 @@ def _cheap_fit(
     sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float
 ) -> tuple[Floats, Floats]:
     """Return the coefficients of a cheap fit, and their standard errors."""
-    root, noise = _whitening(selection_gram(sums, support, CHEAP_GRAM_SHARE * rho)[0]), 0.0
+    root = _whitening(selection_gram(sums, support, CHEAP_GRAM_SHARE * rho)[0])
+    noise = 0.0
     for share in CHEAP_STEPS:
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
         scale *= SHRINK
@@ -263,11 +271,16 @@ def _full_fit(
     """Return the fit of what was picked, but for those of the `doubtful` places that hide the others."""
     noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
     kept = clear_part(noisy, sd, doubtful)
-    noisy, support, beta = noisy[np.ix_(kept, kept)], [support[i] for i in kept], beta[kept]
-    root, clear = _whitening(noisy), clearance(noisy, sd)
-    noise, moved = 0.0, 0.0
+    noisy = noisy[np.ix_(kept, kept)]
+    support = [support[i] for i in kept]
+    beta = beta[kept]
+    root = _whitening(noisy)
+    clear = clearance(noisy, sd)
+    noise = 0.0
+    moved = 0.0
     for share in STEPS:
-        before, start = noise, beta
+        before = noise
+        start = beta
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
         scale = sums.residual_scale(support, beta, price, Labels.SCALE_OF_RESIDUALS)
@@ -288,7 +301,8 @@ def _full_fit(
 
 def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
     """Return the `sparsity` largest coefficients, those that stand out of their errors, and the fixed."""
-    beta, support = whole.beta, whole.support
+    beta = whole.beta
+    support = whole.support
     order = fixed + np.argsort(-np.abs(beta[fixed:]), kind="stable")[:sparsity]
     variance = whole.efficiency * whole.scale**2 / n + whole.step_sd**2
     errors = np.sqrt(variance * (whole.root**2).sum(axis=1))

@@ -80,7 +80,8 @@ def array_rows(
     check_same_labels(X, y)
     table: Any = X.to_frame() if isinstance(X, pd.Series) else labelled(X)
     if isinstance(table, pd.DataFrame):
-        names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))
+        names = _labels(table)
+        marked = tuple(table.attrs.get(PUBLIC_MARK, ()))
         features: Any = table
         if numeric:
             plain = table
@@ -89,7 +90,8 @@ def array_rows(
                 plain = pd.DataFrame({place: plain_numbers(table.iloc[:, place]) for place in columns})
             features = check_array(plain.to_numpy(), "X", ndim=2, finite=finite, copy=False)
     else:
-        features, marked = _matrix(table, finite=finite), ()
+        features = _matrix(table, finite=finite)
+        marked = ()
         names = tuple(f"x{j + 1}" for j in range(features.shape[1]))
     response = _column(y)
     if numeric:
@@ -125,7 +127,8 @@ def rows_by_site(
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise ArgumentError("a party is a pair (y, X)")
             held = site_rows(*pair, missing=missing)
-        parts[label], columns[name] = held.rows, held.names
+        parts[label] = held.rows
+        columns[name] = held.names
     first = next(iter(columns))
     for name, names in columns.items():
         if names != columns[first]:
@@ -189,7 +192,8 @@ def data_bounds(
         except (TypeError, ValueError, OverflowError):  # their texts hold values
             raise SchemaError(f"column {name!r} is not numeric: it has no bounds to take") from None
         finite = values[np.isfinite(values)]
-        low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
+        low = float(finite.min(initial=np.inf))
+        high = float(finite.max(initial=-np.inf))
         if not low < high:
             raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
         found[name] = (low, high)

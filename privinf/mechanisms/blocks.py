@@ -65,9 +65,13 @@ class TableRows:
     __slots__ = ("_ranks", "_schema", "_source", "_state", "ids_sha256", "n", "sorted")
 
     def __init__(self, source: Source, schema: Schema, alignment: Alignment, state: object) -> None:
-        self._source, self._schema, self._state = source, schema, state
+        self._source = source
+        self._schema = schema
+        self._state = state
         self._ranks = alignment.ranks
-        self.n, self.ids_sha256, self.sorted = alignment.n, alignment.sha256, alignment.ranks is None
+        self.n = alignment.n
+        self.ids_sha256 = alignment.sha256
+        self.sorted = alignment.ranks is None
 
     def __len__(self) -> int:
         return self.n
@@ -217,15 +221,20 @@ class RecordBlocks(Generic[T]):
     ) -> None:
         refuse_unordered(rows, MESSAGES)
         rows.refuse_empty()
-        self.n, self._kept = 0, list[T]()
+        self.n = 0
+        self._kept = list[T]()
         if whole:
             held = rows.opened(columns, design.schema)
-            self._kept, self.n = [encoded(held, seen=None)], len(held)
+            self._kept = [encoded(held, seen=None)]
+            self.n = len(held)
         elif design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
                 "to= is for rows of different people: with a unit, save(path) of a release in memory"
             )
-        self._design, self._rows, self._columns, self._encoded = design, rows, columns, encoded
+        self._design = design
+        self._rows = rows
+        self._columns = columns
+        self._encoded = encoded
         self._numbers = numbers
         self._names = numeric_names(design) if numbers is not None and design.constant == 0 else None
 
@@ -247,7 +256,8 @@ class RecordBlocks(Generic[T]):
 
     def _pass(self, numbers: Callable[[Floats], Any] | None) -> Iterator[Any]:
         """Yield what is made of each block; numbers were checked where they were read."""
-        seen, n = set[str](), 0
+        seen = set[str]()
+        n = 0
         for part in self._parts():
             n += len(part)
             if numbers is not None and isinstance(part, np.ndarray):
@@ -262,7 +272,8 @@ class RecordBlocks(Generic[T]):
         self.n = n
 
     def _parts(self) -> Iterator[Rows | Floats]:
-        features, response = self._rows.features, self._rows.response
+        features = self._rows.features
+        response = self._rows.response
         if isinstance(features, Source):
             types: Types = self._design.schema or "guessed"
             blocks: Iterator[Any] = checked_blocks(features, self._columns, types)

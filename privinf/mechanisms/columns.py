@@ -83,7 +83,9 @@ class ColumnPasses:
             columns = list(dict.fromkeys([*names, unit]))
             rows = rows.copied(columns).opened(columns, schema)
             unit_codes(Schema(dict.fromkeys(names, (0.0, 1.0)), unit=unit, max_rows=max_rows), rows)
-        self._rows, self._names, self.schema = rows, tuple(names), schema
+        self._rows = rows
+        self._names = tuple(names)
+        self.schema = schema
         self._reader: Reader | None = None
         self._count: int | None = None
         rows.refuse_empty()
@@ -113,7 +115,8 @@ class ColumnPasses:
         if self._reader is not None:
             yield self._reader
             return
-        seen, n = set[str](), 0
+        seen = set[str]()
+        n = 0
         for frame in self.frames():
             reader = Reader(frame, self.schema, self._rows.missing, seen=seen)
             reader.open(self._names)
@@ -252,7 +255,8 @@ class AskedSums:
         return Sample(values, codes, self.cells)
 
     def _steps(self, reader: Reader, name: str) -> Floats:
-        values, grid = _number(reader, self.schema, name)[:, None], self.grid(name)
+        values = _number(reader, self.schema, name)[:, None]
+        grid = self.grid(name)
         with np.errstate(all="ignore"):
             return grid.put(values, np.empty(values.shape), finite=False)[:, 0]
 

@@ -83,7 +83,9 @@ class DaskSource(Source):
 
 def computed(delayed: object) -> Any:
     """Return the result of a task: of the cluster whose client this process has, or of this process."""
-    client, why, task = _client(), "", cast(Any, delayed)
+    client = _client()
+    why = ""
+    task = cast(Any, delayed)
     if client is not None:
         _check_cluster(client)
     try:

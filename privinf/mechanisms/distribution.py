@@ -160,7 +160,9 @@ class OpenColumns:
         max_rows: int = 1,
     ) -> None:
         self._passes = ColumnPasses(as_rows(rows), names, schema, often=True, unit=unit, max_rows=max_rows)
-        self._unit, self._max_rows, self._charged = unit, max_rows, False
+        self._unit = unit
+        self._max_rows = max_rows
+        self._charged = False
         if self._passes.known:
             self._check_size()
 
@@ -210,7 +212,8 @@ class OpenColumns:
         check_room(float(self.n), scale, spending.source)
         if not self._charged:
             warn_of_large_delta(spending.delta, self.n)
-        recorded, self._charged = spending.ledger.spend(entry), True
+        recorded = spending.ledger.spend(entry)
+        self._charged = True
         noisy = noisy_prefixes(cells.counts, scale, spending.source)
         return NoisyCDF.of(cells.edges, noisy, scale, self.n), recorded
 
@@ -255,7 +258,8 @@ class _Prefixes:
     __slots__ = ("_total",)
 
     def __init__(self, cells: Integers) -> None:
-        f, self._total = root(len(cells)), ExactSum((len(cells),))
+        f = root(len(cells))
+        self._total = ExactSum((len(cells),))
         for power, word in ((WORD_DIGITS, cells >> WORD_DIGITS), (0, cells & ((1 << WORD_DIGITS) - 1))):
             sums = np.ldexp(scipy.signal.lfilter(f, [1.0], word.astype(np.float64)), ROOT_DIGITS)
             self._total.add_integers(sums.astype(np.int64).astype(object) * (1 << power))
@@ -304,12 +308,14 @@ class OpenLabels:
     __slots__ = ("_counts", "_labels", "_name", "n")
 
     def __init__(self, rows: Table, name: str) -> None:
-        passes, counts = ColumnPasses(as_rows(rows), [name], numbers=False), Counter[str]()
+        passes = ColumnPasses(as_rows(rows), [name], numbers=False)
+        counts = Counter[str]()
         if passes.pushed is not None:
             raise unfit("levels are found")
         for frame in passes.frames():
             counts.update(_counted(name, frame[name]))
-        self._name, self.n = name, counts.total()
+        self._name = name
+        self.n = counts.total()
         self._labels = sorted(counts)
         self._counts = np.array([counts[label] for label in self._labels], dtype=np.int64)
 

@@ -65,7 +65,8 @@ class Source:
     repeatable: bool = True
     whole: bool = True
     progress: bool | None = None
-    pushes, spreads = False, False
+    pushes = False
+    spreads = False
 
     @property
     def name(self) -> str:
@@ -143,7 +144,8 @@ class CsvSource(_FileSource):
         chosen = list(columns)
         present, separator = _csv(self.name, lambda: _names_and_separator(self.path))
         places = sorted(map(present.index, dict.fromkeys(chosen)))
-        kinds, gaps = {}, {}
+        kinds = {}
+        gaps = {}
         for place in places:
             levels = _text_levels(present[place], types)
             if levels is not None:

@@ -82,7 +82,8 @@ class Spending:
     def of(cls, words: SpendingWords, ledger: Ledger | None) -> Spending:
         """Check the spending words of a `release` or `fit` call (before any row is read)."""
         check_words(words, WORDS)
-        total, account = total_mu(words), check_ledger(ledger)
+        total = total_mu(words)
+        account = check_ledger(ledger)
         named = words.get("source")
         source = get_source(rng=words.get("rng"), source="lattice" if named is None else named)
         return cls(total, words.get("delta"), source, account)
@@ -124,8 +125,11 @@ class Line:
             The noise is so small that its grid has no room for what the public bounds allow.
         """
         if math.isinf(self.mu):
-            scale, total, noise = 0.0, self.sensitivity, {"law": NoiseLaws.NONE, "scale": 0.0, "grid": 0.0}
-            name, secure = NoiseSources.NONE, False
+            scale = 0.0
+            total = self.sensitivity
+            noise = {"law": NoiseLaws.NONE, "scale": 0.0, "grid": 0.0}
+            name = NoiseSources.NONE
+            secure = False
         else:
             scale, total = solve_scale(
                 self.sensitivity * (1.0 + FLOAT_SLACK), self.mu, self.dimension, source
@@ -137,7 +141,9 @@ class Line:
                     "spend less, or epsilon=inf for no noise"
                 )
             law = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
-            noise, name, secure = {"law": law, "scale": scale, "grid": grid}, source.name, source.secure
+            noise = {"law": law, "scale": scale, "grid": grid}
+            name = source.name
+            secure = source.secure
         entry = LedgerEntry(
             mechanism=self.mechanism,
             label=self.label,

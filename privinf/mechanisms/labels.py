@@ -22,8 +22,13 @@ import pandas as pd
 from privinf.errors import SchemaError
 from privinf.typing import Integers
 
-NUMBERS, TRUTHS, TEXTS, BYTES = "numbers", "truth values", "texts", "bytes"
-DATES, TIMES, ZONED = "dates", "times", "times with a time zone"
+NUMBERS = "numbers"
+TRUTHS = "truth values"
+TEXTS = "texts"
+BYTES = "bytes"
+DATES = "dates"
+TIMES = "times"
+ZONED = "times with a time zone"
 # Whole numbers that a float tells apart, by its bytes.
 EXACT = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
 _OTHERS: Mapping[type, str] = {

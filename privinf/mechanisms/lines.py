@@ -46,9 +46,12 @@ class CheckedLines:
     """
 
     def __init__(self, stream: IO[bytes], separator: str, fields: int) -> None:
-        self._stream, self._separator, self._fields = stream, separator, fields
+        self._stream = stream
+        self._separator = separator
+        self._fields = fields
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._begun, self._lines = False, 0
+        self._begun = False
+        self._lines = 0
         self._rest = b""  # begins where a line does
         self._nested = False  # whether there were separators or ends of lines in quotes
         mark = separator.encode()
@@ -60,7 +63,8 @@ class CheckedLines:
         """Return the next bytes, after their lines were checked; ValueError if one is wrong."""
         block = self._stream.read(BYTES)
         if not self._begun:
-            block, self._begun = block.removeprefix(codecs.BOM_UTF8), True
+            block = block.removeprefix(codecs.BOM_UTF8)
+            self._begun = True
         try:
             self._check(block)
         except UnicodeDecodeError:
@@ -117,7 +121,9 @@ class CheckedLines:
     def _counted_outside(self, whole: bytes) -> int | None:
         """Return the same where quotes hold separators or ends of lines, each pair around a whole field."""
         codes = np.frombuffer(whole, np.uint8)
-        quotes, marks, ends = codes == ord('"'), codes == ord(self._separator), codes == ord("\n")
+        quotes = codes == ord('"')
+        marks = codes == ord(self._separator)
+        ends = codes == ord("\n")
         edges = marks | ends | quotes
         if b"\r" in whole:
             returns = codes == ord("\r")
@@ -130,7 +136,8 @@ class CheckedLines:
         if not len(last):
             return None if len(whole) > BYTES else 0
         stop = int(last[-1]) + 1
-        opening, closing = (quotes & inside)[:stop], (quotes & outside)[:stop]
+        opening = (quotes & inside)[:stop]
+        closing = (quotes & outside)[:stop]
         if (opening[1:] & ~edges[: stop - 1]).any() or (closing[:-1] & ~edges[1:stop]).any():
             return None
         apart = np.flatnonzero((marks & outside)[:stop])
@@ -145,11 +152,15 @@ class CheckedLines:
         """Return where the last line that is whole for certain ends; refuse the first one that is wrong."""
         lines = whole[: _last_end(whole, last)].splitlines(keepends=True)
         texts = csv.reader((line.decode(errors="replace") for line in lines), delimiter=self._separator)
-        fields, begin, end = self._fields, 0, 0  # of the line that was read last: more of it can follow
+        fields = self._fields
+        begin = 0
+        end = 0  # of the line that was read last: more of it can follow
         try:
             for record in texts:
                 self._compare(fields, begin)
-                fields, begin, end = max(len(record), 1), end, texts.line_num
+                fields = max(len(record), 1)
+                begin = end
+                end = texts.line_num
         except csv.Error:
             self._refuse(ENDLESS, self._lines + end + 1)
         if last:

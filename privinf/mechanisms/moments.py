@@ -221,7 +221,8 @@ class Moments:
             factor = 1.0 / (unit * self.design.y_scale)
             told = {"response_factor": factor, "coefficients": plan.coefficients / unit}
             if units:
-                told["residual_clip"], law["units"] = plan.residual / unit, units
+                told["residual_clip"] = plan.residual / unit
+                law["units"] = units
             asked[1] = replace(asked[1], args={**asked[1].args, **told})
             second = after_the_charge(partial(asked[1].over, passes, exact=scales[1] > 0.0))
             arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
@@ -240,7 +241,8 @@ class Moments:
 
         target = rows_target(to, noise_free=math.isinf(mu))
         blocks = encoded_blocks(self.design, rows, self.weights, whole=target is None)
-        sizes, q2 = PublicSizes(np.zeros(self.layout.public), 0.0), 0.0
+        sizes = PublicSizes(np.zeros(self.layout.public), 0.0)
+        q2 = 0.0
         for block in blocks:
             sizes = sizes.joined(PublicSizes.of(block.public))
             q2 = max(q2, float(np.einsum("ij,ij->i", block.public, block.public).max(initial=0.0)))
@@ -291,7 +293,8 @@ class Moments:
         self, weight: float, reach: Floats, q2: float, *, robust: bool, units: int = 0
     ) -> list[OwnSum]:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
-        design, private = self.design, self.design.private
+        design = self.design
+        private = self.design.private
         told: dict[str, Any] = {
             "norm": design.norm,
             "center": design.center[private],

@@ -106,7 +106,10 @@ class RowPasses:
         stream: int | None = None,
         public: PublicSizes | None = None,
     ) -> None:
-        self._design, self._weights, self._stream, self.read = design, weights, stream, 0
+        self._design = design
+        self._weights = weights
+        self._stream = stream
+        self.read = 0
         self._codes: Integers | None = None
         private = np.flatnonzero(design.private)
         self._alone = len(private) + (design.constant is not None) == self.width  # the constant is
@@ -132,7 +135,8 @@ class RowPasses:
     def _hold(self, rows: Rows, together: bool) -> None:
         """Take rows that are in memory; those of a unit are brought together."""
         design = self._design
-        features, response = rows.features, rows.response
+        features = rows.features
+        response = rows.response
         matrix = isinstance(features, np.ndarray) and features.ndim == 2
         if not (matrix or isinstance(features, pd.DataFrame)):
             features = design.released(features, missing=rows.missing)
@@ -148,7 +152,8 @@ class RowPasses:
             order = np.argsort(codes, kind="stable")
             response = None if response is None else response_of(design, rows)[order]
             features = features.iloc[order]
-            self._rows, self._codes = Rows(features, response, rows.missing), codes[order]
+            self._rows = Rows(features, response, rows.missing)
+            self._codes = codes[order]
         self._plain = (
             design.is_matrix(features) and isinstance(response, np.ndarray) and self._weights is None
         )
@@ -236,7 +241,8 @@ class RowPasses:
 
     def _slices(self) -> Iterator[slice]:
         """Yield where blocks begin and end, none inside a unit's rows if they stand together."""
-        start, codes = 0, self._codes
+        start = 0
+        codes = self._codes
         while start < self.n:
             end = min(start + BLOCK_ROWS, self.n)
             if codes is not None and end < self.n:
@@ -272,7 +278,8 @@ class RowPasses:
         """Yield the rows of a table that is read anew: arrays of its numbers, or frames."""
         from privinf.mechanisms.reading import checked_blocks, number_blocks
 
-        source, schema = self._rows.features, self._design.schema
+        source = self._rows.features
+        schema = self._design.schema
         assert schema is not None
         most = block_rows(self.width)
         if self._names is not None and (constant := self._design.constant) is not None:
@@ -332,7 +339,8 @@ class RowPasses:
         self, table: Floats | pd.DataFrame, y: Floats | None, seen: set[str] | None
     ) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows."""
-        design, rows = self._design, Rows(table, y, self._rows.missing)
+        design = self._design
+        rows = Rows(table, y, self._rows.missing)
         matrix = self._with_ones(design.released(table, missing=rows.missing, seen=seen))
         return matrix, response_of(design, rows, seen), observation_weights(design, rows, self._weights)
 
@@ -354,7 +362,8 @@ class RowPasses:
         public = np.flatnonzero(~self._design.private)
         if self._alone:
             return np.ones(len(public)), float(len(public))
-        sizes, norm2 = PublicSizes(np.zeros(len(public)), 0.0), 0.0
+        sizes = PublicSizes(np.zeros(len(public)), 0.0)
+        norm2 = 0.0
         for block in self.blocks():
             assert block.clear is not None
             sizes = sizes.joined(PublicSizes.of(block.clear))

@@ -40,7 +40,8 @@ from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws
 
 PURE_PICKS = "delta=0 is pure epsilon: for positions alone (values=False), or with method='laplace'"
 # Grid steps charged to the sensitivity of a pick.
-GUMBEL_ROUNDINGS, LAPLACE_ROUNDINGS = 3.0, 1.0
+GUMBEL_ROUNDINGS = 3.0
+LAPLACE_ROUNDINGS = 1.0
 
 
 class PeelingOptions(TypedDict, total=False):
@@ -226,7 +227,8 @@ class PeelingLines:
         self, mechanism: str, loss: Loss, norm: str, reach: float, law: str, scale: float
     ) -> LedgerEntry:
         """Return one line; its noise is `law` at `scale`, none at 0."""
-        clear, times = scale == 0.0, self.times
+        clear = scale == 0.0
+        times = self.times
         secure = self.source.secure and not clear
         law = (
             NoiseLaws.NONE
@@ -283,7 +285,9 @@ def selection_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) 
 
 def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
     """Return the noise scale and the ledger line of the values at the positions picked."""
-    loss, k, source = cost.values, lines.k, lines.source
+    loss = cost.values
+    k = lines.k
+    source = lines.source
     lines = replace(
         lines,
         label=Labels.ITS_VALUES.format(label=lines.label),

@@ -22,7 +22,8 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _INCREMENTS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _ROUNDS = 10
 _MASK64 = 2**64 - 1
-_LOW32, _HALF = np.uint64(2**32 - 1), np.uint64(32)
+_LOW32 = np.uint64(2**32 - 1)
+_HALF = np.uint64(32)
 
 # Reading a run and picking from it costs about a twelfth of the vectorised cipher a word.
 _SPARSE = 12
@@ -79,8 +80,10 @@ def cipher_blocks(seed: int, domain: int, counters: Words) -> Words:
 
 def _product(constant: int, words: Words) -> tuple[Words, Words]:
     """Return the high and the low word of the 128-bit product of `constant` and each word."""
-    c1, c0 = np.uint64(constant >> 32), np.uint64(constant & 0xFFFFFFFF)
-    w1, w0 = words >> _HALF, words & _LOW32
+    c1 = np.uint64(constant >> 32)
+    c0 = np.uint64(constant & 0xFFFFFFFF)
+    w1 = words >> _HALF
+    w0 = words & _LOW32
     middle = c1 * w0 + ((c0 * w0) >> _HALF)
     cross = c0 * w1 + (middle & _LOW32)
     return c1 * w1 + (middle >> _HALF) + (cross >> _HALF), np.uint64(constant) * words

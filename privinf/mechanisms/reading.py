@@ -102,7 +102,8 @@ Block = TypeVar("Block", pd.DataFrame, "Floats | pd.DataFrame")
 
 def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Iterator[Block]:
     """Yield blocks, compared with those before them, with a bar."""
-    state, kinds = source.state(), dict[str, str]()
+    state = source.state()
+    kinds = dict[str, str]()
     hidden = None if source.in_memory() is None else True
     with tqdm(
         total=source.known(),
@@ -147,7 +148,8 @@ def evened(
 
     `names` are the columns of arrays but for the one of ones, their second.
     """
-    held, rows = list[pd.DataFrame](), 0
+    held = list[pd.DataFrame]()
+    rows = 0
     for block in blocks:
         if isinstance(block, np.ndarray):
             if rows == 0 and len(block) == READ_ROWS:
@@ -179,7 +181,8 @@ def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd
         return frame
     present = list(source.columns)
     chosen = [name for name in (present if columns is None else columns) if name in present]
-    parts, size = list[pd.DataFrame](), 0
+    parts = list[pd.DataFrame]()
+    size = 0
     for block in checked_blocks(source, chosen, types):
         parts.append(block)
         size += int(block.memory_usage(index=False).sum())
@@ -205,7 +208,8 @@ class OpenedSource(Source):
     __slots__ = ("__weakref__", "_folder", "_source", "ordered", "progress", "repeatable")
 
     def __init__(self, source: Source, folder: Path | None, progress: bool | None) -> None:
-        self._source, self._folder = source, folder
+        self._source = source
+        self._folder = folder
         self.ordered = source.ordered
         self.repeatable = folder is not None or source.repeatable
         self.progress = progress
@@ -321,7 +325,8 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
 
     batches = source.batches(source.columns)
     handle, name = tempfile.mkstemp(".parquet", "privinf-", folder)  # mode 0600
-    reason, whole = "", False
+    reason = ""
+    whole = False
     try:
         with os.fdopen(handle, "wb") as file:
             first = next(batches, None)

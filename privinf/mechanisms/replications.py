@@ -58,14 +58,17 @@ def simulated_moments(
     rows, columns, factors = mechanism.layout.pairs()
     public = mechanism.layout.public
     laws: dict[bytes, tuple[float, float, OwnSum]] = {}
-    totals, told, n = [], [], 0
+    totals = []
+    told = []
+    n = 0
     for (y, X), seed in zip(tables, seeds, strict=True):
         passes = RowPasses(mechanism.design, Rows(X, y))
         reach, norm2 = passes.public_sizes()
         key = np.append(reach, norm2).tobytes()
         if key not in laws:
             law = mechanism.release(Rows(X, y), rng=seed, **spending).law
-            weight, scale = float(law["response_weight"]), float(law["scale"])
+            weight = float(law["response_weight"])
+            scale = float(law["scale"])
             laws[key] = weight, scale, mechanism._asked(weight, reach, norm2, robust=False)[0]
         weight, scale, asked = laws[key]
         sums = asked.over(passes, exact=scale > 0.0)

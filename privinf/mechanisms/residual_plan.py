@@ -13,7 +13,8 @@ from privinf.typing import Floats
 # Residuals are clipped at such a multiple of their released standard deviation before the HC0 release: at the
 # largest, unless noise would drown what it is added to. At 3 intervals cover .85 to .92 on skewed responses,
 # at 20 .92 to .97: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
-LEAST_MULTIPLE, RESIDUAL_MULTIPLE = 3.0, 20.0
+LEAST_MULTIPLE = 3.0
+RESIDUAL_MULTIPLE = 20.0
 # Of mean squares of rows, of which noise may leave nothing.
 SMALLEST_TRACE = 0.05
 # Of what it is added to, how large the noise of units' residual moments may be: as large, 95% covered .93.
@@ -115,11 +116,13 @@ class ResidualPlan:
         wholly together, ``m s (tr A)^.5``, the bounds let it reach m times the largest residual times the
         longest x, and noise may be a fifth of what it is added to: such an sd is long, and little is cut.
         """
-        gram, cross = mean_moments[:-1, :-1], mean_moments[:-1, -1] / scale.weight
+        gram = mean_moments[:-1, :-1]
+        cross = mean_moments[:-1, -1] / scale.weight
         b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
         variance = float(mean_moments[-1, -1] / scale.weight**2 - 2.0 * b @ cross + b @ gram @ b)
         sd = math.sqrt(max(variance, (0.05 * scale.y_norm) ** 2))
-        known, private = b[: scale.public], b[scale.public :]
+        known = b[: scale.public]
+        private = b[scale.public :]
         largest = (
             scale.y_norm
             + math.sqrt(scale.public_norm2) * float(np.linalg.norm(known))

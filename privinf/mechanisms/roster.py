@@ -145,7 +145,8 @@ def align(read: IdReader) -> Alignment:
 
 def compare(read: IdReader, roster: IdReader) -> tuple[int, int]:
     """Return how many ids of the roster are missing in a table, and how many of its ids are not in it."""
-    own, known = _texts(_collected(read())), _texts(_collected(roster()))
+    own = _texts(_collected(read()))
+    known = _texts(_collected(roster()))
     return len(np.setdiff1d(known, own)), len(np.setdiff1d(own, known))
 
 
@@ -176,7 +177,8 @@ def _texts(ids: Ids) -> NDArray[np.bytes_]:
 
 def _increasing(blocks: Iterable[Ids]) -> Alignment | None:
     """Return the alignment of ids that increase from row to row, None if they do not."""
-    hashed, n = hashlib.sha256(), 0
+    hashed = hashlib.sha256()
+    n = 0
     last: Any = None
     for block in blocks:
         if not len(block):
@@ -190,7 +192,8 @@ def _increasing(blocks: Iterable[Ids]) -> Alignment | None:
         if not np.all(joined[1:] > joined[:-1]):
             return None
         _hash(hashed, ids)
-        n, last = n + len(ids), ids[-1:]
+        n = n + len(ids)
+        last = ids[-1:]
     return Alignment(n, None, hashed.hexdigest())
 
 
@@ -223,7 +226,8 @@ def _hash(hashed: Any, ids: Ids) -> None:
 
 def numeric_names(design: Design) -> list[str] | None:
     """Return response and private columns where each is a column of numbers as it is; None elsewhere."""
-    schema, columns = design.schema, [design.outcome.column]
+    schema = design.schema
+    columns = [design.outcome.column]
     columns += [column for column, private in zip(design.columns, design.private, strict=True) if private]
     alone = int((~design.private).sum()) == (design.constant is not None) == 1
     if schema is None or not alone or not all(column.plain for column in columns):

@@ -25,7 +25,8 @@ from privinf.validation import check_choice
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
-MESSAGES, ALIGNED = "a release of messages, one a row,", "a release that is joined with those of others"
+MESSAGES = "a release of messages, one a row,"
+ALIGNED = "a release that is joined with those of others"
 
 
 @doors

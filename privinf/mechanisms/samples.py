@@ -212,7 +212,8 @@ class Price:
         assert statistic.l1 is not None
         named = words.get("source")
         source = get_source(rng=words.get("rng"), source="lattice" if named is None else named)
-        loss, delta = PureLoss(check_positive(words.get("epsilon"), "epsilon")), words.get("delta")
+        loss = PureLoss(check_positive(words.get("epsilon"), "epsilon"))
+        delta = words.get("delta")
         delta = None if delta is None or is_zero(delta) else check_fraction(delta, "delta")
         return cls(weighted=statistic.l1, loss=loss, delta=delta, source=source, ledger=check_ledger(ledger))
 
@@ -225,7 +226,9 @@ class Price:
         self, label: str, statistic: SampleStatistic, cells: int, unit: str
     ) -> tuple[float, LedgerEntry]:
         """Return the noise's scale, in weighted units, and the ledger line."""
-        entries, source, derivation = statistic.touched(cells), self.source, statistic.derivation
+        entries = statistic.touched(cells)
+        source = self.source
+        derivation = statistic.derivation
         if isinstance(self.loss, GaussianLoss):
             line = Line(
                 label=label,

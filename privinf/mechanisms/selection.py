@@ -226,7 +226,8 @@ class NoisyTopK:
         self.k = check_count(k, "k")
         self.sensitivity = check_positive(sensitivity, "sensitivity")
         self.method: PeelingMethod = check_choice(method, PeelingMethod, "method")
-        self.values, self.absolute = bool(values), bool(absolute)
+        self.values = bool(values)
+        self.absolute = bool(absolute)
         self.delta = delta or None
         share = check_fraction(values_share, "values_share")
         self.cost = peeling_cost(

@@ -36,7 +36,8 @@ from privinf.typing import Floats, Integers
 # Python's integers, of any size.
 Wide: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 # Binary digits of a value in units of its reach; of doubles, all of which a block's sums may have.
-VALUE_BITS, EXACT_BITS = 20, 53
+VALUE_BITS = 20
+EXACT_BITS = 53
 FULL_SCALE = 2.0**VALUE_BITS
 # Rows whose products of two values add up to no more than a double can tell from its neighbours.
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
@@ -112,7 +113,8 @@ class ExactSum:
     def at(self, rows: Integers, columns: Integers) -> ExactSum:
         """Return some of the sums of a matrix."""
         chosen = ExactSum(())
-        chosen._high, chosen._low = self._high[rows, columns], self._low[rows, columns]
+        chosen._high = self._high[rows, columns]
+        chosen._low = self._low[rows, columns]
         return chosen
 
     def integers(self) -> Wide:
@@ -184,9 +186,12 @@ class ProductSums:
     __slots__ = ("_pending", "_sizes", "_squares", "_sum", "_waiting", "rows")
 
     def __init__(self, sizes: Sequence[int], *, squares: bool = True) -> None:
-        self._sizes, self._squares = tuple(sizes), squares
+        self._sizes = tuple(sizes)
+        self._squares = squares
         size = sum(self._sizes)
-        self._sum, self._pending, self._waiting = ExactSum((size, size)), np.zeros((size, size)), 0
+        self._sum = ExactSum((size, size))
+        self._pending = np.zeros((size, size))
+        self._waiting = 0
         self.rows = 0
 
     def update(self, *groups: Floats) -> None:

@@ -88,7 +88,8 @@ class ArrowSource(Source):
         self.name: str = name
         self.columns: Sequence[str] = _names(columns)
         self.ordered = ordered
-        self._batches, self._rows = batches, rows
+        self._batches = batches
+        self._rows = rows
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows; StorageError if the library fails."""
@@ -134,7 +135,8 @@ class StreamSource(Source):
         """Yield Arrow batches, once; NotAvailableError afterwards."""
         if self._reader is None:
             raise read_once(self.name)
-        reader, self._reader = self._reader, None
+        reader = self._reader
+        self._reader = None
         return drawn(self.name, lambda: iter(reader))
 
     def state(self) -> object:
@@ -307,7 +309,8 @@ def drawn(name: str, start: Callable[[], Iterator[R]]) -> Iterator[R]:
 def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator[pd.DataFrame]:
     """Yield frames of `files.ROWS` rows, the last one shorter, of Arrow batches of any size."""
     arrow = _arrow("tables of other libraries")
-    held, rows = list[Any](), 0
+    held = list[Any]()
+    rows = 0
     for batch in batches:
         held.append(batch.select(columns))
         if held[-1].schema != held[0].schema:
@@ -318,7 +321,8 @@ def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator
             for start in range(0, rows - files.ROWS + 1, files.ROWS):
                 yield _frame(name, whole.slice(start, files.ROWS))
             rest = whole.slice(rows - rows % files.ROWS)
-            held, rows = rest.to_batches(), rest.num_rows
+            held = rest.to_batches()
+            rows = rest.num_rows
     if rows:
         yield _frame(name, arrow.Table.from_batches(held))
 

@@ -109,7 +109,8 @@ class MixedLeastSquares:
     array([ 1., -1.])
     """
 
-    cov_type, linear_noise = "mixed rows", False
+    cov_type = "mixed rows"
+    linear_noise = False
     variance_equation = EQUATION
 
     def __init__(
@@ -127,7 +128,8 @@ class MixedLeastSquares:
         population: bool = True,
         disjoint: bool = False,
     ) -> None:
-        features, response = check_array(X, "X", ndim=2), check_array(y, "y", ndim=1)
+        features = check_array(X, "X", ndim=2)
+        response = check_array(y, "y", ndim=1)
         variances = check_array(noise, "noise", ndim=1)
         k, p = features.shape
         if response.shape != (k,) or variances.shape != (p,):
@@ -152,7 +154,8 @@ class MixedLeastSquares:
         self.n = check_count(n, "n")
         self._kept = (1.0 - check_number(share, "share", low=0.0, high=0.99)) * self.n
         self._y_noise = check_number(y_noise, "y_noise", low=0.0)
-        self._population, self._disjoint = population, disjoint
+        self._population = population
+        self._disjoint = disjoint
         self.noise_free: Flags = variances == 0.0
         self._means: tuple[Floats, float] | None = None
         self._mean_noise = added = 0.0
@@ -161,10 +164,13 @@ class MixedLeastSquares:
             means, weight = ones_means(ones_row, ones_response, constant, p)
             slopes[constant] = False
             c = features[:, constant]
-            features, response = features - np.outer(c, means[:-1]), response - c * means[-1]
-            added, self._mean_noise = float(c @ c) / weight**2, 1.0 / weight**2
+            features = features - np.outer(c, means[:-1])
+            response = response - c * means[-1]
+            added = float(c @ c) / weight**2
+            self._mean_noise = 1.0 / weight**2
             self._means = means[:-1][slopes], float(means[-1])
-        self._slopes, self.k = slopes, k
+        self._slopes = slopes
+        self.k = k
         self._constant = -1 if constant is None else constant
         self._X, self._y = features[:, slopes], response
         d = self._X.shape[1]
@@ -173,7 +179,8 @@ class MixedLeastSquares:
         self._rows_noise = k + added  # how often the noise of one row is in the Gram matrix
         self._unit = self.n * k / self._kept**2  # from the covariance of one row's x e to n times psibar's
         self._noise = variances[slopes]
-        self.df, self.df_resid = float(k - d), np.inf
+        self.df = float(k - d)
+        self.df_resid = np.inf
         self.law = ScoreLaw(k, d)
         self.A, self.g = self._equations()
 
@@ -195,7 +202,9 @@ class MixedLeastSquares:
         the meat by is called unattributed.
         """
         slopes, _ = self._split(beta)
-        S, size, common = np.diag(self._noise), self._kept / self.k, self._common(slopes)
+        S = np.diag(self._noise)
+        size = self._kept / self.k
+        common = self._common(slopes)
         square = residual_square(self._X, self._y, slopes, *self._row_moments)
         people = square - self._row_noise(slopes)
         at = row_terms(size, self._gram, max(people, 0.0) / size, S, common, slopes, self._y_noise)
@@ -210,8 +219,11 @@ class MixedLeastSquares:
     def leaving_out(self, part: int, parts: int) -> MixedLeastSquares:
         """Return the system of the mixed rows but every `parts`-th, scaled as if they were all."""
         keep = np.arange(self.k) % parts != part
-        given, up = dict(self._given), math.sqrt(self.k / int(keep.sum()))
-        X, y, noise = given.pop("X")[keep] * up, given.pop("y")[keep] * up, given.pop("noise") * up**2
+        given = dict(self._given)
+        up = math.sqrt(self.k / int(keep.sum()))
+        X = given.pop("X")[keep] * up
+        y = given.pop("y")[keep] * up
+        noise = given.pop("noise") * up**2
         return MixedLeastSquares(X, y, noise, y_noise=self._y_noise * up**2, **given)
 
     def noise_meat(self, beta: Floats) -> Floats:
@@ -279,11 +291,13 @@ class MixedLeastSquares:
         if self._means is None:
             return self._gram, cross
         x, y = self._means
-        A, g = np.empty((len(self._slopes),) * 2), np.empty(len(self._slopes))
+        A = np.empty((len(self._slopes),) * 2)
+        g = np.empty(len(self._slopes))
         A[np.ix_(self._slopes, self._slopes)] = self._gram + np.outer(x, x)
         A[self._constant, self._slopes] = A[self._slopes, self._constant] = x
         A[self._constant, self._constant] = 1.0
-        g[self._slopes], g[self._constant] = cross + x * y, y
+        g[self._slopes] = cross + x * y
+        g[self._constant] = y
         return A, g
 
     @cached_property

@@ -234,19 +234,23 @@ def regression_release(joined: Release, design: Design) -> Release:
         variances in its law.
     """
     rows = joined.arrays["rows"]
-    n, m = joined.nobs, len(rows)
+    n = joined.nobs
+    m = len(rows)
     share = float(joined.law.get("share", 0.0))
     ones = joined.arrays.get("ones", np.ones(m))
     ones_row = joined.arrays.get("ones_row") if design.constant is not None else None
     weight = math.sqrt(share) * n
     noise = np.asarray(joined_law(joined)["noise"])
-    features, variances = np.empty((m, len(design.columns))), np.zeros(len(design.columns))
+    features = np.empty((m, len(design.columns)))
+    variances = np.zeros(len(design.columns))
     top = np.empty(len(design.columns))
     for position, column in enumerate(design.columns):
         if not column.pieces:
-            features[:, position], top[position] = ones, weight
+            features[:, position] = ones
+            top[position] = weight
             continue
-        center, scale = float(design.center[position]), float(design.scale[position])
+        center = float(design.center[position])
+        scale = float(design.scale[position])
         at, factor, shift = _conversion(joined, column, center, scale)
         features[:, position] = factor * rows[:, at] + shift * ones
         variances[position] = factor**2 * noise[at]
@@ -299,7 +303,8 @@ def regression_options(
 ) -> RegressionOptions:
     """Return the options of a fit, once they go together; nothing has been spent by then."""
     ridge = Fit(ridge=ridge, target=target).ridge
-    debias, shrink = check_flag(debias, "debias"), check_flag(shrink, "shrink")
+    debias = check_flag(debias, "debias")
+    shrink = check_flag(shrink, "shrink")
     if shrink and (ridge > 0.0 or target != "population" or not debias):
         raise ArgumentError("shrink=True is a rule of its own: ridge=, target= and debias= do not go with it")
     if not debias and target != "population":

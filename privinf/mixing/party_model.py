@@ -75,8 +75,12 @@ class PartyModel(Rowless):
     ) -> None:
         mixing = ("k", "kind", "seed", "share", "rsquared") if self.method == "random-mixing" else ()
         check_words(options, ("intercept", "diameter", *mixing))
-        self._table, self._options, self._joined, self._order = table, options, None, table.order
-        self._label, self._formula = table.label, formula
+        self._table = table
+        self._options = options
+        self._joined = None
+        self._order = table.order
+        self._label = table.label
+        self._formula = formula
         self.ledger = check_ledger(ledger)
 
     @classmethod
@@ -145,10 +149,13 @@ class PartyModel(Rowless):
         joined = join(releases)
         joined.require(f"joined {cls.method}", cls.__name__)
         model.ledger = check_ledger(ledger)
-        model._options, model._table = {}, None
+        model._options = {}
+        model._table = None
         named: RegressionLaw = {} if label is not None else joined.law.get("regression", {})
-        model._joined, model._order = joined, named.get("order")
-        model._label, model._formula = named.get("response", label), named.get("formula")
+        model._joined = joined
+        model._order = named.get("order")
+        model._label = named.get("response", label)
+        model._formula = named.get("formula")
         return model
 
     def plan(
@@ -185,8 +192,10 @@ class PartyModel(Rowless):
         `RandomMixing.release`; `ledger` is used instead of the model's own.
         """
         given = spending_of(spending)
-        rng, source = given.pop("rng", None), given.pop("source", "lattice")
-        plan, table = self.plan(**given), self._table
+        rng = given.pop("rng", None)
+        source = given.pop("source", "lattice")
+        plan = self.plan(**given)
+        table = self._table
         assert table is not None
         account = self.ledger if ledger is None else check_ledger(ledger)
         seeds = [None] * len(plan.parties) if rng is None else as_generator(rng).spawn(len(plan.parties))

@@ -89,7 +89,9 @@ class MixingResults(Results):
         """
         if check_choice(form, ScoreForm, "form") == "F":
             return super().score_test(beta0)
-        system, design, release = self._context.system, self._context.design, self._context.release
+        system = self._context.system
+        design = self._context.design
+        release = self._context.release
         if not isinstance(system, MixedLeastSquares) or design is None or release is None:
             raise NotAvailableError("form='exact' is for mixed rows (RMGMOLS) whose release was kept")
         if beta0 is not None and describes_restrictions(beta0):
@@ -134,9 +136,11 @@ class MixingResults(Results):
         if method == "parametric" or self._of_people:
             return super().bootstrap(draws, method, rng=rng)
         chosen: BootstrapMethod = check_choice(method, BootstrapMethod, "method")
-        count, generator = check_count(draws, "draws", least=2), as_generator(rng)
+        count = check_count(draws, "draws", least=2)
+        generator = as_generator(rng)
         (rows, rest), system = self._rows_and_rest, cast(MixedLeastSquares, self._context.system)
-        center, bse = self._estimate.params, self._estimate.bse
+        center = self._estimate.params
+        bse = self._estimate.bse
         if chosen == "multiplier":
             shifts, pivots = row_draws(rows, rest, system.df, count, generator)
             found = BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
@@ -161,15 +165,18 @@ class MixingResults(Results):
     @property
     def _rows_and_rest(self) -> tuple[Floats, Floats]:
         """Covariance of what the k mixed rows add to the coefficients' error, and of the rest, (p, p)."""
-        covariance, transform = self._estimate.covariance, self._known.design.to_user[0]
-        system, scaled = cast(MixedLeastSquares, self._context.system), self._scaled_solution
+        covariance = self._estimate.covariance
+        transform = self._known.design.to_user[0]
+        system = cast(MixedLeastSquares, self._context.system)
+        scaled = self._scaled_solution
         rows = transform @ sandwich(system.A, system.rows_meat(scaled), system.n) @ transform.T
         return rows, covariance - rows
 
     @property
     def _scaled_solution(self) -> Floats:
         """Solution of the released moments, scaled units, which the estimate is unless it is penalized."""
-        system, (transform, shift) = cast(MixedLeastSquares, self._context.system), self._known.design.to_user
+        system = cast(MixedLeastSquares, self._context.system)
+        (transform, shift) = self._known.design.to_user
         scaled = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
         away = np.abs(transform @ scaled + shift - self._estimate.params)
         if (away > 1e-6 * self._estimate.bse).any():
@@ -187,7 +194,8 @@ class MixingResults(Results):
 
     def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:
         """Return the solver of rows drawn again; `root` is of the covariance of what they do not show."""
-        release, population = self._known, self.target != "sample"
+        release = self._known
+        population = self.target != "sample"
         transform, shift = release.design.to_user
 
         def resolve(weights: Floats) -> tuple[Floats, Floats]:
@@ -242,7 +250,9 @@ def mixing_system(release: Release, *, population: bool = True, rows: Integers |
     `population` says whose coefficients score tests of mixed rows are about; for single rows with noise the
     population's in any case. With `rows` it is that of these mixed rows, in place of all.
     """
-    arrays, law, design = release.arrays, cast(MixingRegressionLaw, release.law), release.design
+    arrays = release.arrays
+    law = cast(MixingRegressionLaw, release.law)
+    design = release.design
     noise = np.asarray(law["noise"])
     if law["method"] == "gaussian-rows":
         return CorrectedLeastSquares(
@@ -315,15 +325,19 @@ def shrunk_params(release: Release) -> Floats:
     NotAvailableError
         The release has single rows, or no all-ones row, from which column means come.
     """
-    arrays, law, design = release.arrays, cast(MixingRegressionLaw, release.law), release.design
+    arrays = release.arrays
+    law = cast(MixingRegressionLaw, release.law)
+    design = release.design
     if "ones_row" not in arrays or design.constant is None:
         raise NotAvailableError(
             "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
             "regression with a constant"
         )
-    constant, slopes = design.constant, design.private
+    constant = design.constant
+    slopes = design.private
     weight = float(arrays["ones_row"][constant])
-    means, mean = arrays["ones_row"][slopes] / weight, float(arrays["ones_response"][0]) / weight
+    means = arrays["ones_row"][slopes] / weight
+    mean = float(arrays["ones_response"][0]) / weight
     c = arrays["features"][:, constant]
     bounds = guessed_variances(design)
     fit = shrunk_slopes(

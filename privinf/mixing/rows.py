@@ -85,7 +85,8 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
     ``mean(d d' e^2)``, which is no error of the total, and where rows are normal its relative variance is
     8/k, that of this 2/k. By `residual_excess` the residuals at the estimate are larger than at the truth.
     """
-    e, k = y - X @ slopes, len(X)
+    e = y - X @ slopes
+    k = len(X)
     cross = X.T @ e / k
     meat = X.T @ X / k * residual_square(X, y, slopes, gram, S) + np.outer(cross, cross)
     return np.asarray(meat, dtype=np.float64)
@@ -93,7 +94,8 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
 
 def residual_square(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -> float:
     """Return s^2 of `normal_meat`: the variance of a mixed row's residual, noise included."""
-    e, (k, d) = y - X @ slopes, X.shape
+    e = y - X @ slopes
+    (k, d) = X.shape
     variance = float(e @ e) / (k - d)
     excess = residual_excess(gram, S, slopes, variance) / k if variance > 0.0 else 0.0
     return float(variance * (1.0 + excess) / (1.0 + 2.0 * excess))
@@ -116,7 +118,8 @@ def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) ->
     if not is_positive_definite(gram):
         return 0.0
     R = np.linalg.solve(gram, S)
-    v, trace = R @ slopes, float(np.trace(R))
+    v = R @ slopes
+    trace = float(np.trace(R))
     weight = 3.0 * S + (1.0 + 2.0 * (len(slopes) + trace)) * gram
     return float(np.trace(R @ R)) + float(v @ weight @ v) / variance
 
@@ -206,7 +209,8 @@ def row_draws(
     squares is that estimates `rows`, and the sampling with them. A row says nothing of the draw of the
     people, nor of the noise of means that all rows share: both are drawn from normal laws.
     """
-    root, other = covariance_root(nonnegative(rows)), covariance_root(nonnegative(rest))
+    root = covariance_root(nonnegative(rows))
+    other = covariance_root(nonnegative(rest))
     shifts = rng.standard_normal((draws, root.shape[1])) @ root.T
     shifts += rng.standard_normal((draws, other.shape[1])) @ other.T
     estimated = rng.chisquare(df, (draws, 1)) / df
@@ -249,7 +253,9 @@ def independent_fit(X: Floats, e: Floats, common: Floats, size: float, tested: F
     """
     if common.any():
         scale = math.sqrt(size)
-        e, X = e + scale * z, X + np.outer(z, common) / scale
-    e, X = residuals(X[:, ~tested], e), residuals(X[:, ~tested], X[:, tested])
+        e = e + scale * z
+        X = X + np.outer(z, common) / scale
+    e = residuals(X[:, ~tested], e)
+    X = residuals(X[:, ~tested], X[:, tested])
     rest = residuals(X, e)
     return len(e) * (1.0 - float(rest @ rest) / float(e @ e))

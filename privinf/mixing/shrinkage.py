@@ -117,7 +117,8 @@ def shrunk_slopes(
     share = kept / k
     noise = np.maximum(noise, LEAST_NOISE * share * signal_bounds)
     variances = _variances(X, noise, share, signal_bounds)
-    scale, snr = np.sqrt(share * variances), share * variances / noise
+    scale = np.sqrt(share * variances)
+    snr = share * variances / noise
     correlation, weight = _correlation(X / np.sqrt(noise), snr)
     calibrated = (X / scale) @ np.linalg.solve(correlation + np.diag(1.0 / snr), correlation)
     slopes, label_variance, rsquared = _averaged_ridge(

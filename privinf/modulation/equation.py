@@ -94,7 +94,8 @@ def round_system(
 
 def round_systems(release: Release) -> list[CorrectedLeastSquares]:
     """Return the rounds' systems of an iterative release."""
-    arrays, law = release.arrays, modulation_law(release)
+    arrays = release.arrays
+    law = modulation_law(release)
     rounds = zip(arrays["features"], arrays["directions"], law["scales"], strict=True)
     return [
         round_system(
@@ -190,19 +191,25 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     "pooled" stacks the rounds and clusters the scores by client: nT scores taken as independent would
     cover 74% where 95% is asked.
     """
-    arrays, law, design = release.arrays, modulation_law(release), release.design
+    arrays = release.arrays
+    law = modulation_law(release)
+    design = release.design
     noise = feature_noise(release, estimator)
     held = {name: np.asarray(arrays[name]) for name in ("response", "groups", "weights") if name in arrays}
-    response, groups, clear = held["response"], held.get("groups"), held.get("weights")
+    response = held["response"]
+    groups = held.get("groups")
+    clear = held.get("weights")
     common: dict[str, Any] = {
         "y_noise_var": law["response_scale"] ** 2,
         "fourth_directions": noise.directions,
         "fourth_cumulants": noise.cumulants,
     }
     if estimator == "pooled":
-        features, weights = _rounds(release, "features"), round_weights(release)
+        features = _rounds(release, "features")
+        weights = round_weights(release)
         rounds, n, _ = features.shape
-        sent, clients = features.reshape(rounds * n, -1), np.arange(n) if groups is None else groups
+        sent = features.reshape(rounds * n, -1)
+        clients = np.arange(n) if groups is None else groups
         return CorrectedLeastSquares(
             _assemble(design, sent / (1.0 - law["contraction"]), np.tile(arrays["public"], (rounds, 1))),
             np.tile(response, rounds),
@@ -219,9 +226,12 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
 
 def averaged_rows(release: Release) -> Floats:
     """Return the columns of the design, shape (n, p), each client's messages averaged over the rounds."""
-    design, arrays, keep = release.design, release.arrays, 1.0 - modulation_law(release)["contraction"]
+    design = release.design
+    arrays = release.arrays
+    keep = 1.0 - modulation_law(release)["contraction"]
     if isinstance(sent := arrays["features"], ReadRows):
-        width, public = len(design.private), arrays["public"]
+        width = len(design.private)
+        public = arrays["public"]
         read = ReadRows.of(lambda x, clear: _assemble(design, x / keep, clear), width, sent, public)
         return cast(Floats, read)
     features = _rounds(release, "features")
@@ -244,10 +254,12 @@ def part_system(release: Release, maps: Floats) -> CorrectedLeastSquares:
     Where the response is a released column, its noise goes with that of the others along the directions of
     the modulation: the covariance of the two is subtracted too.
     """
-    arrays, law = release.arrays, modulation_law(release)
+    arrays = release.arrays
+    law = modulation_law(release)
     noise = feature_noise(release)
     S = np.zeros((maps.shape[1],) * 2)
-    S[:-1, :-1], S[-1, -1] = noise.cov, law["response_scale"] ** 2
+    S[:-1, :-1] = noise.cov
+    S[-1, -1] = law["response_scale"] ** 2
     directions = noise.directions @ maps[:, :-1].T
     rows = np.column_stack([averaged_rows(release), arrays["response"]]) @ maps.T
     S = maps @ S @ maps.T
@@ -342,7 +354,8 @@ def release_rounds(
     hidden = None if progress is None else not check_flag(progress, "progress")
     session = mechanism.open(rows, rounds=check_count(rounds, "rounds"), **terms)
     public = np.random.default_rng(mechanism.public_seed)
-    design, private = mechanism.design, mechanism.design.private
+    design = mechanism.design
+    private = mechanism.design.private
     beta = np.zeros(len(private))
     for index in tqdm(range(rounds), desc="modulated rounds", disable=hidden):
         above = beta[private] if count < mechanism.columns else None

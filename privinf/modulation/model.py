@@ -338,7 +338,8 @@ class ModulatedOLS(ReleaseModel):
     def _solve(
         self, release: Release, estimator: Estimator | None, rule: GradientRule, fit: Fit
     ) -> ModulatedOLSResults:
-        method, options = "one-shot modulated release", {}
+        method = "one-shot modulated release"
+        options = {}
         if estimator is not None:
             method = f"iterative modulated release, {counted(len(release.arrays['features']), 'round')}"
             options = {"Estimator": estimator}

@@ -142,11 +142,13 @@ def variance_bound(
     """
     check_number(alignment, "alignment", low=0.0, high=1.0)
     keep = 1.0 - contraction
-    quiet, peak = (scale / keep) ** 2, amplitude**2 / (directions * keep**2)
+    quiet = (scale / keep) ** 2
+    peak = amplitude**2 / (directions * keep**2)
     trace = dimension * quiet + (amplitude / keep) ** 2 / 2.0
     met = quiet + alignment * peak / 2.0
     pushed2 = quiet**2 + alignment * peak * (quiet + peak / 4.0)
-    reach, pull = feature_norm * beta_norm + response_norm, feature_norm * beta_norm
+    reach = feature_norm * beta_norm + response_norm
+    pull = feature_norm * beta_norm
     first = reach**2 * trace + 2.0 * reach * pull * math.sqrt(pushed2) + pull**2 * met
     second = beta_norm**2 * (met * trace + pushed2 - 0.375 * alignment * peak**2)
     return (first + second + response_noise * (feature_norm**2 + trace)) / nobs

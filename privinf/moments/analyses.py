@@ -259,7 +259,8 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
         )
     layout, _ = layout_of(release.design)
     W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
-    part, columns = part_of(release, stages.maps), len(stages.endogenous)
+    part = part_of(release, stages.maps)
+    columns = len(stages.endogenous)
     return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=law["scale"])
 
 

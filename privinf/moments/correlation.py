@@ -92,7 +92,8 @@ class MeanMoments:
         S = np.block([[system.A, system.g[:, None]], [system.g, system.residual_variance(0.0 * system.g)]])
         if abs(S[design.constant, design.constant] - 1.0) > 1e-9:
             raise NotAvailableError("the release has weighted rows: how much they vary is not in it")
-        scale, records = moments_law(release)["scale"], isinstance(system, NoisyRecordMoments)
+        scale = moments_law(release)["scale"]
+        records = isinstance(system, NoisyRecordMoments)
         sd = scale / (math.sqrt(system.n) if records else system.n)
         spread = system.covariance if isinstance(system, NoisyRecordMoments) else None
         return cls(S=S, part=part, constant=design.constant, n=system.n, scale=sd, spread=spread)
@@ -135,10 +136,8 @@ def means(moments: MeanMoments, release: Release) -> Results:
         total = semidefinite((centred + centred.T) / 2) / (moments.n - 1) + noise
     cov_type = "sample covariance" if moments.spread is None else "HC0"
     columns = all_columns(design)
-    scale, center = (
-        np.append(design.scale, design.y_scale)[kept],
-        np.append(design.center, design.y_center)[kept],
-    )
+    scale = np.append(design.scale, design.y_scale)[kept]
+    center = np.append(design.center, design.y_center)[kept]
     names = [column.name for column, here in zip(columns, kept, strict=True) if here]
     estimate = Estimate(
         params=m,
@@ -334,7 +333,8 @@ def _correlation(moments: MeanMoments, pair: Integers, given: Integers) -> tuple
     if min(R[0, 0], R[1, 1]) <= 0.0:
         return nothing
     root = math.sqrt(R[0, 0] * R[1, 1])
-    r, rows = R[0, 1] / root, lift @ moments.rows
+    r = R[0, 1] / root
+    rows = lift @ moments.rows
     entries = moments.part.products(rows, rows)
     slope = (entries[0, 1] - r * root * (entries[0, 0] / R[0, 0] + entries[1, 1] / R[1, 1]) / 2) / root
     noise, total = moments.variances(np.stack([slope, entries[0, 1] / root]))

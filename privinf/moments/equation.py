@@ -77,7 +77,8 @@ class MomentMap:
     @property
     def noisy(self) -> int:
         """How many isometric entries carry noise."""
-        size, public = len(self.response), self.public
+        size = len(self.response)
+        public = self.public
         return size * (size + 1) // 2 - public * (public + 1) // 2
 
     def quadratic_form(self, W: Floats) -> Floats:
@@ -120,12 +121,15 @@ class MomentMap:
 
     def noise_form(self, w: Floats, v: Floats, variance: float) -> Floats:
         """Return ``sum_kl w_k v_l K_kl``, shape (p, p)."""
-        J, C = self._signed(), self.columns
+        J = self._signed()
+        C = self.columns
 
         def part(u: Floats, t: Floats, C: Floats) -> Floats:
             return np.asarray((u @ t) * (C @ C.T) + np.outer(C @ t, C @ u), dtype=np.float64)
 
-        u, t, public = J.T @ w, J.T @ v, slice(self.public)
+        u = J.T @ w
+        t = J.T @ v
+        public = slice(self.public)
         return np.asarray(variance / 2.0 * (part(u, t, C) - part(u[public], t[public], C[:, public])))
 
     def noise_terms(self, beta: Floats, variance: float) -> dict[str, Floats]:
@@ -278,7 +282,8 @@ class NoisyTotals(LargeSample):
 
     def null_meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(b))`` at coefficients that were not estimated."""
-        gram, away = self._positive[:-1, :-1], np.append(beta, 1.0)
+        gram = self._positive[:-1, :-1]
+        away = np.append(beta, 1.0)
         if self._residual is None:
             return float(away @ self._positive @ away) * gram + self.noise_meat(beta)
         away = self._away() @ away
@@ -323,7 +328,8 @@ class NoisyTotals(LargeSample):
 
     def tensor(self) -> Floats:
         """Return C with ``null_meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""
-        gram, noise = self._positive[:-1, :-1], self._map.noise_tensor(self._noise)
+        gram = self._positive[:-1, :-1]
+        noise = self._map.noise_tensor(self._noise)
         if self._residual is None:
             return np.asarray(np.multiply.outer(self._positive, gram) + noise, dtype=np.float64)
         away = self._away()
@@ -404,14 +410,18 @@ def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, 
         return {}
     law = moments_law(release)
     sd = law["scale"] / (release.nobs * math.sqrt(2.0))
-    schema, response = design.schema, design.outcome.column
+    schema = design.schema
+    response = design.outcome.column
 
     def is_number(column: Column) -> bool:
         return column.plain and (schema is None or isinstance(schema.columns.get(column.inputs[0]), Numeric))
 
     columns = [j for j, column in enumerate(design.columns) if j != constant and is_number(column)]
-    names, means = [design.columns[j].inputs[0] for j in columns], system.A[constant, columns]
-    sds, low, high = np.full(len(columns), sd), design.scaled_low[columns], design.scaled_high[columns]
+    names = [design.columns[j].inputs[0] for j in columns]
+    means = system.A[constant, columns]
+    sds = np.full(len(columns), sd)
+    low = design.scaled_low[columns]
+    high = design.scaled_high[columns]
     if is_number(response) and design.y_low is not None and design.y_high is not None:
         names.append(design.response)
         ends = ((end - design.y_center) / design.y_scale for end in (design.y_low, design.y_high))
@@ -468,7 +478,8 @@ def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) ->
 
 def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals:
     """Return the estimating equation of a total, scaled units: of its design, or of a part of it."""
-    arrays, law = release.arrays, moments_law(release)
+    arrays = release.arrays
+    law = moments_law(release)
     layout, order = layout_of(release.design)
     residual = None
     if part is None and "residual_moments" in arrays:
@@ -493,17 +504,20 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
 
 def layout_of(design: Design) -> tuple[MomentLayout, Integers]:
     """Return how a release orders z, (public, private, c y), and the order that brings columns back."""
-    public, private = np.flatnonzero(~design.private), np.flatnonzero(design.private)
+    public = np.flatnonzero(~design.private)
+    private = np.flatnonzero(design.private)
     return MomentLayout(len(public), len(private)), np.argsort(np.concatenate([public, private]))
 
 
 # ---- what makes a fit wide
 
 # Standard errors over those without noise, of the middle slope and of the widest, from which on it is said.
-WIDE, WIDEST = 2.0, 3.0
+WIDE = 2.0
+WIDEST = 3.0
 # A cause that costs so many times the variance is named; the dearest always.
 COSTLY = 3.0
-EVEN_RESPONSE, EVEN_COLUMN = 1.0 / 4.0, 1.0 / 3.0
+EVEN_RESPONSE = 1.0 / 4.0
+EVEN_COLUMN = 1.0 / 3.0
 # A column with less than this share of its variance beside the others goes along with them.
 ALONE = 0.3
 RANGES = (
@@ -540,7 +554,8 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
     Against a response and a column that fill their bounds evenly beside one other, 1/4, 1/3 and R^2 = 1, each
     factor says what it costs.
     """
-    design, estimate = result._context.design, result.estimate
+    design = result._context.design
+    estimate = result.estimate
     if design is None or not isinstance(system, NoisyTotals) or system._scale == 0.0:
         return ()
     slopes = np.arange(len(result.names)) != (-1 if design.constant is None else design.constant)
@@ -552,7 +567,8 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
         widest = int(np.argmax(np.where(slopes, np.abs(weakest), -1.0)))
         return (DROWNED + RANGES.format(_causes(result, system, (design, released), widest)),)
     ratio = np.where(slopes, estimate.bse / np.sqrt(np.diag(sampling)), 0.0)
-    middle, widest = float(np.median(ratio[slopes])), int(np.argmax(ratio))
+    middle = float(np.median(ratio[slopes]))
+    widest = int(np.argmax(ratio))
     if middle < WIDE and ratio[widest] < WIDEST:
         return ()
     told = TIMES.format(middle, result.names[widest], float(ratio[widest]))
@@ -562,7 +578,8 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
 def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design], widest: int) -> str:
     """Return the causes that cost most, the dearest first; `designs` are of the fit and of the release."""
     design, released = designs
-    name, gram = result.names[widest], system.A
+    name = result.names[widest]
+    gram = system.A
     mean = 0.0 if design.constant is None else float(gram[design.constant, widest])
     spread = max(float(gram[widest, widest]) - mean**2, 0.0)
     beside = max(1.0 / float(np.linalg.pinv(gram, hermitian=True)[widest, widest]), 0.0)

@@ -77,7 +77,8 @@ class FederatedMoments:
         self.trust: Trust = trust
         if not parties.design.private.any():
             raise SensitivityError("there is no column beside the constant: nothing to protect")
-        self.parties, self.design = parties, parties.design
+        self.parties = parties
+        self.design = parties.design
         if response_weight is None:
             response_weight = default_response_weight(self.design.norm, self.design.y_norm, self._constants)
         self.response_weight = check_positive(response_weight, "response_weight")
@@ -122,7 +123,8 @@ class FederatedMoments:
         LargeDeltaWarning
             delta >= 1/n.
         """
-        total, delta = total_mu(spending), spending.get("delta")
+        total = total_mu(spending)
+        delta = spending.get("delta")
         parts = _parts(total, cov_type, robust_share)
         folder = None
         if checkpoint is not None:
@@ -190,7 +192,8 @@ class FederatedMoments:
 
     def _plan(self, arrays: Mapping[str, Floats], n: int, noise: float, mu: float) -> ResidualPlan:
         """Return the plan of the second round, whose price is `mu`, from the first one."""
-        design, constants = self.design, self._constants
+        design = self.design
+        constants = self._constants
         layout = MomentLayout(constants, len(design.names) - constants)
         full = layout.matrix(arrays["moments"], arrays["public_moments"]) / n
         residual = residual_moment_sensitivity(design.norm, constants) / mu

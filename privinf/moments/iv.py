@@ -116,8 +116,10 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
 
     def __init__(self, W: Floats, part: MomentMap, *, columns: int, n: int, scale: float) -> None:
         self.n = n
-        X, Z = part.columns[:columns], part.columns[columns:]
-        self._second, self._instruments = MomentMap(part.public, X, part.response), Z
+        X = part.columns[:columns]
+        Z = part.columns[columns:]
+        self._second = MomentMap(part.public, X, part.response)
+        self._instruments = Z
         self.first = NoisyTotals(W, n=n, part=MomentMap(part.public, Z, part.response), scale=scale)
         self.noise_free = self._second.noise_free
         self.cross: Floats = Z @ W @ X.T
@@ -129,7 +131,8 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
         self._pi: Floats = np.asarray(np.linalg.solve(self.first.A, self.cross), dtype=np.float64)
         self.A: Floats = self._pi.T @ self.cross
         self.g: Floats = self._pi.T @ self.h
-        self._W, self._scale = W, scale
+        self._W = W
+        self._scale = scale
         self._quadratic = self._second.quadratic_form(W)
         both = np.vstack([-X, part.response])
         L = part.products(both, Z)[:, :, : part.noisy]
@@ -244,7 +247,8 @@ def strength(system: TwoStageEquation, stages: Stages) -> Identification:
                 smallest_eigenvalue=own.smallest_eigenvalue,
                 noise_edge=own.noise_edge,
             )
-        pi, cov = solution.params[rows], solution.cov[np.ix_(rows, rows)]
+        pi = solution.params[rows]
+        cov = solution.cov[np.ix_(rows, rows)]
         found.append(float(pi @ np.linalg.solve(cov, pi)) / int(rows.sum()))
     if own.weak:
         return own
@@ -286,7 +290,8 @@ class IVResults(Results):
     def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
         system, stages = self._parts()
         transform, shift = stages.design.to_user
-        R, q = restrictions.R @ transform, restrictions.q - restrictions.R @ shift
+        R = restrictions.R @ transform
+        q = restrictions.q - restrictions.R @ shift
         own = stages.endogenous | R.any(axis=0)
         exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
         rows = stages.excluded.copy()
@@ -326,7 +331,8 @@ class IVResults(Results):
         exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
         found = []
         for place, (factor, moved) in enumerate(zip(factors, shift, strict=True)):
-            own, rows = stages.endogenous.copy(), stages.excluded.copy()
+            own = stages.endogenous.copy()
+            rows = stages.excluded.copy()
             own[place] = True
             if not stages.endogenous[place]:
                 rows[exogenous[place]] = True

@@ -188,7 +188,8 @@ class NoisyRecordMoments(LargeSample):
     def _unit_moments(self) -> tuple[Floats, Floats]:
         """Return the mean of the entries and n times the covariance of that mean."""
         width = self._loadings.shape[2]
-        gram, total = np.zeros((width, width)), np.zeros(width)
+        gram = np.zeros((width, width))
+        total = np.zeros(width)
         for rows, units in self._units.blocks():
             part = self._units.totals(self._entries(rows), units)
             gram += part.T @ part
@@ -201,7 +202,8 @@ def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecor
 
     With `part`, of that regression on released columns.
     """
-    arrays, law = release.arrays, moments_law(release)
+    arrays = release.arrays
+    law = moments_law(release)
     layout, order = layout_of(release.design)
     weights = arrays.get("weights")
     return NoisyRecordMoments(

@@ -124,7 +124,8 @@ def replicate_moments(
     >>> bool(0.9 < fits.covers([0.5, -0.3]).mean() < 0.99)
     True
     """
-    responses, tables = check_array(y, "y", ndim=2), check_array(X, "X", ndim=3)
+    responses = check_array(y, "y", ndim=2)
+    tables = check_array(X, "X", ndim=3)
     if len(responses) == 0 or responses.shape != tables.shape[:2]:
         raise ArgumentError(
             f"y must have the shape (R, n) of X's (R, n, p), R >= 1; got {responses.shape} and {tables.shape}"
@@ -154,7 +155,8 @@ def replicate_moments(
 
 def _solved(moments: SimulatedMoments, design: Design) -> MomentReplications:
     """Return the estimates of all replications; those of one weight and noise scale are solved together."""
-    R, p = len(moments.totals), len(design.names)
+    R = len(moments.totals)
+    p = len(design.names)
     params, bse, df = (np.full((R, p), np.nan) for _ in range(3))
     weak = np.zeros(R, dtype=np.bool_)
     laws = np.column_stack([moments.weights, moments.scales])
@@ -200,7 +202,8 @@ class _Equations:
         values, vectors = np.linalg.eigh(W)
         lifted = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
         Q, positive = (J @ V @ J.T for V in (W, np.where(values[:, :1, None] < 0.0, lifted, W)))
-        A, g = Q[:, :-1, :-1], -Q[:, :-1, -1]
+        A = Q[:, :-1, :-1]
+        g = -Q[:, :-1, -1]
         definite = _definite(A)
         bread = np.where(definite[:, None, None], A, np.eye(A.shape[1]))
         params = np.linalg.solve(bread, g[:, :, None])[:, :, 0]
@@ -239,7 +242,8 @@ class _Equations:
         edge = spectral_edge(free, self.scale / self.n)
         if edge == 0.0:
             return np.zeros(len(self.A), dtype=np.bool_)
-        gram, cross = self.A[:, ~free][:, :, ~free], self.A[:, free][:, :, ~free]
+        gram = self.A[:, ~free][:, :, ~free]
+        cross = self.A[:, free][:, :, ~free]
         gram = gram - cross.transpose(0, 2, 1) @ np.linalg.solve(self.A[:, free][:, :, free], cross)
         root = np.linalg.inv(np.linalg.cholesky(self.own.metric()[np.ix_(~free, ~free)]))
         least = np.linalg.eigvalsh(root @ gram @ root.T)[:, 0]
@@ -248,7 +252,8 @@ class _Equations:
 
 def _noise(own: MomentMap, w: Floats, variance: float) -> Floats:
     """Return `MomentMap.noise_form` for each row of w, shape (R, p, p)."""
-    u, C = w @ np.vstack([-own.columns, own.response]), own.columns
+    u = w @ np.vstack([-own.columns, own.response])
+    C = own.columns
 
     def part(u: Floats, C: Floats) -> Floats:
         turned = u @ C.T

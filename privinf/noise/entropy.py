@@ -181,7 +181,9 @@ def system_bytes(count: int) -> bytearray:
     mine = _streams
     while len(rest):
         if mine.stream is None or mine.left == 0 or mine.process != os.getpid():
-            mine.stream, mine.process, mine.left = Keystream(SYSTEM.key()), os.getpid(), RESEED
+            mine.stream = Keystream(SYSTEM.key())
+            mine.process = os.getpid()
+            mine.left = RESEED
         taken = min(len(rest), mine.left)
         mine.left -= taken
         mine.stream.cover(rest[:taken])
@@ -215,7 +217,8 @@ def uniform_below(head: int, bits: int, scale: Fraction, exponent: Fraction, ent
             return True
         if head >= (value + slack) * 2**bits:
             return False
-        head, bits = head << WORD | entropy.word(), bits + WORD
+        head = head << WORD | entropy.word()
+        bits = bits + WORD
 
 
 def precise(digits: int) -> decimal.Context:

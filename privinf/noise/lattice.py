@@ -69,7 +69,8 @@ def _exact_gumbel_steps(head: int, bits: int, ratio: Fraction, entropy: Entropy)
             low = _gumbel(Fraction(head + 1, 2**bits), bits) * ratio + Fraction(1, 2) - slack
             if math.floor(high) == math.floor(low):
                 return math.floor(low)
-        head, bits = head << WORD | entropy.word(), bits + WORD
+        head = head << WORD | entropy.word()
+        bits = bits + WORD
 
 
 def _gumbel(v: Fraction, bits: int) -> Fraction:
@@ -106,7 +107,8 @@ def _exact_geometric(head: int, bits: int, ratio: Fraction, entropy: Entropy) ->
             low = max(_exponential(Fraction(head + 1, 2**bits), bits) * ratio - slack, Fraction(0))
             if math.floor(high) == math.floor(low):
                 return math.floor(low)
-        head, bits = head << WORD | entropy.word(), bits + WORD
+        head = head << WORD | entropy.word()
+        bits = bits + WORD
 
 
 def _exponential(u: Fraction, bits: int) -> Fraction:
@@ -164,7 +166,8 @@ class LatticeNoise:
         Values beyond 2^45 steps are held there, which moves no two of them apart; what is not a number
         counts as 0. Callers refuse a scale for which public bounds allow such values (`Line.calibrated`).
         """
-        step, values = grid_step(scale), np.asarray(values)
+        step = grid_step(scale)
+        values = np.asarray(values)
         # Fresh words have no order: columns that lie as such stay so.
         columns = self._entropy is SYSTEM and values.ndim == 2 and values.strides[0] < values.strides[1]
         noisy = np.empty(values.shape, order="F" if columns else "C")

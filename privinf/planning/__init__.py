@@ -101,7 +101,8 @@ class Study:
 
         effects = effect if isinstance(effect, Mapping) else dict.fromkeys(self.case.which, effect)
         sizes = {self._named(name): abs(check_number(value, "effect")) for name, value in effects.items()}
-        places, asked = [self.case.which.index(name) for name in sizes], np.array(list(sizes.values()))
+        places = [self.case.which.index(name) for name in sizes]
+        asked = np.array(list(sizes.values()))
         found = {cell.name: cell.power(asked, self.case.alpha, places) for cell in self.cells}
         return pd.DataFrame(found, index=list(sizes))
 
@@ -153,7 +154,8 @@ class Study:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot widths by estimator, a line for the width without privacy, weak ones as arrows."""
-        names, cells = self.case.which, [cell for cell in self.cells if cell.verdict != "cannot"]
+        names = self.case.which
+        cells = [cell for cell in self.cells if cell.verdict != "cannot"]
         ax = new_axes(ax, width=6.8, height=1.9 + 0.42 * len(names))
         rows = np.arange(len(names), dtype=float)
         known = np.concatenate([self.floor, *(cell.widths for cell in cells)])
@@ -276,7 +278,8 @@ def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]
     """
     case = question(schema, formula, n, words)
     serve = _serving(case.people.family, case.trust)
-    chosen, progress = words.get("estimators"), words.get("progress")
+    chosen = words.get("estimators")
+    progress = words.get("progress")
     if not serve:
         raise NotAvailableError(f"no estimator has family={case.people.family!r} under trust={case.trust!r}")
     names = list(
@@ -319,7 +322,9 @@ def advise(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) ->
     """
     import pandas as pd
 
-    family, parties, one = words.get("family", "gaussian"), words.get("parties"), words.get("trust")
+    family = words.get("family", "gaussian")
+    parties = words.get("parties")
+    one = words.get("trust")
     check_choice(family, Family, "family")
     every = [
         kind for kind in get_args(StudyTrust) if _serving(family, kind) and (kind != "per-party" or parties)

@@ -243,11 +243,14 @@ def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
     """Return these quantiles where the skewness is that of the beta law on [0, 1], or more."""
 
     def of(log_end: float) -> Floats:
-        end, own, spread = math.exp(log_end), mean, sd
+        end = math.exp(log_end)
+        own = mean
+        spread = sd
         for _ in range(8):
             found = np.minimum(end * _beta_quantiles(own / end, spread / end), 1.0)
             seen, sized, _ = _grid_moments(found)
-            own, spread = own + mean - seen, spread * sd / sized
+            own = own + mean - seen
+            spread = spread * sd / sized
         return found
 
     def short(log_end: float) -> float:
@@ -265,7 +268,8 @@ def _levels(name: str, item: Factor, given: Mapping[Any, float] | None) -> Colum
         str(level): check_fraction(share, f"a share of {name!r}") for level, share in (given or {}).items()
     }
     refuse_strange(f"share in {name!r}", named, texts)
-    left, free = 1.0 - sum(named.values()), len(texts) - len(named)
+    left = 1.0 - sum(named.values())
+    free = len(texts) - len(named)
     if (free and left <= 0.0) or (not free and abs(left) > 1e-6):
         raise ArgumentError(f"the guessed shares of {name!r} do not add up to one")
     shares = [named.get(text, left / max(free, 1)) for text in texts]
@@ -284,7 +288,8 @@ def drawn(laws: tuple[ColumnLaw, ...], root: Floats, n: int, rng: np.random.Gene
 
 def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
     """Return a root of the correlations behind the columns that gives the columns the guessed ones."""
-    places, wanted = {law.name: place for place, law in enumerate(laws)}, np.eye(len(laws))
+    places = {law.name: place for place, law in enumerate(laws)}
+    wanted = np.eye(len(laws))
     for a, others in guesses.correlations.items():
         for b, value in others.items():
             check_number(value, f"the guessed correlation of {a!r} and {b!r}", low=-0.999, high=0.999)
@@ -294,12 +299,11 @@ def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
                     raise ArgumentError(
                         f"{a!r} and {b!r}: a factor of more than two levels has no correlation"
                     )
-    latent, asked, z = (
-        wanted.copy(),
-        wanted != 0.0,
-        np.random.default_rng(1).standard_normal((PILOT, len(laws))),
-    )
-    root, gap = wanted, np.zeros_like(wanted)
+    latent = wanted.copy()
+    asked = wanted != 0.0
+    z = np.random.default_rng(1).standard_normal((PILOT, len(laws)))
+    root = wanted
+    gap = np.zeros_like(wanted)
     for _ in range(12 if np.any(wanted != np.eye(len(laws))) else 0):
         values, vectors = np.linalg.eigh(latent)
         root = vectors * np.sqrt(np.maximum(values, 1e-9))

@@ -180,7 +180,8 @@ def _told_of(residuals: ResidualLaw, guesses: Guesses) -> str:
 def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
     """Return a schema and a formula whose response is a column; an expression becomes one, of its bounds."""
     design = schema.design(formula)
-    bounds, name = design.outcome.bounds, RESPONSE_COLUMN
+    bounds = design.outcome.bounds
+    name = RESPONSE_COLUMN
     if design.response in schema:
         return schema, formula
     if bounds is None:
@@ -311,7 +312,8 @@ def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
         raise ArgumentError(f"n={n} is more than {LARGEST_STUDY:,}, to which made-up rows go: plan for these")
     family = check_choice(words.get("family", "gaussian"), Family, "family")
     trust = check_choice(words.get("trust") or "central", StudyTrust, "trust")
-    parties, guesses = words.get("parties"), words.get("guesses") or Guesses()
+    parties = words.get("parties")
+    guesses = words.get("guesses") or Guesses()
     if (trust == "per-party") != (parties is not None):
         raise ArgumentError(NO_PARTIES)
     if not isinstance(guesses, Guesses):
@@ -319,11 +321,11 @@ def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
     spending: Any = spending_of({name: words.get(name) for name in WORDS}, NOT_PLANNED)
     seed = check_count(spending.pop("rng", 0), "rng", least=0)
     total_mu(spending)
-    alpha, people = (
-        check_fraction(words.get("alpha", 0.05), "alpha"),
-        population(schema, formula, guesses, family),
-    )
-    names, constant, which = people.design.names, people.design.constant, words.get("which")
+    alpha = check_fraction(words.get("alpha", 0.05), "alpha")
+    people = population(schema, formula, guesses, family)
+    names = people.design.names
+    constant = people.design.constant
+    which = words.get("which")
     if which is None:
         which = [name for place, name in enumerate(names) if place != constant][:MOST_PLANNED]
     planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in which))
@@ -352,7 +354,8 @@ def floor_widths(case: Case) -> Floats:
     if case.n <= 2 * len(design.names):
         return np.full(len(places), np.nan)
     kind = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial}
-    family, found = kind.get(case.people.family, sm.families.Poisson), []
+    family = kind.get(case.people.family, sm.families.Poisson)
+    found = []
     for seed in np.random.SeedSequence(case.seed).spawn(3):
         frame = case.people.rows(case.n, np.random.default_rng(seed))
         with warnings.catch_warnings():

@@ -40,7 +40,8 @@ def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, f
 
 def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
     """Return the residual sd where coefficients are given, whose predictor has the sd `spread`."""
-    share, own = guesses.rsquared, guesses.residual_sd
+    share = guesses.rsquared
+    own = guesses.residual_sd
     if share is not None and own is not None:
         raise ArgumentError(
             "guesses: coefficients, rsquared and residual_sd: leave one out, two say the third"
@@ -61,7 +62,8 @@ def outcome_of(
     design: Design, schema: Schema, guesses: Guesses, family: Family
 ) -> tuple[float, float, list[str]]:
     """Return mean and sd of the response, and what was taken for granted of them."""
-    name, item = design.response, schema[design.response]
+    name = design.response
+    item = schema[design.response]
     coded = isinstance(item, Factor) and item.categorical
     low, high = (0.0, 1.0) if coded else (item.interval.low, item.interval.high)
     if family == "binomial" and (low, high) != (0.0, 1.0):

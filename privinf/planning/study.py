@@ -30,9 +30,12 @@ from privinf.validation import check_choice, check_fraction, check_number, check
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST, MOST, SETTLED = 16, 48, 0.025  # fits a prediction, and its relative standard error where they end
+FEWEST = 16
+MOST = 48
+SETTLED = 0.025  # fits a prediction, and its relative standard error where they end
 SMALL = 20_000  # tables of so few rows cost little, their noise varies most: they have twice MOST
-USABLE, EDGE = 0.5, 0.9  # shares of fits with an interval to rely on
+USABLE = 0.5
+EDGE = 0.9  # shares of fits with an interval to rely on
 SITE = "site of planning"
 PROTECTED_SDS = 4.0  # tighter bounds that are tried: so many sds on both sides of the mean
 
@@ -164,7 +167,8 @@ def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -
     with tqdm(total=most * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
         for seed in np.random.SeedSequence(case.seed).spawn(most):
             rng = np.random.default_rng(seed)
-            frame, noise = case.people.rows(case.n, rng), dict(zip(names, rng.spawn(len(names)), strict=True))
+            frame = case.people.rows(case.n, rng)
+            noise = dict(zip(names, rng.spawn(len(names)), strict=True))
             for name in active:
                 bar.update()
                 try:
@@ -294,7 +298,9 @@ class Aim:
     def of(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
         """Return what a goal asks for; `names` of estimators, the first of which is the default."""
         check_words(goal, Goal.__annotations__)
-        width, effect, one = goal.get("width"), goal.get("effect"), goal.get("coefficient")
+        width = goal.get("width")
+        effect = goal.get("effect")
+        one = goal.get("coefficient")
         if (width is None) == (effect is None):
             raise ArgumentError(
                 "give width=, of the interval, or effect=, which a test is to find; one of them"
@@ -340,7 +346,8 @@ class Aim:
             following = excess(there)
             if (following > 0.0) != (value > 0.0):
                 return math.exp(brentq(excess, here, there, xtol=0.01, rtol=0.01))
-            here, value = there, following
+            here = there
+            value = following
 
     def people(self) -> int | None:
         """Return the n that does."""
@@ -350,7 +357,8 @@ class Aim:
 
     def level(self) -> float | None:
         """Return the epsilon, mu or rho that does."""
-        word, spending = self.case.word, self.case.spending
+        word = self.case.word
+        spending = self.case.spending
         start = min(max(float(spending[word]), 0.01), 500.0)
         return self.crossing(
             lambda case, t: replace(case, spending={**spending, word: t}), start, 0.01, 500.0
@@ -372,8 +380,10 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
     for name in dict.fromkeys((*case.people.design.inputs, case.people.design.response)):
         item = case.schema[name]
         if isinstance(item, Numeric):
-            mean, reach = float(sample[name].mean()), PROTECTED_SDS * float(sample[name].std())
-            low, high = max(item.low, mean - reach), min(item.high, mean + reach)
+            mean = float(sample[name].mean())
+            reach = PROTECTED_SDS * float(sample[name].std())
+            low = max(item.low, mean - reach)
+            high = min(item.high, mean + reach)
             if high - low < 0.8 * (item.high - item.low):
                 tighter[name] = replace(item, low=low, high=high)
     if tighter:

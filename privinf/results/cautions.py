@@ -76,7 +76,8 @@ class warned_once:
     """
 
     def __init__(self, result: Any, asked: str = "") -> None:
-        self.result, self.asked = result, asked
+        self.result = result
+        self.asked = asked
 
     def __enter__(self) -> None:
         working = _AT_WORK.get()
@@ -123,7 +124,8 @@ def _cached(name: str, member: cached_property[Any]) -> FunctionType:
 
 
 def _wrapped(function: FunctionType, asked: str) -> FunctionType:
-    scores, once = _asks_for_scores(function), warned_once  # names that the copy below finds in its closure
+    scores = _asks_for_scores(function)
+    once = warned_once  # names that the copy below finds in its closure
 
     @wraps(function)
     def with_caution(self: Any, /, *args: Any, **words: Any) -> Any:

@@ -38,7 +38,8 @@ class BoundedContrasts(ContrastResults):  # type: ignore[misc]
         self, given: ContrastResults, precision: Precision, alternative: Alternative = "two-sided"
     ) -> None:
         self.__dict__.update(given.__dict__)
-        self._precision, self.alternative = precision, alternative
+        self._precision = precision
+        self.alternative = alternative
         self.pvalue = np.squeeze(precision.pvalues(np.ravel(given.statistic), alternative))
         if self.distribution == "t":
             df = np.broadcast_to(precision.df, np.shape(precision.se))
@@ -51,7 +52,8 @@ class BoundedContrasts(ContrastResults):  # type: ignore[misc]
         if self.alternative == "two-sided":
             half = self._precision.half_length(alpha)
             return np.column_stack([effect - half, effect + half])
-        reach, none = self._precision.reach(alpha), np.full_like(effect, np.inf)
+        reach = self._precision.reach(alpha)
+        none = np.full_like(effect, np.inf)
         if self.alternative == "greater":
             return np.column_stack([effect - reach, none])
         return np.column_stack([-none, effect + reach])
@@ -91,7 +93,8 @@ class JointContrast(ContrastResults):  # type: ignore[misc]
         self.__dict__.update(given.__dict__)
         self.noncentrality = law.noncentrality
         if self.distribution == "F":
-            self.df_denom, self.dist_args = law.df, (self.df_num, law.df)
+            self.df_denom = law.df
+            self.dist_args = (self.df_num, law.df)
             self.pvalue = np.float64(law.pvalue(float(np.squeeze(self.statistic)) * law.k))
         else:
             self.pvalue = np.float64(law.pvalue(float(np.squeeze(self.statistic))))
@@ -121,7 +124,9 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         self._estimate = estimate
         self._one_law = math.isinf(estimate.df_resid) and estimate.bias is None
         self.use_t = math.isfinite(estimate.df) or math.isfinite(estimate.df_resid)
-        self.nobs, self.df_model, self.df_resid = estimate.nobs, df_model, df_resid
+        self.nobs = estimate.nobs
+        self.df_model = df_model
+        self.df_resid = df_resid
 
     def t_test(
         self,

@@ -65,12 +65,15 @@ def absorbing(result: ResultsT, effects: Sequence[str]) -> ResultsT:
     effects : sequence of str
         Terms of its design, ``C(firm)``.
     """
-    context, names = result._context, result.names
+    context = result._context
+    names = result.names
     if not effects or context.design is None:
         return result
     places = kept(names, context.design, effects)
     gone = [name for j, name in enumerate(names) if j not in places]
-    sampling, point, strength = context.sampling_cov, context.point, context.identification
+    sampling = context.sampling_cov
+    point = context.point
+    strength = context.identification
     if strength is not None and strength.threshold < LEAST_STRENGTH:
         weak = strength.statistic < LEAST_STRENGTH
         strength = replace(strength, threshold=LEAST_STRENGTH, weak=weak)

@@ -27,7 +27,10 @@ from privinf.wire import Formats, readable
 
 Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1
-FIT, TEST, PARTIES, TABLE = Formats.FIT, Formats.TEST, Formats.PARTIES, Formats.TABLE
+FIT = Formats.FIT
+TEST = Formats.TEST
+PARTIES = Formats.PARTIES
+TABLE = Formats.TABLE
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")

@@ -213,7 +213,8 @@ class HypothesisResults(WaldResults):
         scalar : bool
             Whether statistics are numbers, or arrays of shape (1, 1).
         """
-        grouped, identity = terms(self.names, self._context.design), np.eye(len(self.names))
+        grouped = terms(self.names, self._context.design)
+        identity = np.eye(len(self.names))
         tested: list[tuple[str, Any]] = [
             (name, identity[at]) for name, at in grouped.items() if not (skip_single and len(at) == 1)
         ]

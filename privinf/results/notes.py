@@ -15,7 +15,8 @@ from privinf.validation import check_choice
 # Kind of the caution of results whose target is not the one of the rows as they are.
 CHANGED_TARGET = "ChangedTarget"
 IMPUTING = "impute-public"
-IMPUTED_LABEL, IMPUTED_VALUE = "Missing values:", "middle of bounds"
+IMPUTED_LABEL = "Missing values:"
+IMPUTED_VALUE = "middle of bounds"
 CLIPPED = "Target: the regression among rows clipped to the public bounds."
 CLIPPED_COLUMNS = (
     "Target: the regression among rows whose private columns are {} public {}; {} is used as it is."
@@ -108,7 +109,8 @@ def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
 
 def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what releases show of values outside their bounds: shares by name, and means at an end."""
-    shares, ends = dict(settings.get("clipped", {})), settings.get("at_an_end", ())
+    shares = dict(settings.get("clipped", {}))
+    ends = settings.get("at_an_end", ())
     told = " and ".join(f"about {float(share):.0%} of the values of {name}" for name, share in shares.items())
     left = ", ".join(str(name) for name in ends if name not in shares)
     texts = [OUTSIDE.format(told)] if told else []
@@ -117,6 +119,7 @@ def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     """Return the notes of a result of completed rows: its target, and what that does to estimates."""
-    told, must = Note(COMPLETED, "header"), Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
+    told = Note(COMPLETED, "header")
+    must = Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
     others = (note for note in ranked(notes) if not note.text.startswith(TARGET) and note.text != must.text)
     return (told, must, *others)

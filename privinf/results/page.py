@@ -72,7 +72,9 @@ footer { margin-top: 2rem; color: var(--soft); font-size: .82rem; }
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 HEADS = ("", "coef", "std err", "(no noise)", "statistic", "p", "from noise")
 LEDGER = ("label", "mechanism", "trust", "noise_scale", "epsilon", "mu", "rho")
-CURVE_POINTS, STEPS, LEAST_DELTA = 201, 60, 1e-12
+CURVE_POINTS = 201
+STEPS = 60
+LEAST_DELTA = 1e-12
 ALARMS = 0.05
 READ_CURVE = (
     "Whoever knows everything else, and guesses from what was released which of two values one {unit} had: "

@@ -162,7 +162,8 @@ class DescribedResults(HypothesisResults):
         """Restrictions that leave nothing but the constant, one row each."""
         if self._no_moments is not None:
             raise NotAvailableError(f"fvalue: {self._no_moments}; f_test() and wald_test() test restrictions")
-        p, design = len(self.names), self._context.design
+        p = len(self.names)
+        design = self._context.design
         constant = None if design is None else design.constant_direction
         if constant is None or self._context.absorbed:
             return np.eye(p)

@@ -24,8 +24,10 @@ Fact: TypeAlias = tuple[str, str]
 Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
 Row: TypeAlias = tuple[str, ...]
 
-MIN_WIDTH, MAX_WIDTH = 80, 100
-GAP, MAX_SPARE = 2, 6
+MIN_WIDTH = 80
+MAX_WIDTH = 100
+GAP = 2
+MAX_SPARE = 6
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -83,7 +85,9 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.title = title
-        self._header, self._rows, self._notes = list(header), list(rows), ranked(notes)
+        self._header = list(header)
+        self._rows = list(rows)
+        self._notes = ranked(notes)
         self._blocks = {"top": top, "tests": tests, "privacy": privacy}
         self.tables = [SimpleTable(rows) for rows in self._sections()]
         self.add_extra_txt(self.numbered_notes)
@@ -138,7 +142,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         width = max(MIN_WIDTH, len(table[0]))
         if len(table[0]) < width:
             table = _table_lines(self._header, self._rows, width)
-        heavy, light = "=" * width, "-" * width
+        heavy = "=" * width
+        light = "-" * width
         lines = [self.title.center(width).rstrip(), heavy, *_fact_lines(self._blocks["top"], width), heavy]
         lines += [table[0], light, *table[1:], heavy]
         for block in (self._blocks["tests"], self._blocks["privacy"]):

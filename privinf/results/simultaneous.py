@@ -141,7 +141,8 @@ def simultaneous(
         place = restrictions.labels[int(np.flatnonzero(~(variances > 0.0))[0])]
         raise ArgumentError(f"{shown(place)} has no sampling error: leave it out of the joint inference")
     bse = np.sqrt(variances)
-    df, bias = float(np.min(contrast_df(estimate, restrictions.R))), contrast_bias(estimate, restrictions.R)
+    df = float(np.min(contrast_df(estimate, restrictions.R)))
+    bias = contrast_bias(estimate, restrictions.R)
     deviation = effect - restrictions.q
     if bias is not None:
         deviation = np.maximum(np.abs(deviation) - bias, 0.0)

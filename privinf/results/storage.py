@@ -27,7 +27,8 @@ from privinf.wire import Formats
 
 FORMAT = Formats.RESULTS
 VERSION = 1
-RELEASE, TERMS = "release/", "terms/"
+RELEASE = "release/"
+TERMS = "terms/"
 ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov", "bias")
 DEGREES = ("df", "df_resid")
 CONTEXT_ARRAYS = ("sampling_cov", "point")
@@ -127,7 +128,8 @@ def _to_parts(
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     arrays = {name: getattr(estimate, name) for name in ESTIMATE_ARRAYS if records or name != "scores"}
     arrays |= {name: getattr(context, name) for name in CONTEXT_ARRAYS}
-    terms, named = estimate.terms, None
+    terms = estimate.terms
+    named = None
     if terms is not None:
         named = {"equation": terms.equation, "sampling": list(terms.sampling), "noise": list(terms.noise)}
         every = (*terms.sampling.values(), *terms.noise.values())

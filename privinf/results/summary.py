@@ -116,7 +116,8 @@ class SummaryWords(TypedDict, total=False):
 
 def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
     """Return the summary of a result."""
-    alpha, names = told.check().alpha, told.names(result.names)
+    alpha = told.check().alpha
+    names = told.names(result.names)
     weak = result.estimate.cov is None
     header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
     known = result._context.ranked
@@ -134,13 +135,16 @@ def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
 
 def summarize_as_frames(result: DescribedResults, told: Wording, float_format: str) -> Summary:
     """Return the summary as statsmodels' ``summary2`` has it: tables that are frames."""
-    alpha, names = told.check().alpha, told.names(result.names)
-    table, notes = {"Coef.": result.params.to_numpy()}, _warnings(result)
+    alpha = told.check().alpha
+    names = told.names(result.names)
+    table = {"Coef.": result.params.to_numpy()}
+    notes = _warnings(result)
     if result.estimate.cov is None:
         notes.append(f"No standard errors: {result.estimate.weak_reason}.")
     else:
         ends = WaldResults.conf_int(result, alpha).to_numpy()
-        letter, (low, high) = "t" if result.use_t else "z", _interval_header(alpha)
+        letter = "t" if result.use_t else "z"
+        (low, high) = _interval_header(alpha)
         table |= {"Std.Err.": result.bse.to_numpy(), letter: result.tvalues.to_numpy()}
         table |= {f"P>|{letter}|": result.pvalues.to_numpy(), low: ends[:, 0], high: ends[:, 1]}
     made = Summary()

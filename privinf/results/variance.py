@@ -18,7 +18,8 @@ from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_choice
 
 # Parts that the jackknife leaves out in turn, and the numbers up to which a printed formula computes it.
-PARTS, AT_ONCE = 20, 2_000_000
+PARTS = 20
+AT_ONCE = 2_000_000
 # Shares of the variance by which two estimates of the sampling term are taken for one.
 SAME = 1e-6
 SAMPLING = "sampling"
@@ -154,7 +155,8 @@ class VarianceFormula:
         R = check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2)
         if R.shape[1] != len(self.names):
             raise ArgumentError(f"r_matrix must have a column for each of {len(self.names)} coefficients")
-        names, resample = tuple(f"c{i}" for i in range(len(R))), self.resample
+        names = tuple(f"c{i}" for i in range(len(R)))
+        resample = self.resample
         mapped = None if resample is None else (lambda: [terms.mapped(R) for terms in resample()])
         return VarianceFormula(names, self.terms.mapped(R), mapped)
 
@@ -208,7 +210,9 @@ class LeaveOut:
 
     def __call__(self) -> list[VarianceTerms]:
         """Return the terms of the whole covariance, user units, as each of `PARTS` remainders has them."""
-        system, design, bread = self.context.system, self.context.design, self.estimate.bread
+        system = self.context.system
+        design = self.context.design
+        bread = self.estimate.bread
         assert system is not None
         assert design is not None
         assert bread is not None

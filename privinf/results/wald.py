@@ -165,7 +165,8 @@ class WaldResults(Cautious):
 
     def _interval(self, alpha: float) -> Floats:
         """Return the ends of the intervals, shape (p, 2)."""
-        half, center = self._precision.half_length(alpha), self._estimate.params
+        half = self._precision.half_length(alpha)
+        center = self._estimate.params
         return np.column_stack([center - half, center + half])
 
     def delta_method(self, function: Callable[[pd.Series[float]], ArrayLike]) -> NonlinearResults:

@@ -55,7 +55,8 @@ def absorbed(formula: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
 
 def parted(formula: str) -> list[str]:
     """Return the parts of a formula between the bars that stand in no brackets."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for letter in formula:
         depth += (letter in "([{") - (letter in ")]}")
         if letter == "|" and not depth:

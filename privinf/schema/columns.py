@@ -132,7 +132,8 @@ def sub_design(released: Design, formula: str) -> SubDesign:
 
 def scaled_maps(released: Design, design: Design) -> Floats:
     """Return columns and response of a design, scaled units, as sums of those of a release in theirs."""
-    held, outcome = _Held.of(released), design.outcome.column
+    held = _Held.of(released)
+    outcome = design.outcome.column
     spans = np.vstack([held.scaled_span(column) for column in (*design.columns, outcome)])
     center = np.append(design.center, design.y_center)
     scale = np.append(design.scale, design.y_scale)
@@ -245,7 +246,8 @@ class _Held:
             return np.asarray(self.sums[self.places[product]], dtype=np.float64)
         for piece in product:
             if isinstance(piece, Indicator) and piece.column not in coded:
-                rest, expanded = product - {piece}, coded | {piece.column}
+                rest = product - {piece}
+                expanded = coded | {piece.column}
                 span += self._span(rest, column, expanded)
                 for level in self._levels(piece):
                     span -= self._span(rest | {Indicator(piece.column, level)}, column, expanded)

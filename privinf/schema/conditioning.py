@@ -38,7 +38,8 @@ REPEATED = 1e13
 
 def conditioned(design: D) -> D:
     """Return the design on its internal basis, or itself where no column is changed; see the module."""
-    schema, raw = design.schema, design.columns
+    schema = design.schema
+    raw = design.columns
     assert schema is not None
     internal = tuple(internal_column(schema, column) for column in with_indicators(schema, raw))
     while internal != raw:
@@ -126,7 +127,8 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
     rounding; the schema and the columns alone decide them.
     """
     p = len(raw)
-    M, left = np.eye(p), []
+    M = np.eye(p)
+    left = []
     for inputs in dict.fromkeys(frozenset(raw[j].inputs) for j in range(p) if raw[j] != internal[j]):
         own = [j for j in range(p) if raw[j] != internal[j] and frozenset(raw[j].inputs) == inputs]
         among = [j for j in range(p) if frozenset(internal[j].inputs) <= inputs]
@@ -136,7 +138,8 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
             continue
         X = np.column_stack([internal[j].values(rows, clip=True) for j in among])
         Y = np.column_stack([raw[j].values(rows, clip=True) for j in own])
-        unit, size = np.abs(X).max(axis=0), np.abs(Y).max(axis=0)
+        unit = np.abs(X).max(axis=0)
+        size = np.abs(Y).max(axis=0)
         ends = np.concatenate([unit, size])
         if not ((ends > 1.0 / FARTHEST_SIZE) & (ends < FARTHEST_SIZE)).all():
             left += own
@@ -156,7 +159,8 @@ def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader |
     cells = int(np.prod([len(item.levels) for item in factors.values()], dtype=float))
     if cells > CELLS_AT_MOST:
         return None
-    rng, count = np.random.default_rng(0), max(64, 4 * columns, 16 * cells)
+    rng = np.random.default_rng(0)
+    count = max(64, 4 * columns, 16 * cells)
     if count * columns > MADE_UP_AT_MOST:
         return None
     at = np.arange(count)

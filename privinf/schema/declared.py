@@ -52,7 +52,8 @@ class Numeric:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        low, high = finite_number(self.low, "the lower bound"), finite_number(self.high, "the upper bound")
+        low = finite_number(self.low, "the lower bound")
+        high = finite_number(self.high, "the upper bound")
         if not low < high:
             one = "; a constant takes none: add it with privinf.add_constant" if low == high else ""
             raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper{one}")

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 # Sizes of bounds whose products can be summed: statistics take arguments between 1e-30 and 1e30.
-SMALLEST_BOUND, LARGEST_BOUND = 1e-28, 1e28
+SMALLEST_BOUND = 1e-28
+LARGEST_BOUND = 1e28
 
 
 @doors
@@ -406,7 +407,8 @@ class Design(DesignFields):
         Raises SchemaError if a response that is sent in clear is not finite in some rows, and its columns
         have no bounds.
         """
-        column, bounds = self.outcome.column, self.outcome.bounds
+        column = self.outcome.column
+        bounds = self.outcome.bounds
         declared = self.schema is not None and all(name in self.schema for name in column.inputs)
         return np.array(_read(column, reader, bounds, strict=not declared))
 
@@ -424,7 +426,8 @@ class Design(DesignFields):
             Names of columns, and texts that follow from the declarations alone. A spline is flat beyond its
             boundary knots; any other column was clipped to its declared bounds.
         """
-        reader, found = self._reader(table, "raise", None), {}
+        reader = self._reader(table, "raise", None)
+        found = {}
         columns = self.columns if self.raw is None else self.raw
         knots = {
             piece.column: (piece.basis.lower, piece.basis.upper)
@@ -447,7 +450,8 @@ class Design(DesignFields):
         """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan."""
         found = {}
         for place, name in enumerate(self.names):
-            low, high = float(self.low[place]), float(self.high[place])
+            low = float(self.low[place])
+            high = float(self.high[place])
             if self.private[place] and math.isfinite(low) and _passes(rows[:, place], low, high):
                 found[name] = BEYOND_BOUNDS
         return found

@@ -226,7 +226,8 @@ def _check(node: ast.expr, depth: int) -> None:
 
 def _arguments(node: ast.Call) -> list[ast.expr]:
     """Return the arguments of where, clip, minimum or maximum, without the None of an open clip."""
-    called, given = called_name(node), node.args
+    called = called_name(node)
+    given = node.args
     if called == "where":
         if len(given) != 3 or not is_truth(given[0]):
             raise SchemaError(

@@ -99,7 +99,8 @@ def term_name(text: str) -> str:
 def refuse_response(design: Design, formula: str) -> None:
     """Raise SchemaError where a column is the response itself, or tells which of its levels a row has."""
     outcome = design.outcome.column
-    read, schema = outcome.inputs, design.schema
+    read = outcome.inputs
+    schema = design.schema
     declared = schema[read[0]] if schema is not None and len(read) == 1 and read[0] in schema else None
     told = isinstance(declared, Factor) and declared.categorical
     for column in design.columns:
@@ -131,7 +132,8 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
         reason = error.message if isinstance(error, patsy.PatsyError) else "it is no formula"
         raise SchemaError(f"formula {shown(formula)} cannot be read: {reason}") from None
-    left, right = description.lhs_termlist, description.rhs_termlist
+    left = description.lhs_termlist
+    right = description.rhs_termlist
     if len(left) != 1 or len(left[0].factors) != 1:
         raise SchemaError(f"formula {shown(formula)} must have one response before the ~")
     if not right:

@@ -209,7 +209,8 @@ def design_from_dict(kind: type[D], content: Json) -> D:
 
 def _check_declared(design: DesignFields) -> None:
     """Raise SchemaError unless a design that came from elsewhere follows from its own schema."""
-    schema, outcome = design.schema, design.outcome
+    schema = design.schema
+    outcome = design.outcome
     if schema is None:
         return
     check_against_schema(schema, design.columns, design.private, design.low, design.high)
@@ -265,10 +266,12 @@ class Reachable:
     def predictor(self, theta: Floats) -> tuple[float, float]:
         """Return the least and the largest z'theta."""
         ends = np.stack([self.low * theta, self.high * theta])
-        least, most = ends.min(axis=0), ends.max(axis=0)
+        least = ends.min(axis=0)
+        most = ends.max(axis=0)
         inside = {j for block in self.blocks for j in block}
         free = [j for j in range(len(theta)) if j not in inside]
-        low, high = float(least[free].sum()), float(most[free].sum())
+        low = float(least[free].sum())
+        high = float(most[free].sum())
         for block in self.blocks:
             at = list(block)
             base = float((self.low[at] * theta[at]).sum())

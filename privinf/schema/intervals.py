@@ -20,7 +20,8 @@ from privinf.typing import Floats
 # computing them; and how far rounding may carry an end across the edge of a function's domain, relatively and
 # at most: beside exp(28) a value of -0.6 is no rounding.
 ROOM = 2.0**-50
-EDGE, MOST_CROSSED = 2.0**-40, 2.0**-16
+EDGE = 2.0**-40
+MOST_CROSSED = 2.0**-16
 WHOLE = 2.0**53
 
 

@@ -15,7 +15,8 @@ from privinf.typing import Floats
 from privinf.validation import check_choice
 
 # Knots closer than this share of their range, or of such sizes, leave a basis without digits.
-CLOSEST, FARTHEST = 2.0**-30, 1e60
+CLOSEST = 2.0**-30
+FARTHEST = 1e60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,8 @@ HIGHEST = 10  # degree
 
 def legendre(degree: int, argument: Floats) -> Floats:
     """Return Legendre's polynomial by its recursion, exactly 1 at 1: orthogonal to the others on [-1, 1]."""
-    before, here = np.ones_like(argument), np.asarray(argument)
+    before = np.ones_like(argument)
+    here = np.asarray(argument)
     for k in range(1, degree):
         before, here = here, ((2 * k + 1) * argument * here - k * before) / (k + 1)
     return here

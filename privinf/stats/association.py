@@ -43,7 +43,8 @@ from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair
 from privinf.wire import Labels
 
 LEAST_MARGIN = 0.5
-TABLES, TABLE_STREAM = 9999, 11
+TABLES = 9999
+TABLE_STREAM = 11
 HIDDEN_BELOW = 3.0
 GRID = 4001
 HIDDEN_PAIR = "The noise hides a variance: the interval is [-1, 1]."
@@ -76,7 +77,8 @@ class TableLaw:
     def independence(self) -> tuple[Floats, Floats, Floats]:
         """Return T, the sign of the first cell's excess, and chi-square corrected for the noise."""
         p, q = self.margins()
-        E, s2 = self.X - self.n * p[..., :, None] * q[..., None, :], self.sd**2
+        E = self.X - self.n * p[..., :, None] * q[..., None, :]
+        s2 = self.sd**2
         sign = np.sign(E[..., 0, 0])
         for axis in (-1, -2):  # margins that were raised leave sums that are not 0
             E -= E.mean(axis=axis, keepdims=True)
@@ -84,7 +86,8 @@ class TableLaw:
         pearson -= s2 * ((1.0 / p).sum(axis=-1) - p.shape[-1]) * ((1.0 / q).sum(axis=-1) - q.shape[-1])
         few, many, F = (p, q, E) if p.shape[-1] <= q.shape[-1] else (q, p, np.swapaxes(E, -1, -2))
         W, values = _whitened(few)
-        F, many = W @ F, many[..., None, :]
+        F = W @ F
+        many = many[..., None, :]
         C = self.n * many + s2 * values[..., None]
         T = (F**2 / C).sum(axis=-1) - (many * F / C).sum(axis=-1) ** 2 / (many**2 / C).sum(axis=-1)
         return T.sum(axis=-1), sign, np.maximum(pearson / self.n, 0.0)
@@ -94,7 +97,8 @@ class TableLaw:
 
         Their axis is the first; of several tables side by side each has draws of its own.
         """
-        rng, (p, q) = np.random.default_rng(stream), self.margins()
+        rng = np.random.default_rng(stream)
+        (p, q) = self.margins()
         shares = (p[..., :, None] * q[..., None, :]).reshape(*p.shape[:-1], -1)
         cells = rng.multinomial(self.n, shares, size=(draws, *p.shape[:-1])).astype(np.float64)
         noise = (
@@ -237,7 +241,8 @@ class PairLaw:
     @classmethod
     def of(cls, sums: Floats, n: int, a: float, b: float, c: float, *, laplace: bool = False) -> PairLaw:
         """Return the law of sums (..., 5), whose noise has these sds; `relative` is inf where one is weak."""
-        means, squares = sums[..., :2] / n, sums[..., 2:4] / n
+        means = sums[..., :2] / n
+        squares = sums[..., 2:4] / n
         s2 = squares - means**2 + (a / n) ** 2
         known = (b**2 + 4.0 * means**2 * a**2) / float(n) ** 2
         A = sums[..., 4] - n * means[..., 0] * means[..., 1]
@@ -366,7 +371,8 @@ def pearsonr(
     bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
     row = base.EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
     weak = HIDDEN_PAIR if not np.isfinite(law.relative) else NORMAL_PAIRS
-    means, sds = release.sums[0, :2] / law.n, release.scale[:2] / law.n
+    means = release.sums[0, :2] / law.n
+    sds = release.scale[:2] / law.n
     near = base.warn_of(base.at_bound([repr(name) for name in names], means, sds))
     return base.StatResult(
         title="Correlation",

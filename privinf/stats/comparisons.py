@@ -24,7 +24,8 @@ from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Pair, Table
 from privinf.validation import check_choice
 from privinf.wire import Labels
 
-FIRST, SECOND = np.array([0]), np.array([1])
+FIRST = np.array([0])
+SECOND = np.array([1])
 FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
 RARE = "The noise hides the count of {}: what is said of it is wide, and no more than the bounds allow."
 CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in which group is protected too."
@@ -49,7 +50,8 @@ class GroupsResult(base.StatResult):
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of the first group's mean less the second's, on the side of `alternative`."""
         level = base.check_level(confidence_level)
-        law, unit = GroupLaw.released(self.release), float(self.release.half[0])
+        law = GroupLaw.released(self.release)
+        unit = float(self.release.half[0])
         ends = base.ConfidenceInterval(-2.0 * unit, 2.0 * unit)
 
         def both(at: float) -> base.ConfidenceInterval:
@@ -75,7 +77,8 @@ class GroupsResult(base.StatResult):
         """
         level = base.check_level(confidence_level)
         c = contrast_weights(weights, self.groups)
-        law, unit = GroupLaw.released(self.release), self.release.half[0]
+        law = GroupLaw.released(self.release)
+        unit = self.release.half[0]
         means = law.means
         low, high = law.mean_sets(level)
         ends = np.where(c > 0.0, low, high), np.where(c > 0.0, high, low)
@@ -94,7 +97,8 @@ class GroupsResult(base.StatResult):
     def pairwise(self, confidence_level: float = 0.95) -> base.StatResult:
         """Return the differences of all pairs; with this confidence all intervals hold together."""
         level = base.check_level(confidence_level)
-        law, unit = GroupLaw.released(self.release), float(self.release.half[0])
+        law = GroupLaw.released(self.release)
+        unit = float(self.release.half[0])
         pairs = np.array(list(combinations(range(len(self.groups)), 2)))
         first, second = pairs.T
         made = law.made_up()
@@ -182,7 +186,8 @@ def ttest_ind(
     if isinstance(a, str) and b is not None and not isinstance(b, str):
         if words.get("data") is not None:
             raise ArgumentError("the table was passed twice: as the second argument, and as data=")
-        words, b = {**words, "data": b}, None
+        words = {**words, "data": b}
+        b = None
     asked, question = (
         asked_groups(a, None, bounds, None, words) if b is None else asked_pair(a, b, bounds, words)
     )
@@ -243,12 +248,14 @@ def anova_oneway(
     if isinstance(values, str) and "~" in values and groups is not None:
         if words.get("data") is not None:
             raise ArgumentError("the table is given twice: after the formula, and as data=")
-        words["data"], groups = groups, None
+        words["data"] = groups
+        groups = None
     asked, question = asked_groups(values, groups, bounds, levels, words)
     release, found = _group_sums(asked, question, clip)
     law = GroupLaw.released(release).present()
     F, df, pvalue = law.anova()
-    value, by = question.values[0], question.by[0]
+    value = question.values[0]
+    by = question.by[0]
     return GroupsResult(
         title="One-Way ANOVA (Welch)",
         release=release,
@@ -280,7 +287,8 @@ def asked_groups(
         parts = [part.strip() for part in values.split("~")]
         if len(parts) != 2 or not all(parts):
             raise ArgumentError(FORMULA.format(values))
-        values, groups = parts[0], parts[1].removeprefix("C(").removesuffix(")").strip()
+        values = parts[0]
+        groups = parts[1].removeprefix("C(").removesuffix(")").strip()
     if groups is None:
         raise ArgumentError("the groups are missing: pass two samples, groups= or a formula")
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
@@ -324,13 +332,15 @@ def _group_sums(
 def _two_groups(
     release: SampleSums, clip: CoreClip | None, alternative: Alternative, level: float
 ) -> GroupsResult:
-    law, unit = GroupLaw.released(release), float(release.half[0])
+    law = GroupLaw.released(release)
+    unit = float(release.half[0])
     t, df, tail = law.welch()
     agrees = (t > 0.0) == (alternative == "greater")
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]
     value = release.question.values[0]
-    R, N = law.squares()[0], np.maximum(law.N, 1.0)
+    R = law.squares()[0]
+    N = np.maximum(law.N, 1.0)
     pooled = 0.0 if law.alone.any() else math.sqrt(max(float((R / N).mean()), 0.0))
     sd = float(law.sds(FIRST, SECOND)[0])
     estimate = float(law.means[0] - law.means[1])
@@ -356,7 +366,9 @@ def _two_groups(
 
 
 def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...]:
-    law, middle, unit = GroupLaw.released(release), release.middle[0], release.half[0]
+    law = GroupLaw.released(release)
+    middle = release.middle[0]
+    unit = release.half[0]
     low, high = law.mean_sets(level)
     cells = np.column_stack(
         [middle + unit * law.means, unit * law.mean_sds(), middle + unit * low, middle + unit * high]

@@ -119,13 +119,16 @@ def describe(  # type: ignore[misc]
     """
     import pandas as pd
 
-    level, schema = check_level(confidence_level), words.get("schema")
+    level = check_level(confidence_level)
+    schema = words.get("schema")
     if schema is None:
         raise ArgumentError("describe needs schema=, the bounds of the columns")
     names = checked_names(schema.columns if columns is None else columns)
     both = dict(zip(names, names, strict=True))
     asked = streamed(asked_columns(both, dict.fromkeys(names), {**words, "data": data})[0])
-    opened, part, entries = {name: ColumnLooks.of(asked, name) for name in names}, 1.0 / len(names), []
+    opened = {name: ColumnLooks.of(asked, name) for name in names}
+    part = 1.0 / len(names)
+    entries = []
     found: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     for name, looks in opened.items():

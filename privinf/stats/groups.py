@@ -50,7 +50,8 @@ SEEN_COUNT = 6.0
 BELOW = 0.1
 # The share of the values that may lie beyond a clip before that is warned of.
 NEARLY_NOTHING = 0.01
-MADE_UP, STREAM = 9999, 10
+MADE_UP = 9999
+STREAM = 10
 # Quantiles of Student's distribution with hardly any degrees of freedom are as good as this one, whose
 # square is a number.
 LARGEST_QUANTILE = 1e60
@@ -115,7 +116,9 @@ class GroupLaw:
 
     def squares(self) -> tuple[Floats, Floats]:
         """Return R N/(N - 1), for Welch's variances without noise, and R's noise variance, shape (..., k)."""
-        seen, m, a2 = SEEN_COUNT * self.a < self.N, self.common, self.a**2
+        seen = SEEN_COUNT * self.a < self.N
+        m = self.common
+        a2 = self.a**2
         at = np.where(seen, self.S / np.where(seen, self.N, 1.0), m)
         about = self.N - self.P - 2.0 * m * self.S + m**2 * self.N
         own = self.N - self.P - (self.S**2 - a2 * (1.0 + m**2)) / np.where(seen, self.N, 1.0)
@@ -127,9 +130,12 @@ class GroupLaw:
 
     def equal_means(self) -> tuple[Floats, Floats]:
         """Return Welch's F and its second degrees of freedom; the first are k - 1."""
-        k, m, a2 = self.N.shape[-1], self.common, self.a**2
+        k = self.N.shape[-1]
+        m = self.common
+        a2 = self.a**2
         R, noise = self.squares()
-        A, V = self.S - m * self.N, R + a2 * (1.0 + m**2)
+        A = self.S - m * self.N
+        V = R + a2 * (1.0 + m**2)
         with np.errstate(divide="ignore", invalid="ignore"):
             c = -m * (3.0 + m**2) * a2
             R = np.maximum(R - np.where(V > 0.0, c / V * A, 0.0), -BELOW * a2)
@@ -204,7 +210,8 @@ class GroupLaw:
         (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2
         R = np.where(self.alone, np.inf, R)
         df = _degrees(R + a2, 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise)
-        t, share = laws.t.isf((1.0 - level) / 2.0, df), a2 * (1.0 - 1.0 / k)
+        t = laws.t.isf((1.0 - level) / 2.0, df)
+        share = a2 * (1.0 - 1.0 / k)
         if self.laplace:
             made = self.made_up()
             sd = np.sqrt(np.maximum(made.squares()[0] + a2 + share * self.means**2, 1e-12))
@@ -225,13 +232,17 @@ class GroupLaw:
     ) -> tuple[Floats, Floats, Floats, tuple[Floats, Floats, Floats], Floats]:
         """Return f(D) = alpha - beta D, its variance v0 + q0 + q1 D + q2 D^2, and degrees of freedom."""
         (R, noise), n, k, a2 = self.squares(), self.n, self.N.shape[-1], self.a**2
-        N, R = np.maximum(self.N, 0.0), np.where(self.alone, np.inf, R)
+        N = np.maximum(self.N, 0.0)
+        R = np.where(self.alone, np.inf, R)
         Ng, Nh, Sg, Sh = (array[..., at] for array in (N, self.S) for at in (g, h))
         with np.errstate(invalid="ignore"):
             parts = [weight**2 * (R[..., at] + a2) / n**2 for weight, at in ((Nh, g), (Ng, h))]
         spread = 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise
         scatter = sum(weight**4 * spread[..., at] / n**4 for weight, at in ((Nh, g), (Ng, h)))
-        x0, x1, y0, y1 = -Sh / n, -Nh / n, Sg / n, -Ng / n
+        x0 = -Sh / n
+        x1 = -Nh / n
+        y0 = Sg / n
+        y1 = -Ng / n
         q = (
             a2 * (x0**2 + y0**2 - (x0 + y0) ** 2 / k),
             2.0 * a2 * (x0 * x1 + y0 * y1 - (x0 + y0) * (x1 + y1) / k),
@@ -242,7 +253,8 @@ class GroupLaw:
 
     def shares(self) -> dict[str, float]:
         """Return eta squared and omega squared, corrected for what the noise adds to squares."""
-        k, m = len(self.N), self.common
+        k = len(self.N)
+        m = self.common
         scores = ((self.S - m * self.N) ** 2 - self.a**2 * (1.0 + m**2)) / np.maximum(self.N, 1.0)
         total = float((self.N - self.P).sum() - self.n * m[0] ** 2)
         if total <= 0.0:
@@ -256,7 +268,8 @@ class GroupLaw:
 
     def made_up(self, draws: int = MADE_UP, *, equal: bool = False, stream: int = STREAM) -> GroupLaw:
         """Return releases of normal values of these counts, means (or one mean, if `equal`) and spreads."""
-        rng, size = np.random.default_rng(stream), (draws, *self.N.shape)
+        rng = np.random.default_rng(stream)
+        size = (draws, *self.N.shape)
         N = np.maximum(self.N, 2.0)
         N = N * (self.n / N.sum(axis=-1, keepdims=True))
         mean = np.broadcast_to(np.clip(self.common, -1.0, 1.0), N.shape) if equal else self.means
@@ -305,7 +318,8 @@ def quadratic_set(A: Floats, B: Floats, C: Floats, reach: float) -> tuple[Floats
     """Return the ends of {x: A x^2 + B x + C <= 0} inside [-reach, reach]; all of it where A <= 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(np.maximum(B**2 - 4.0 * A * C, 0.0))
-        low, high = (-B - root) / (2.0 * A), (-B + root) / (2.0 * A)
+        low = (-B - root) / (2.0 * A)
+        high = (-B + root) / (2.0 * A)
     bounded = (A > 0.0) & ~np.isnan(root)
     return (
         np.where(bounded, np.clip(low, -reach, reach), -reach),
@@ -337,7 +351,8 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     """
     if clip is not None:
         return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)
-    law, value = GroupLaw.released(release), release.question.values[0]
+    law = GroupLaw.released(release)
+    value = release.question.values[0]
     clear = np.maximum(law.N, 1.0)
     sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
     names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
@@ -346,7 +361,8 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
 
 def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:
     """Return the ends of the shares that the score test does not reject, inside [0, 1]."""
-    z2, p = laws.norm.isf((1.0 - level) / 2.0) ** 2, count / n
+    z2 = laws.norm.isf((1.0 - level) / 2.0) ** 2
+    p = count / n
     low, high = quadratic_set(
         np.full(np.shape(p), 1.0 + z2 / n), -(2.0 * p + z2 / n), p**2 - z2 * (sd / n) ** 2, 2.0
     )

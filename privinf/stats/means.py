@@ -38,7 +38,8 @@ from privinf.wire import Labels
 
 CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
 SIMULATED_BELOW = 1000
-DRAWS, SEED = 9999, 16
+DRAWS = 9999
+SEED = 16
 UNSEEN = (
     "the clip may have cut {:.0f} values below and {:.0f} above, of {}; the interval takes tails to go on as "
     "they were seen to, and would miss a few values far out: they could move the mean by {:.3g} down, {:.3g} "
@@ -134,7 +135,8 @@ class MeanLaw:
 
     def _simulated(self, mean: float) -> Floats:
         """Return |t| of made-up releases of normal values of this mean and this law's sd."""
-        n, (normal, chi2, first, second) = self.n, _standard_draws(self.n)
+        n = self.n
+        (normal, chi2, first, second) = _standard_draws(self.n)
         at = mean + float(self.sd) / math.sqrt(n) * normal
         squares = float(self.sd) ** 2 * chi2 + n * at**2
         a, b = (sd / math.sqrt(2.0) for sd in self.noise)
@@ -160,7 +162,8 @@ def _standard_draws(n: int) -> tuple[Floats, Floats, Floats, Floats]:
 def laplace_tail(x: Floats, sd: Floats, b: float) -> Floats:
     """Return P(X > x), x >= 0, of a normal number of this sd plus a Laplace number of scale b."""
     sd = np.maximum(sd, 1e-9 * b)
-    r, z = sd / b, x / sd
+    r = sd / b
+    z = x / sd
     low = np.exp(r * r / 2.0 - x / b + log_ndtr(z - r))
     high = np.exp(r * r / 2.0 + x / b + log_ndtr(-z - r))
     return np.asarray(ndtr(-z) + 0.5 * (low - high))
@@ -173,7 +176,8 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
     for _ in range(60):
         middle = (low + high) / 2.0
         above = laplace_tail(middle, sd, b) > tail
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+        low = np.where(above, middle, low)
+        high = np.where(above, high, middle)
     return high
 
 
@@ -195,7 +199,8 @@ class MeanResult(base.StatResult):
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of a level on the side of `alternative`, user units, as scipy's results do."""
         level = base.check_level(confidence_level)
-        law, (middle, half) = MeanLaw.released(self.release), _units(self.release)
+        law = MeanLaw.released(self.release)
+        (middle, half) = _units(self.release)
         up, down = (0.0, 0.0) if self.clip is None else self.clip.share(self.nobs)
 
         def both(at: float) -> base.ConfidenceInterval:
@@ -278,7 +283,8 @@ def mean(
     release = asked.release(
         SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
     )
-    n, share = release.nobs, isinstance(asked.schema[name], Factor)
+    n = release.nobs
+    share = isinstance(asked.schema[name], Factor)
     near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
     return replace(described(release, level=level), cautions=base.warn_of(near))
 
@@ -340,7 +346,8 @@ def _notes(release: SampleSums, law: MeanLaw) -> tuple[str | Note, ...]:
 
 def described(release: SampleSums, clip: MeanClip | None = None, *, level: float) -> MeanResult:
     """Return the mean of one release and its interval, user units."""
-    law, (middle, half) = MeanLaw.released(release), _units(release)
+    law = MeanLaw.released(release)
+    (middle, half) = _units(release)
     made = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
     row = base.EstimateRow(
         release.question.values[0],
@@ -354,12 +361,15 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
 
 def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: float) -> MeanResult:
     base.check_level(level, alternative)
-    release, clip = mean.release, mean.clip
-    law, (middle, half) = MeanLaw.released(release), _units(release)
+    release = mean.release
+    clip = mean.clip
+    law = MeanLaw.released(release)
+    (middle, half) = _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
     beyond: base.Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
     t, pvalue = law.test(null, alternative) if clip is None else _allowed(law, null, alternative, clip, half)
-    found, name = described(release, clip, level=level), release.question.values[0]
+    found = described(release, clip, level=level)
+    name = release.question.values[0]
     made = MeanResult(
         title="One-Sample t-Test",
         release=release,

@@ -63,7 +63,8 @@ class ShareLaw:
 
     def tail(self, share: float) -> float:
         """Return P(count or more) if the share is `share`, exactly: a binomial number plus noise."""
-        n, x = self.n, float(self.count)
+        n = self.n
+        x = float(self.count)
         reach = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
         k = np.arange(max(0, math.floor(n * share - reach)), min(n, math.ceil(n * share + reach)) + 1)
         mass = laws.binom.pmf(k, n, share)
@@ -123,7 +124,8 @@ def proportion_confint(
     >>> bool(0.01 < r.rows[0].low < 0.02 < r.rows[0].high < 0.03)
     True
     """
-    level, method = check_level(confidence_level), check_choice(method, ShareMethod, "method")
+    level = check_level(confidence_level)
+    method = check_choice(method, ShareMethod, "method")
     release = _share_release(a, words)
     row, law = _share_row(release, level, method)
     return StatResult(
@@ -180,7 +182,8 @@ def proportions_ztest(
     >>> bool(pi.stats.proportions_ztest(x, value=0.2, mu=0.5, rng=0).pvalue < 1e-6)
     True
     """
-    level, method = check_level(confidence_level, alternative), check_choice(method, ShareMethod, "method")
+    level = check_level(confidence_level, alternative)
+    method = check_choice(method, ShareMethod, "method")
     if groups is not None:
         if value is not None:
             raise ArgumentError("value= is for one sample; two groups are compared with each other")
@@ -264,13 +267,16 @@ def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, l
         )
     )
     law = table_law(release)
-    made, (T, sign, _) = law.made_up().independence(), law.independence()
+    made = law.made_up().independence()
+    (T, sign, _) = law.independence()
     # A first group with more of the first outcome has the smaller share of the second.
-    z, drawn = float(-sign * np.sqrt(T)), -made[1] * np.sqrt(made[0])
+    z = float(-sign * np.sqrt(T))
+    drawn = -made[1] * np.sqrt(made[0])
     side = 1.0 if alternative == "greater" else -1.0
     pvalue = rank(side * drawn, side * z) if alternative != "two-sided" else rank(made[0], float(T))
     noise = math.sqrt(2.0) * law.sd
-    N, S = law.X.sum(axis=1), law.X[:, 1] - law.X[:, 0]
+    N = law.X.sum(axis=1)
+    S = law.X[:, 1] - law.X[:, 0]
     groups = GroupLaw.of(N, S, np.zeros(2), law.n, (noise, 0.0), laplace=law.laplace)
     ends, sd = groups.first_difference(level)
     p = (1.0 + groups.means) / 2.0

@@ -45,9 +45,12 @@ from privinf.validation import check_fraction
 from privinf.wire import Labels
 
 # Cells of a first look, its share of mu^2 for quantiles, and for the clip of a mean.
-FIRST_CELLS, FIRST_SHARE, CLIP_SHARE = 1024, 0.25, 0.2
+FIRST_CELLS = 1024
+FIRST_SHARE = 0.25
+CLIP_SHARE = 0.2
 # Groups are compared on the median +- so many sds at least, and quantiles farther out than this are not used.
-LEAST_CORE, SEEN_TAIL = 1.5, 0.02
+LEAST_CORE = 1.5
+SEEN_TAIL = 0.02
 CLIPPED_QUANTILES = "Quantiles among values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
     "Compared are means among values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up to {:.1%} "
@@ -75,13 +78,15 @@ class ColumnLooks:
     @classmethod
     def of(cls, asked: Asked, name: str) -> ColumnLooks:
         """Return the column of a test, opened; what the call may spend fits its ledger."""
-        schema, words = asked.schema, asked.words
+        schema = asked.schema
+        words = asked.words
         if words.get("noise") == "laplace":
             raise ArgumentError("noise='laplace' is for sums: distribution functions have Gaussian noise")
         if schema.unit is not None and schema.max_rows > 1:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
         told: Any = {word: words[word] for word in WORDS if word in words}
-        budget, bounds = Spending.of(told, words.get("ledger")), schema.interval(name)
+        budget = Spending.of(told, words.get("ledger"))
+        bounds = schema.interval(name)
         budget.ledger.check(GaussianLoss(budget.mu))
         held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
         return cls(held=held, name=name, low=bounds.low, high=bounds.high, spending=budget)
@@ -117,7 +122,8 @@ class QuantileLooks(Released):
 
         Noise of their own may put quantiles out of order: they and their ends are put in order.
         """
-        z, rows = two_sided(level), []
+        z = two_sided(level)
+        rows = []
         pairs = zip(self.quantiles, self.looks, strict=True)
         intervals = [quantile_interval(found, q, z, *self.bounds) for q, found in pairs]
         ordered = ordered_intervals(self.quantiles, intervals).tolist()
@@ -196,9 +202,12 @@ def quantile(
     if not wanted:
         raise ArgumentError("q names no quantile")
     asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, words)
-    looks, label = ColumnLooks.of(asked, name), Labels.QUANTILES.format(name=name)
+    looks = ColumnLooks.of(asked, name)
+    label = Labels.QUANTILES.format(name=name)
     first, lines = looks.first(FIRST_SHARE, label)
-    entries, second, part = [*lines], [], (1.0 - FIRST_SHARE) / len(wanted)
+    entries = [*lines]
+    second = []
+    part = (1.0 - FIRST_SHARE) / len(wanted)
     for one in wanted:
         edges = window_edges(first, one, two_sided(level), looks.low, looks.high)
         found, lines = looks.held.cdf(name, edges, part, looks.spending, label)
@@ -259,7 +268,8 @@ def clipped_release(
     asked: Asked, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
 ) -> tuple[SampleSums, Clip]:
     """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
-    asked, name = streamed(asked), question.values[0]
+    asked = streamed(asked)
+    name = question.values[0]
     looks = ColumnLooks.of(asked, name)
     found, first = looks.first(CLIP_SHARE, Labels.ITS_CLIP.format(label=question.label))
     rest = math.sqrt(1.0 - CLIP_SHARE) * looks.spending.mu
@@ -301,7 +311,8 @@ def core_clip(found: Distribution, low: float, high: float, mu: float, groups: i
     cell = (high - low) / (len(found.edges) + 1)
     sd = max((q75 - q25) / (2.0 * ndtri(0.75)), (far - tail) / (2.0 * ndtri(1.0 - seen)), cell)
     reach = max(LEAST_CORE, mu * math.sqrt(found.n / groups) / 4.0) * sd
-    left, right = max(float(middle - reach), low), min(float(middle + reach), high)
+    left = max(float(middle - reach), low)
+    right = min(float(middle + reach), high)
     edges = np.concatenate([[low], found.edges, [high]])
     counts = np.concatenate([[0.0], monotone(found), [float(found.n)]])
     sds = np.concatenate([[0.0], found.sds, [0.0]])

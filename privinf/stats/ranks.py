@@ -45,7 +45,8 @@ from privinf.wire import Labels
 
 # Bounds of arrays of any numbers: a power of 2, by which values are divided exactly.
 ANY_NUMBER = (-(2.0**500), 2.0**500)
-RANK_STREAM, FINENESS = 12, 2001
+RANK_STREAM = 12
+FINENESS = 2001
 OF_LAWS = "A test of equal laws: groups may differ in it and have equal means, or the other way round."
 OF_SYMMETRY = "A test of symmetry about the centre: a skewed law may be rejected whatever its mean or median."
 SAMPLE_ONLY = (
@@ -162,7 +163,8 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     law = RankLaw.of_two(score, first, n, (sd, count_sd), laplace=release.noise == "laplace")
     z, pvalue = law.test(alternative)
     n1 = min(max(first, 0.0), float(n))
-    pairs, hidden = n1 * (n - n1), min(n1, n - n1) <= 3.0 * count_sd
+    pairs = n1 * (n - n1)
+    hidden = min(n1, n - n1) <= 3.0 * count_sd
 
     def error(p: Floats) -> Floats:
         sampling = p * (1.0 - p) / max(min(n1, n - n1), 1.0) * pairs**2
@@ -171,16 +173,15 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     shown, other = release.levels[0]
     name = f"P({shown} > {other})"
     if hidden:
-        row, law_of_count = (
-            base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0),
-            "The noise hides a group's count.",
-        )
+        row = base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0)
+        law_of_count = "The noise hides a group's count."
     else:
         p = float(np.clip(0.5 + law.score / pairs, 0.0, 1.0))
         bse = math.hypot(float(error(np.array([p]))[1, 0]), law.noise) / pairs
         row = base.EstimateRow(name, p, min(bse, 0.5), *law.interval(level, error, 0.0))
         law_of_count = f"P({shown} > {other}) counts ties half."
-    value, by = release.question.values[0], release.question.by[0]
+    value = release.question.values[0]
+    by = release.question.by[0]
     return base.StatResult(
         title="Mann-Whitney Test",
         release=release,
@@ -241,15 +242,18 @@ def kruskal(
     """
     level = base.check_level(confidence_level)
     if isinstance(values, str) and "~" in values and groups is not None:
-        words["data"], groups = groups, None
+        words["data"] = groups
+        groups = None
     bounds = None if isinstance(values, str) else ANY_NUMBER
     asked, question = asked_groups(values, groups, bounds, levels, words)
     k = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
     if k == 2:
         return _two_samples(asked.release(replace(question, kind="two ranked")), "two-sided", level)
     release = asked.release(replace(question, kind="many ranked"))
-    n, noise = release.nobs, float(release.scale[0])
-    W, laplace = float(release.sums[0, 0]), release.noise == "laplace"
+    n = release.nobs
+    noise = float(release.scale[0])
+    W = float(release.sums[0, 0])
+    laplace = release.noise == "laplace"
     pvalue = rank(equal_laws(n, k, noise, laplace=laplace), W)
     # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
     unit = 2.0 * (n - 1.0) / float(n) ** 2
@@ -259,7 +263,8 @@ def kruskal(
         else (noise * laws.norm.isf((1.0 - level) / 2.0))
     )
     apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
-    value, by = question.values[0], question.by[0]
+    value = question.values[0]
+    by = question.by[0]
     return base.StatResult(
         title="Kruskal-Wallis Test (absolute)",
         release=release,
@@ -338,7 +343,8 @@ def wilcoxon(
     )
     release = asked.release(question)
     n = release.nobs
-    T, noise = float(release.sums[0, 0]) * n, float(release.scale[0]) * n
+    T = float(release.sums[0, 0]) * n
+    noise = float(release.scale[0]) * n
     law = RankLaw(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise, release.noise == "laplace")
     z, pvalue = law.test(alternative)
     pairs = n * (n + 1) / 2.0

@@ -23,12 +23,10 @@ LICENCE = "CC BY 4.0"
 
 _TABLE = Packed("gpu", SOURCE)
 _RUNS = ["Run1", "Run2", "Run3", "Run4"]
-_TILE, _GROUP, _WIDTH, _SWITCH = (
-    Numeric(16.0, 128.0),
-    Numeric(8.0, 32.0),
-    Numeric(1.0, 8.0),
-    Numeric(0.0, 1.0),
-)
+_TILE = Numeric(16.0, 128.0)
+_GROUP = Numeric(8.0, 32.0)
+_WIDTH = Numeric(1.0, 8.0)
+_SWITCH = Numeric(0.0, 1.0)
 _COLUMNS = {
     "milliseconds": Numeric(0.0, 4000.0, unit="ms"),
     "MWG": _TILE,

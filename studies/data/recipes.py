@@ -74,7 +74,8 @@ class Recipe:
         if not self.members:
             return f"it cannot be built: {self.unavailable}"
         if len(self.download) == 1:
-            what, given = f"download {self.original}", self.download[0]
+            what = f"download {self.original}"
+            given = self.download[0]
         else:
             what = f"download {', '.join(self.download)} from {self.original} into a folder DOWNLOADS"
             given = "DOWNLOADS"

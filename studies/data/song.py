@@ -50,10 +50,12 @@ def load(*, rows: int | None = None, seed: int = 0) -> Dataset:
     NotAvailableError
         The file is not in the folder that PRIVINF_DATA names.
     """
-    table, name = _TABLE.read(), "song"
+    table = _TABLE.read()
+    name = "song"
     if rows is not None:
         drawn = np.random.default_rng(seed).integers(0, len(table), check_count(rows, "rows"))
-        table, name = table.iloc[drawn].reset_index(drop=True), "song stand-in"
+        table = table.iloc[drawn].reset_index(drop=True)
+        name = "song stand-in"
     columns = {column: _bounds(column) for column in table.columns}
     return record(name, table, "year", columns, description=DESCR, source=SOURCE, licence=LICENCE)
 

@@ -126,7 +126,9 @@ def noisy_ht(v: Floats, size: int, b: float, rng: np.random.Generator) -> Floats
     >>> noisy_ht(np.array([[3.0, -5.0, 1.0]]), 2, 0.0, np.random.default_rng(0)).tolist()
     [[3.0, -5.0, 0.0]]
     """
-    left, rows, kept = np.abs(v), np.arange(len(v)), np.zeros_like(v)
+    left = np.abs(v)
+    rows = np.arange(len(v))
+    kept = np.zeros_like(v)
     for _ in range(size):
         best = np.argmax(left + rng.laplace(0.0, b, left.shape) if b > 0.0 else left, axis=1)
         kept[rows, best] = v[rows, best] + (rng.laplace(0.0, b, len(v)) if b > 0.0 else 0.0)
@@ -171,7 +173,8 @@ def coefficients(
         The rows that the noise is scaled to instead of n, to show what that would do: no guarantee.
     """
     n, p = X.shape
-    b, beta = c.fit_scale(noise_rows or n, sparsity), np.zeros(p)
+    b = c.fit_scale(noise_rows or n, sparsity)
+    beta = np.zeros(p)
     clipped = np.clip(y, -c.clip, c.clip)
     cross = np.asarray(clipped.astype(X.dtype) @ X, dtype=np.float64) / n
     for _ in range(c.rounds):
@@ -191,7 +194,8 @@ def precision_columns(
 ) -> Floats:
     """Return the last iterates of Algorithm 3, shape (k, p)."""
     n, p = X.shape
-    b, found = c.column_scale(n, sparsity), np.zeros((len(targets), p))
+    b = c.column_scale(n, sparsity)
+    found = np.zeros((len(targets), p))
     for _ in range(c.rounds):
         forms = np.clip(sparse_product(X, found.T), -c.precision_clip, c.precision_clip)
         moved = found - c.step * np.asarray(forms.T @ X, dtype=np.float64) / n

@@ -179,7 +179,8 @@ def multiplier_draws(
         draws=1,
         law="rademacher",
     )
-    server, found = cast(PeelingServer, sums.server), np.empty(draws)
+    server = cast(PeelingServer, sums.server)
+    found = np.empty(draws)
     # One question a draw: several vectors at once would be charged as one pure loss, q^2 times a draw's rho.
     for draw in range(draws):
         largest = server.top_k(

@@ -169,7 +169,8 @@ def fit_paper(
     if server.ledger is not ledger:
         raise ArgumentError("the server must charge the ledger that is passed: TrustedServer(ledger=ledger)")
     ledger.check(ConcentratedLoss(plan.joint))
-    units, before = rows.units(), len(ledger.entries)
+    units = rows.units()
+    before = len(ledger.entries)
     if heterogeneous:
         seed = check_count(public_seed, "public_seed", least=0)
         return _fit_machines(rows, server, ledger, units, plan, seed)

@@ -109,7 +109,8 @@ def check_paper_plan(
     delta = reporting_delta(epsilon, delta, rows.total)
     check_choice(accounting, Accounting, "accounting")
     robust = check_choice(variance, Variance, "variance") == "robust"
-    p, draws = len(rows.names), check_count(multiplier_draws, "multiplier_draws", least=0)
+    p = len(rows.names)
+    draws = check_count(multiplier_draws, "multiplier_draws", least=0)
     shared, own = _sparsities(sparsity, shared_sparsity, p, heterogeneous=heterogeneous)
     chosen = _positions(targets, p, heterogeneous=heterogeneous)
     if draws and not heterogeneous:
@@ -219,7 +220,8 @@ def _tuning(
     *,
     noise: bool,
 ) -> PaperTuning:
-    units, growth = rows.units(), math.sqrt(2.0 * math.log(max(rows.total, 2)))
+    units = rows.units()
+    growth = math.sqrt(2.0 * math.log(max(rows.total, 2)))
     rounds = math.ceil(math.log(max(rows.total, 3))) if iterations is None else iterations
     reach = units.y_reach
 

@@ -67,7 +67,8 @@ def paper_machine_results(
     rows: Mapping[str, int],
 ) -> MachineResults:
     """Return results by party; `labels` and `rows` by site."""
-    names, scale = list(described.names), described.units.scale
+    names = list(described.names)
+    scale = described.units.scale
     correlation = _correlation(fits.columns, targets)
     results = {
         labels[site]: _results(
@@ -144,7 +145,8 @@ def _results(
     method: str,
     more: Mapping[str, Any],
 ) -> LassoResults:
-    names, scale = list(described.names), described.units.scale
+    names = list(described.names)
+    scale = described.units.scale
     unit = scale[list(targets)]
     back = np.outer(unit, unit)
     sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit))) / back

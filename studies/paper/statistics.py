@@ -45,9 +45,11 @@ def _bounded(block: SiteBlock, args: Args) -> Floats:
 
 def paper_gradient(block: SiteBlock, args: Args) -> Floats:
     """Return the gradient of Algorithm 2, shape (p,)."""
-    half, bound = digits(args)[1], float(args["residual_clip"])
+    half = digits(args)[1]
+    bound = float(args["residual_clip"])
     x = _bounded(block, args)
-    support, beta = np.asarray(args.get("support", ()), dtype=np.int64), np.asarray(args.get("beta", ()))
+    support = np.asarray(args.get("support", ()), dtype=np.int64)
+    beta = np.asarray(args.get("beta", ()))
     fitted = x[:, support] @ beta
     y = block.outcome() - args.get("intercept", 0.0)
     if args["form"] == "response":
@@ -55,7 +57,8 @@ def paper_gradient(block: SiteBlock, args: Args) -> Floats:
         top = bound + float(args["column_bound"]) * float(np.abs(beta).sum())
         step = clipped(step, top)
     else:
-        step, top = -clipped(y - fitted, bound), bound
+        step = -clipped(y - fitted, bound)
+        top = bound
     x, x_unit = rounded(x, unit_of(args["column_bound"], half), float(args["column_bound"]))
     step, unit = rounded(step, unit_of(top, half), top)
     return np.asarray(step @ x * (x_unit * unit), dtype=np.float64)
@@ -63,7 +66,8 @@ def paper_gradient(block: SiteBlock, args: Args) -> Floats:
 
 def _paper_gradient_reach(args: Args, columns: int) -> Reach:
     check_choice(args.get("form"), FORMS, "form")
-    c, top = positive(args, "column_bound"), positive(args, "residual_clip")
+    c = positive(args, "column_bound")
+    top = positive(args, "residual_clip")
     if args["form"] == "response":
         top += c * float(np.abs(np.asarray(args.get("beta", ()), dtype=np.float64)).sum())
     return Reach.box((columns,), c * top, "2 c_x R, R the bound of the residual")
@@ -71,7 +75,8 @@ def _paper_gradient_reach(args: Args, columns: int) -> Reach:
 
 def precision_gradient(block: SiteBlock, args: Args) -> Floats:
     """Return sum x Pi_R(x_A'w), Algorithm 3 without its unit vector, shape (p,)."""
-    half, bound = digits(args)[1], float(args["clip"])
+    half = digits(args)[1]
+    bound = float(args["clip"])
     x = _bounded(block, args)
     fitted = clipped(x[:, np.asarray(args["columns"])] @ np.asarray(args["weights"]), bound)
     x, x_unit = rounded(x, unit_of(args["column_bound"], half), float(args["column_bound"]))
@@ -87,7 +92,8 @@ def _precision_reach(args: Args, columns: int) -> Reach:
 
 def paper_scores(block: SiteBlock, args: Args) -> Floats:
     """Return sum Pi_Rw(w_j'x) Pi_R(r), shape (m,)."""
-    half, bound = digits(args)[1], float(args["residual_clip"])
+    half = digits(args)[1]
+    bound = float(args["residual_clip"])
     forms, unit = rounded(clipped_forms(block, args), unit_of(args["clip"], half), float(args["clip"]))
     r, r_unit = rounded(block.residual(args, bound), unit_of(bound, half), bound)
     return np.asarray(r @ forms * (unit * r_unit), dtype=np.float64)
@@ -100,7 +106,8 @@ def _scores_reach(args: Args, columns: int) -> Reach:
 
 def single_slopes(block: SiteBlock, args: Args) -> Floats:
     """Return sum Pi_Rw(w_j'x) x_j 1(|r| < R), shape (m,)."""
-    half, reach = digits(args)[1], float(args["column_clip"])
+    half = digits(args)[1]
+    reach = float(args["column_clip"])
     forms, unit = rounded(clipped_forms(block, args), unit_of(args["clip"], half), float(args["clip"]))
     forms *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
     x, x_unit = rounded(

@@ -170,7 +170,8 @@ def single_rows_bound(beta: float, regression: Regression, *, n: int, noise_vari
     >>> single_rows_bound(0.1, design, n=10_000_000, noise_variance=0.5) < 1e-9
     True
     """
-    t, d = regression.tolerance(beta), regression.features
+    t = regression.tolerance(beta)
+    d = regression.features
     tau2 = check_number(noise_variance, "noise_variance", low=0.0)
     total = _sampling(t / 4.0, n, d)
     if tau2 > 0.0:
@@ -218,7 +219,8 @@ def mixed_rows_bound(
     >>> mixed_rows_bound(0.5, design, n=10**11, rows=10**7, noise_variance=0.5) < 1e-9
     True
     """
-    t, d = regression.tolerance(beta), regression.features
+    t = regression.tolerance(beta)
+    d = regression.features
     k = check_count(rows, "rows")
     tau2 = check_number(noise_variance, "noise_variance", low=0.0)
     mixing = min(t / (16.0 * d), 0.25)
@@ -300,9 +302,11 @@ def mixed_rows_exponent(
     100
     """
     check_positive(beta, "beta")
-    d, widest = check_count(features, "features"), check_count(largest_party, "largest_party")
+    d = check_count(features, "features")
+    widest = check_count(largest_party, "largest_party")
     spread = d * widest * check_positive(sigma, "sigma") ** 2
-    k, people = check_count(rows, "rows"), check_count(n, "n")
+    k = check_count(rows, "rows")
+    people = check_count(n, "n")
     return min(k * beta**2 / d**2, people * beta / (k * spread), math.sqrt(people / (spread * d)) * beta)
 
 

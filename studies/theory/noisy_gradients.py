@@ -81,8 +81,12 @@ def gradient_variance(
     """
     check_choice(loss, InvertibleLoss, "loss")
     direction, rows, labels, variances = checked_records(theta, X, y, noise)
-    t, total, eta = variances * direction, float(variances.sum()), rows @ direction
-    s, square, shift = float(direction @ t), (rows**2).sum(axis=1), float(t @ t)
+    t = variances * direction
+    total = float(variances.sum())
+    eta = rows @ direction
+    s = float(direction @ t)
+    square = (rows**2).sum(axis=1)
+    shift = float(t @ t)
     if loss == "quadratic":
         r = eta - labels
         own = s * square + total * r**2 + 2.0 * r * (rows @ t) + s * total + shift

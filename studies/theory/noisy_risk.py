@@ -104,7 +104,8 @@ def risk_bias(
     z = labels * (rows @ direction)
     turned = float(expit(-check_positive(epsilon_y, "epsilon_y", infinite=True)))
     s = float(direction @ (variances * direction))
-    kept_risk, turned_risk = float(_loss(loss, z).mean()), float(_loss(loss, -z).mean())
+    kept_risk = float(_loss(loss, z).mean())
+    turned_risk = float(_loss(loss, -z).mean())
     return RiskBias(
         turned * (turned_risk - kept_risk),
         (1.0 - turned) * (float(_smoothed(loss, z, s).mean()) - kept_risk),
@@ -116,8 +117,10 @@ def checked_records(
     theta: ArrayLike, X: ArrayLike, y: ArrayLike, noise: ArrayLike
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return coefficients, rows, labels and noise variances whose shapes match."""
-    direction, rows = check_array(theta, "theta", ndim=1), check_array(X, "X", ndim=2)
-    labels, variances = check_array(y, "y", ndim=1), check_array(noise, "noise", ndim=1)
+    direction = check_array(theta, "theta", ndim=1)
+    rows = check_array(X, "X", ndim=2)
+    labels = check_array(y, "y", ndim=1)
+    variances = check_array(noise, "noise", ndim=1)
     if not rows.shape[1:] == direction.shape == variances.shape or (variances < 0.0).any():
         raise ArgumentError("theta and noise must have one entry, variances >= 0, for each column of X")
     if labels.shape != rows.shape[:1] or not len(rows) or (np.abs(labels) != 1.0).any():

@@ -164,12 +164,14 @@ def inverse_linear_product(f: ClosedForm, X: ArrayLike, theta: ArrayLike, noise:
     >>> inverse_linear_product(polynomial([0.0, 1.0]), [[2.0]], [3.0], [0.5])
     array([[10.5]])
     """
-    rows, direction = check_array(X, "X", ndim=2), check_array(theta, "theta", ndim=1)
+    rows = check_array(X, "X", ndim=2)
+    direction = check_array(theta, "theta", ndim=1)
     variances = check_array(noise, "noise", ndim=1)
     if not rows.shape[1:] == direction.shape == variances.shape or (variances < 0.0).any():
         raise ArgumentError("theta and noise must have one entry, variances >= 0, for each column of X")
     tilt = variances * direction
-    s, eta = float(direction @ tilt), rows @ direction
+    s = float(direction @ tilt)
+    eta = rows @ direction
     product: Floats = rows * f.inverse(s)(eta)[:, None]
     return product - np.multiply.outer(f.derivative().inverse(s)(eta), tilt)
 

@@ -125,7 +125,8 @@ def _steps(a: Floats) -> Floats:
 
 
 def _exp(a: Floats) -> Floats:
-    c, da = np.zeros_like(a), _steps(a)
+    c = np.zeros_like(a)
+    da = _steps(a)
     c[0] = np.exp(a[0])
     for k in range(1, len(a)):
         c[k] = np.einsum("j...,j...->...", da[1 : k + 1], c[k - 1 :: -1]) / k
@@ -134,7 +135,8 @@ def _exp(a: Floats) -> Floats:
 
 def _integral(first: Floats, derivative: Floats, a: Floats) -> Floats:
     """Return the series that starts at `first` and whose derivative is ``derivative * a'``."""
-    da, c = _steps(a), np.zeros_like(a)
+    da = _steps(a)
+    c = np.zeros_like(a)
     c[0] = first
     for k in range(1, len(a)):
         c[k] = np.einsum("j...,j...->...", da[1 : k + 1], derivative[k - 1 :: -1]) / k
@@ -154,8 +156,11 @@ def _shifted(a: Floats, amount: float) -> Floats:
 
 
 def _sine_cosine(a: Floats) -> tuple[Floats, Floats]:
-    sine, cosine, da = np.zeros_like(a), np.zeros_like(a), _steps(a)
-    sine[0], cosine[0] = np.sin(a[0]), np.cos(a[0])
+    sine = np.zeros_like(a)
+    cosine = np.zeros_like(a)
+    da = _steps(a)
+    sine[0] = np.sin(a[0])
+    cosine[0] = np.cos(a[0])
     for k in range(1, len(a)):
         sine[k] = np.einsum("j...,j...->...", da[1 : k + 1], cosine[k - 1 :: -1]) / k
         cosine[k] = -np.einsum("j...,j...->...", da[1 : k + 1], sine[k - 1 :: -1]) / k
@@ -164,7 +169,8 @@ def _sine_cosine(a: Floats) -> tuple[Floats, Floats]:
 
 def _expit(a: Floats) -> Floats:
     """Return the logistic function: c' = c (1 - c) a'."""
-    c, da = np.zeros_like(a), _steps(a)
+    c = np.zeros_like(a)
+    da = _steps(a)
     c[0] = expit(a[0])
     slope = np.zeros_like(a)
     for k in range(1, len(a)):

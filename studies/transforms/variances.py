@@ -123,7 +123,8 @@ def exponential_variance(a: ArrayLike, x: ArrayLike, s2: float) -> float:
     >>> round(exponential_variance([1.0], [0.0], 1.0), 6)
     1.718282
     """
-    direction, point = check_array(a, "a", ndim=1), check_array(x, "x", ndim=1)
+    direction = check_array(a, "a", ndim=1)
+    point = check_array(x, "x", ndim=1)
     if direction.shape != point.shape:
         raise ArgumentError(f"a must be as long as x, which has {point.size} entries")
     check_number(s2, "s2", low=0.0)

@@ -102,7 +102,8 @@ class IdentityKey:
 
     def _signer(self) -> Any:
         if self._signing is None:
-            hkdf, hashes = primitives("hazmat.primitives.kdf.hkdf"), primitives("hazmat.primitives.hashes")
+            hkdf = primitives("hazmat.primitives.kdf.hkdf")
+            hashes = primitives("hazmat.primitives.hashes")
             derived = hkdf.HKDF(hashes.SHA256(), SITE_KEY_BYTES, salt=None, info=SIGNING)
             ed25519 = primitives("hazmat.primitives.asymmetric.ed25519")
             secret = derived.derive(self.secret_bytes())
@@ -344,7 +345,8 @@ def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str,
 
 def signed_by(verifying: str, signature: str, message: bytes) -> bool:
     """Say whether a signature of a message, both public, is by the owner of a verifying key."""
-    ed25519, exceptions = primitives("hazmat.primitives.asymmetric.ed25519"), primitives("exceptions")
+    ed25519 = primitives("hazmat.primitives.asymmetric.ed25519")
+    exceptions = primitives("exceptions")
     try:
         key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(verifying))
         key.verify(bytes.fromhex(signature), message)

@@ -140,7 +140,8 @@ class PairKeys:
     def __init__(self, key: IdentityKey | None, roster: Roster | None) -> None:
         if not isinstance(key, IdentityKey) or not isinstance(roster, Roster):
             raise ArgumentError("secure sums need both key=IdentityKey(...) and roster=Roster(...)")
-        self.key, self.roster = key, roster
+        self.key = key
+        self.roster = roster
         self._pairs: dict[str, bytes] = {}
 
     def owns(self, name: str) -> bool:
@@ -227,12 +228,15 @@ def plan_sum(
     SensitivityError
         The grid's own share of the sensitivity would outgrow the budget.
     """
-    carriers, moved = sites - colluding, reach.sensitivity(relation)
+    carriers = sites - colluding
+    moved = reach.sensitivity(relation)
     if carriers < 1:
         raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {sites}")
     if math.isinf(mu):
         most = 4.0 * sites * (rows * reach.bound) / 2.0**63
-        grid, site_scale, total = math.ldexp(1.0, math.frexp(most)[1]), 0.0, moved
+        grid = math.ldexp(1.0, math.frexp(most)[1])
+        site_scale = 0.0
+        total = moved
         loss: Loss = GaussianLoss(mu)
     else:
         grid, site_scale, total = solve_grid(moved, reach.size, mu, carriers, grid_bits)

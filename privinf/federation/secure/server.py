@@ -256,7 +256,8 @@ class SecureServer(TrustedServer):
     ) -> PlannedSum:
         """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked."""
         known, reach, asked = self._prepare(op, args, sites)
-        asked, level = sorted(asked), calibrate_mu(mu=mu, rho=rho)
+        asked = sorted(asked)
+        level = calibrate_mu(mu=mu, rho=rho)
         plan = plan_sum(
             reach,
             level,
@@ -305,7 +306,8 @@ class SecureServer(TrustedServer):
         lines: tuple[LedgerEntry, ...] = ()
         self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
-            query, asked = planned.query, list(planned.asked)
+            query = planned.query
+            asked = list(planned.asked)
             args = without_digits(query.args)
             _, reach, _ = self._prepare(query.op, args, asked)
             lines += self._standing(planned) or self._spend((planned.entry,), asked, query.session)
@@ -327,7 +329,8 @@ class SecureServer(TrustedServer):
 
     def _farthest(self, planned: PlannedSum, reach: Reach) -> float:
         """Return the most steps that an entry can be from 0: rows, a step a site, 64 sds of all noise."""
-        asked, grid = planned.asked, float(planned.query.masking["grid"])
+        asked = planned.asked
+        grid = float(planned.query.masking["grid"])
         rows = sum(reach.units(self._rows[name]) for name in asked)
         noise = NOISE_REACH * math.sqrt(len(asked)) * planned.scale
         return (rows * reach.bound * (1.0 + TOLERANCE) + noise) / grid + len(asked)

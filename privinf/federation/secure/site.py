@@ -103,7 +103,8 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
         raise ArgumentError("max_colluding must be a whole number")
     if colluding >= len(roster):
         raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {len(roster)}")
-    grid, scale = _grid(given), float(entry.noise.get("scale", math.nan))
+    grid = _grid(given)
+    scale = float(entry.noise.get("scale", math.nan))
     carriers = len(roster) - colluding
     sigma = scale / grid / math.sqrt(carriers)
     if not (0.0 <= sigma < math.inf):

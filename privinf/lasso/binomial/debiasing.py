@@ -56,9 +56,13 @@ from privinf.wire import Labels
 
 UNION_LABEL = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
 # Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
-LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
+LEAST_NEIGHBOURS = 2
+MOST_NEIGHBOURS = 25
+AFFORDED = 0.03
+TYPICAL = 40
 # M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
-STANDING, FAR = 4.0, 1.0
+STANDING = 4.0
+FAR = 1.0
 FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean square: too far for one step"
 WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large as the matrix"
 
@@ -156,7 +160,8 @@ def debias_logistic(
     columns = inverse @ whitening[first].T  # of v: W = whitening @ columns
     omega = whitening[first] @ columns
     values, vectors = np.linalg.eigh((omega + omega.T) / 2.0)
-    root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    back = (vectors / np.sqrt(values)) @ vectors.T
     along = Directions(union, whitening @ columns @ back)
     score, secant, meat, moved = _released(sums, fit, along, prices)
     if not np.linalg.eigvalsh(secant.mean)[0] > STANDING * secant.sd:
@@ -173,7 +178,8 @@ def debias_logistic(
     column = _column_noise(sums, fit, union, whitening, inverse, columns, gram.sd)
     signs = [FAR_SIGN.format(moved)] * (moved > FAR)
     signs += [WEAK_UNION] * (clearance(gram.mean, gram.sd) < CLEAR)
-    params, privacy = fit.point.on(targets) + lead @ score.mean, lead @ noise @ lead.T + np.diag(column)
+    params = fit.point.on(targets) + lead @ score.mean
+    privacy = lead @ noise @ lead.T + np.diag(column)
     terms = {
         "score noise": score.sd**2 * (lead @ lead.T),
         "Hessian noise": lead @ moves @ lead.T,

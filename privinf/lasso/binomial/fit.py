@@ -143,7 +143,8 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     NotAvailableError
         Not even a response of rate one half would leave an estimate; nothing was spent.
     """
-    plan, server = plan_of(rows, replace(options, shares=None)), server_of(rows, ledger, rng)
+    plan = plan_of(rows, replace(options, shares=None))
+    server = server_of(rows, ledger, rng)
     budget = LogisticShares.of(options.shares).thresholding(plan.rho)
     blocks = PEELS if options.iterations is None else options.iterations
     picks = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
@@ -165,7 +166,8 @@ def _fitted(
     blocks: int,
 ) -> LassoResults:
     """Return the fit whose price is reserved."""
-    ledger, prices = server.ledger, LogisticShares.of(options.shares).debiasing(plan.rho)
+    ledger = server.ledger
+    prices = LogisticShares.of(options.shares).debiasing(plan.rho)
     before = len(ledger.entries)
     excluded = () if rows.constant is None else (rows.constant,)
     sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
@@ -202,7 +204,8 @@ def _fitted(
         debiased = debias_logistic(sums, fit, targets, prices, neighbours=count, excluded=excluded)
     except HiddenByNoise as hidden:
         return _without_intervals(rows, plan, sums, fit, targets, suspects, spent(), str(hidden))
-    report, price = spent(), prices.neighbours / len(targets)
+    report = spent()
+    price = prices.neighbours / len(targets)
     correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
     missed = (
         None
@@ -220,7 +223,8 @@ def _rate_alone(
     report: PrivacyReport,
 ) -> LassoResults:
     """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope."""
-    units, constant = sums.sparse.units, rows.constant
+    units = sums.sparse.units
+    constant = rows.constant
     units.intercept = Spread(rare.rate).level
     support, values = ([], np.empty(0)) if constant is None else ([constant], np.zeros(1))
     sparse = sparse_settings(rows.names, units, support, values, rare.rate, constant)
@@ -288,7 +292,8 @@ def _sparse_fit(
     values = fit.point.beta[fit.kept] / units.scale[support]
     units.intercept = fit.kept_intercept
     if rows.constant is not None:
-        support, values = [*support, rows.constant], np.append(values, 0.0)
+        support = [*support, rows.constant]
+        values = np.append(values, 0.0)
     sparse = sparse_settings(rows.names, units, support, values, fit.spread.rate, rows.constant)
     settings: LassoSettings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
     if signs:
@@ -307,7 +312,9 @@ def _missed(
     automatic: bool,
 ) -> MissedColumnTest:
     """Return the test that no column was missed."""
-    sampling, known, kept = np.diag(debiased.sampling), fit.ratios(sums.n), fit.columns
+    sampling = np.diag(debiased.sampling)
+    known = fit.ratios(sums.n)
+    kept = fit.columns
     for j in chosen:
         known.pop(j, None)
     return test_of(
@@ -336,9 +343,11 @@ def _results(
     report: PrivacyReport,
 ) -> LassoResults:
     """Return the results in the user's units."""
-    names, unit = rows.names, sums.sparse.units.scale[chosen]
+    names = rows.names
+    unit = sums.sparse.units.scale[chosen]
     back = np.outer(unit, unit)
-    sampling, noise = debiased.sampling / back, debiased.privacy / back
+    sampling = debiased.sampling / back
+    noise = debiased.privacy / back
     estimate = Estimate(
         params=debiased.params / unit,
         cov=sampling + noise,

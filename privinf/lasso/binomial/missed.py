@@ -76,7 +76,8 @@ def find_logistic_suspects(
     outside = int(_allowed(sums, fit, excluded).sum())
     if not outside:
         return fit, None
-    rate, scales = fit.spread.rate, []
+    rate = fit.spread.rate
+    scales = []
     bound = clip * math.sqrt(rate * (1.0 - rate))
 
     def look(fit: LogisticFit) -> tuple[int, float, LogisticFit]:
@@ -109,13 +110,16 @@ def _tested(
     sums: LogisticSums, fit: LogisticFit, suspect: int, rho: float, keep: bool
 ) -> tuple[float, LogisticFit]:
     """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
-    clear, score_rho = math.isinf(rho), (1.0 - GRAM - PICK) * rho
+    clear = math.isinf(rho)
+    score_rho = (1.0 - GRAM - PICK) * rho
     if suspect not in sums.sparse.units.sized:
         score_rho -= 0.0 if clear else SIZE * rho
         sums.sparse.size_columns([suspect], SIZE * rho)
-    columns, size = [*fit.point.support, suspect], 2 + len(fit.point.support)
+    columns = [*fit.point.support, suspect]
+    size = 2 + len(fit.point.support)
     white = np.zeros((size, size))
-    white[:-1, :-1], white[-1, -1] = fit.root, 1.0 / math.sqrt(fit.spread.curvature)
+    white[:-1, :-1] = fit.root
+    white[-1, -1] = 1.0 / math.sqrt(fit.spread.curvature)
     top = UNCLIPPED if clear else curvature_bound(fit.spread, size, 0.99)
     found = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, Labels.GRAM_OF_SUSPECT)
     gram = floored(found.mean)
@@ -128,7 +132,8 @@ def _tested(
     moved = (fit.efficiency / sums.n + fit.step_sd**2) * np.diag(np.append(np.ones(size - 1), 0.0))
     noise = column_noise_variance(column[:, None], found.sd, np.arange(size), moved)[0] / unit**2
     own = score.sd**2 + weights.slope**2 * float(noise)
-    value, error = float(score.mean[0]), math.sqrt(weights.square / sums.n + own)
+    value = float(score.mean[0])
+    error = math.sqrt(weights.square / sums.n + own)
     direction = white @ column / unit
     wider = _joined(fit, suspect, direction, value / weights.slope, keep)
     return abs(value) / error, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / weights.slope))
@@ -136,10 +141,12 @@ def _tested(
 
 def _joined(fit: LogisticFit, column: int, direction: Floats, step: float, keep: bool) -> LogisticFit:
     """Return the fit with one more column, moved by a `step` along ``direction = w_l / sqrt(w_ll)``."""
-    at, size = fit.point, len(direction)
+    at = fit.point
+    size = len(direction)
     theta = np.append(at.whole, 0.0) + step * direction
     root = np.zeros((size, size))
-    root[:-1, :-1], root[:, -1] = fit.root, direction
+    root[:-1, :-1] = fit.root
+    root[:, -1] = direction
     sd = math.hypot(fit.spread.sd, step / math.sqrt(fit.spread.curvature))
     spread = Spread(fit.spread.rate, min(sd, WIDEST))
     point = Point([*at.support, column], theta[1:], float(theta[0]))

@@ -39,7 +39,8 @@ NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()
 LENGTHS = (np.arange(200) + 0.5) / 200.0
 # K leaves this share of rows as they are; of a matrix that noise would drown, that share.
-WHOLE, MOST_ROWS = 0.995, 0.9
+WHOLE = 0.995
+MOST_ROWS = 0.9
 CLIPS = np.geomspace(0.2, 6.0, 120)
 # Predictors spread no further than this, in sds: beyond it the rows are separated.
 WIDEST = 4.0

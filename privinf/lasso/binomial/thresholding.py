@@ -48,17 +48,24 @@ PEELS = 2
 SPARE = 2
 # Of the price of a matrix its first look; eigenvalues of that one, in shares of their mean, and the share of
 # |v|^2 that is left, are at least these.
-FIRST_LOOK, SMALLEST_VALUE, LEAST_ENERGY = 0.3, 0.01, 0.25
+FIRST_LOOK = 0.3
+SMALLEST_VALUE = 0.01
+LEAST_ENERGY = 0.25
 # Shares of a fit's price: its matrix, and its steps; of all fits: the cheap ones.
-MATRIX_SHARE, STEP_SHARES, CHEAP_STEP_SHARES, CHEAP_FIT = 0.25, (0.15, 0.25, 0.6), (0.4, 0.6), 0.25
+MATRIX_SHARE = 0.25
+STEP_SHARES = (0.15, 0.25, 0.6)
+CHEAP_STEP_SHARES = (0.4, 0.6)
+CHEAP_FIT = 0.25
 # Predictors move no further in a step, root mean square.
 LARGEST_MOVE = 2.0
-MOST_STEPS, SMALLEST_CHANGE = 100, 1e-10
+MOST_STEPS = 100
+SMALLEST_CHANGE = 1e-10
 # Responses of the rarer kind below so many sds of the noise of their number are too few.
 FEWEST_SDS = 8.0
 # Predictors' noise in the last step, root mean square: beyond the first a fit is marked, beyond the second
 # there is none, as one step cannot repair what is not near.
-SHAKY, HOPELESS = 0.6, 1.2
+SHAKY = 0.6
+HOPELESS = 1.2
 TOO_FEW = (
     "{} for {} columns: the noise of a fit's last step alone would move the linear predictor by {:.1f}, root "
     "mean square. Keep fewer columns, or spend more"
@@ -194,7 +201,8 @@ def sparse_logistic(
     for block, size in enumerate(sizes):
         if block:
             fit = _fitted(sums, at, spread, cheap, CHEAP_STEP_SHARES)
-            at, spread = fit.point, fit.spread
+            at = fit.point
+            spread = fit.spread
         new, _ = sums.pick(at, bound, size, allowed, budget.selection * size / picks)
         sums.sparse.size_columns(new, budget.sizes / len(sizes) / 2.0)
         allowed[new] = False
@@ -242,7 +250,8 @@ class TooRareResponse(HiddenByNoise):
 def _rate(sums: LogisticSums, rho: float) -> float:
     """Release the rate of the response."""
     release = sums.rate(rho)
-    rate, least = float(release.mean[0]), max(FEWEST_SDS * release.sd, 1.0 / sums.n)
+    rate = float(release.mean[0])
+    least = max(FEWEST_SDS * release.sd, 1.0 / sums.n)
     if not least < rate < 1.0 - least:
         raise TooRareResponse(
             TOO_RARE.format(rate, release.sd), min(max(rate, 1.0 / sums.n), 1.0 - 1.0 / sums.n)
@@ -258,11 +267,13 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
     root, clear, spread, before = _whitened(sums, at, spread, MATRIX_SHARE * rho)
     noise = moved = 0.0
     for share in steps:
-        last, price = noise, (1.0 - MATRIX_SHARE) * share * rho
+        last = noise
+        price = (1.0 - MATRIX_SHARE) * share * rho
         weights = weights_of(spread, size, sums.n, price)
         slope = weights.slope * spread.curvature / before
         score = sums.score(at, Directions(at.support, root), weights, price, Labels.STEP_OF_REFIT)
-        move, noise = score.mean / slope, score.sd / slope
+        move = score.mean / slope
+        noise = score.sd / slope
         moved = float(np.linalg.norm(move))
         longest = LARGEST_MOVE * math.sqrt(spread.curvature)
         theta = at.whole + root @ move * min(1.0, longest / max(moved, longest))
@@ -323,7 +334,8 @@ def _spread(at: Point, spread: Spread, root: Floats) -> Spread:
 
 def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
     """Return the maximum of the likelihood on the columns of a point, without noise."""
-    none, size = weights_of(spread, 1, sums.n, math.inf), 1 + len(at.support)
+    none = weights_of(spread, 1, sums.n, math.inf)
+    size = 1 + len(at.support)
     plain = Directions(at.support, np.eye(size))
     for _ in range(MOST_STEPS):
         hessian = sums.hessian(at, plain, none.curvature, math.inf, Labels.MATRIX_OF_SELECTION).mean

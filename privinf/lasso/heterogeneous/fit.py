@@ -133,11 +133,14 @@ def check_site_plan(
     shared = check_count(shared_sparsity, "shared_sparsity")
     if shared >= sparsity:
         raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
-    own, whole, rho = sparsity - shared, rho, rho if math.isinf(rho) else rho - means
+    own = sparsity - shared
+    whole = rho
+    rho = rho if math.isinf(rho) else rho - means
     extra = extra_picks(own)
     if sparsity + sum(extra) > p:
         raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
-    joint, own_precision = accounting == "joint", precision == "machine"
+    joint = accounting == "joint"
+    own_precision = precision == "machine"
     if shares is None:
         size = RequestSize(
             total=sum(rows),
@@ -223,7 +226,9 @@ def results_by_site(
     epsilon: float,
 ) -> MachineResults:
     """Return results by site, in the user's units; `epsilon` is what was asked for."""
-    plan, fits, names = planned.plan, planned.fits, rows.names
+    plan = planned.plan
+    fits = planned.fits
+    names = rows.names
     shared = np.zeros(len(names))
     shared[fits.shared] = fits.shared_beta / units.scale[fits.shared]
     alone = epsilon
@@ -262,8 +267,12 @@ def _site_results(
     report: PrivacyReport,
     options: Mapping[str, str],
 ) -> LassoResults:
-    fits, names, label = planned.fits, rows.names, rows.labels[site]
-    fit, debiased, kept_targets = fits.own[site], fits.debiased[site], list(fits.targets[site])
+    fits = planned.fits
+    names = rows.names
+    label = rows.labels[site]
+    fit = fits.own[site]
+    debiased = fits.debiased[site]
+    kept_targets = list(fits.targets[site])
     kept = [fit.support[i] for i in fit.kept]
     values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
     settings = fit_settings(rows, sparse_settings(names, units, kept, values, fit.scale), fit.astray)
@@ -316,7 +325,8 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[str, ...]:
             "Noise is calibrated for each interval alone: the guarantee for everything released together "
             "is the joint epsilon of the privacy block."
         )
-    score, sites = planned.fits.differs[site], len(planned.fits.differs)
+    score = planned.fits.differs[site]
+    sites = len(planned.fits.differs)
     if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * sites)):
         notes.append(
             f"The columns of party {label} seem to differ from the others' (z = {score:.1f}): its intervals "

@@ -24,11 +24,13 @@ from privinf.wire import Labels
 
 COLUMN_CLIP = 1.0
 # Shares of the price for the refits of the shared part and of the own parts, where they are separate.
-SHARED_PART, OWN_PART = 0.12, 0.20
+SHARED_PART = 0.12
+OWN_PART = 0.20
 SMALL_CLIP = 0.1
 BLOCKS = 2
 # Shares of the refit: after the first block, and the last steps.
-FIRST_STEP, LAST_STEPS = 0.25, (0.2, 0.55)
+FIRST_STEP = 0.25
+LAST_STEPS = (0.2, 0.55)
 _RESIDUALS = np.geomspace(0.2, 1.75, 24)
 
 
@@ -210,7 +212,8 @@ def _fit(
     scale: float,
     sparsity: int,
 ) -> OwnFit:
-    held, beta = len(shared.support), steps[-1].beta
+    held = len(shared.support)
+    beta = steps[-1].beta
     cov = np.zeros((len(support),) * 2)
     cov[:held, :held] = shared.cov
     cov[held:, held:] = steps[-1].variance * root.values @ root.values.T
@@ -355,7 +358,8 @@ class SiteGrams:
     def _all(self, name: str) -> Correlations:
         """Return correlations of all columns, of one site or (no name) of all rows; released once."""
         if name not in self._whole:
-            sums, p = self.sites.get(name, self.pooled), len(self.pooled.units.scale)
+            sums = self.sites.get(name, self.pooled)
+            p = len(self.pooled.units.scale)
             part = 1.0 - SHARED_PART if self.own_precision else 1.0
             gram, sd = sums.gram(
                 range(p),
@@ -370,7 +374,8 @@ class SiteGrams:
     def _part(self, sums: SparseSums, columns: Sequence[int], rho: float) -> Correlations:
         norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(columns))
         gram, sd = sums.gram(columns, norm, rho, Labels.GRAM_OF_SOME_COLUMNS)
-        p, at = len(self.pooled.units.scale), np.ix_(columns, columns)
+        p = len(self.pooled.units.scale)
+        at = np.ix_(columns, columns)
         part = Correlations(np.eye(p), np.zeros((p, p)))
         part.values[at], part.variances[at] = correlations(gram, sd)
         return part
@@ -408,6 +413,7 @@ def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float
 def whitener(released: Correlations, support: Sequence[int]) -> Whitening:
     """Return L^-T of the correlations L L' of some columns, and their clearance of the noise."""
     at = np.ix_(support, support)
-    part, edge = released.values[at], 2.0 * math.sqrt(released.variances[at].sum(axis=1).max())
+    part = released.values[at]
+    edge = 2.0 * math.sqrt(released.variances[at].sum(axis=1).max())
     clear = float(np.linalg.eigvalsh(part)[0]) / edge if edge > 0.0 else math.inf
     return Whitening(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), clear)

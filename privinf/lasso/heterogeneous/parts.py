@@ -39,14 +39,18 @@ PICKING = 6.4
 ERROR_SHARE = 0.25
 NEIGHBOUR_SUM = 5e4
 REFERENCE = 3e5
-SCALES, SLOPES = 0.025, 0.03
+SCALES = 0.025
+SLOPES = 0.03
 LEAST_SCORE = 0.25
 SEPARATE_GRAMS = 0.15
 # Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
 SIZE_CLIP = 1.5
 SHARED_STEPS = (0.2, 0.3, 0.5)
 # Of the price of all sizes: of columns, of residuals on all rows, on a site's after a block and at the end.
-SIZES, POOLED_LOOKS, BLOCK_LOOKS, LAST_LOOK = 0.35, 0.30, 0.10, 0.25
+SIZES = 0.35
+POOLED_LOOKS = 0.30
+BLOCK_LOOKS = 0.10
+LAST_LOOK = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +167,8 @@ def interval_columns(shared: int, own: int, extra: tuple[int, int], neighbours: 
 def _shared(
     pooled: SparseSums, grams: SiteGrams, budget: SiteBudget, sparsity: int, extra: int
 ) -> SharedPart:
-    p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
+    p = len(pooled.units.scale)
+    look = POOLED_LOOKS * budget.scales / 3.0
     scale = response = pooled.residual_scale((), np.empty(0), look, Labels.SCALE_OF_RESPONSE)
     support = pooled.pick(
         (),
@@ -174,8 +179,11 @@ def _shared(
         budget.selection,
         Labels.SELECTION_OF_SHARED_PART,
     )
-    root, beta, steps = grams.shared_root(support), np.zeros(len(support)), []
-    free, last = range(len(support)), len(SHARED_STEPS) - 1
+    root = grams.shared_root(support)
+    beta = np.zeros(len(support))
+    steps = []
+    free = range(len(support))
+    last = len(SHARED_STEPS) - 1
     for place, share in enumerate(SHARED_STEPS):
         steps.append(clipped_step(pooled, support, beta, free, root.values, scale, share * budget.refit))
         beta = steps[-1].beta
@@ -247,7 +255,8 @@ def site_shares(
     -----
     **Privacy.** A function of public numbers.
     """
-    one, every = rho * size.rows**2, rho * size.total**2
+    one = rho * size.rows**2
+    every = rho * size.total**2
     near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if own_precision else every)
     gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
     shares = {

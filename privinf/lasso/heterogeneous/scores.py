@@ -30,14 +30,16 @@ from privinf.typing import Flags, Floats
 # Of the price of slopes: averages over targets; the rest goes to single targets.
 MEAN_SHARE = 0.4
 # u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
-SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
+SLOPE_CLIP = 4.0
+AVERAGE_SPREAD = 7.0
 # Limits of a variance, in units of what normal scores have; B^2 is another.
 LEAST_VARIANCE = 0.5
 # Sd of the slopes of single targets around their average, of which it is this share: by columns' own laws, by
 # the noise of sizes and of precision columns.
 SLOPE_SPREAD = 0.08
 # Slopes of sites and targets in units of the average, and the noise of one in units of itself.
-LEAST_SLOPE, MOST_NOISE = 0.5, 0.24
+LEAST_SLOPE = 0.5
+MOST_NOISE = 0.24
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,8 @@ def site_scores(
     **Privacy.** Spends the prices of k targets and of one average at every site.
     """
     columns: dict[str, Floats] = {}
-    noise, released = {}, {}
+    noise = {}
+    released = {}
     for name, sums in sites.items():
         columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
         released[name] = _release(sums, columns[name], own[name], targets, prices)
@@ -138,8 +141,11 @@ def site_scores(
             n=sites[name].n,
         )
         clear = clear_slopes(score)
-        score, at, unit = score.only(clear), at[clear], unit[clear]
-        kept[name], debiased[name] = [targets[int(i)] for i in at], None
+        score = score.only(clear)
+        at = at[clear]
+        unit = unit[clear]
+        kept[name] = [targets[int(i)] for i in at]
+        debiased[name] = None
         columns[name] = columns[name][:, at]
         if len(at):
             uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
@@ -185,7 +191,8 @@ def target_columns(
     gram: Correlations, fit: OwnFit, targets: Sequence[int], near: Sequence[Sequence[int]]
 ) -> tuple[Floats, Floats]:
     """Return precision columns on all columns, shape (p, k), and the variance that their noise causes."""
-    columns, noise = np.zeros((len(gram.values), len(targets))), np.empty(len(targets))
+    columns = np.zeros((len(gram.values), len(targets)))
+    noise = np.empty(len(targets))
     for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):
         members = list(dict.fromkeys([target, *fit.support, *chosen]))
         w = precision_columns(floored(gram.values[np.ix_(members, members)]), [range(len(members))])[:, 0]
@@ -201,7 +208,8 @@ def target_columns(
 def _release(
     sums: SparseSums, columns: Floats, fit: OwnFit, targets: Sequence[int], prices: ScorePrices
 ) -> _Released:
-    k, clear = len(targets), math.isinf(prices.score)
+    k = len(targets)
+    clear = math.isinf(prices.score)
     used = np.flatnonzero(columns.any(axis=1))
     unit = np.sqrt(columns[list(targets), np.arange(k)])
     radius = product_radius(sums.n, prices.score).bound
@@ -227,7 +235,8 @@ def _release(
         average_clip=average_clip,
         average_weight=average_weight,
     )
-    slope_unit, average_unit = slope_clip / slope_weight, average_clip / average_weight
+    slope_unit = slope_clip / slope_weight
+    average_unit = average_clip / average_weight
     square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
     if not clear:
         square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
@@ -255,7 +264,9 @@ def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], 
     slope = np.mean([one.slope for one in released], axis=0)
     slope_sd = np.sqrt(sum(one.slope_sd**2 for one in released)) / len(released)
     apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
-    slopes, sds, hidden = [], [], []
+    slopes = []
+    sds = []
+    hidden = []
     for one in released:
         deviation = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
         found = np.maximum(average + deviation + apart, LEAST_SLOPE * average)

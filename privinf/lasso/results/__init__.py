@@ -302,10 +302,13 @@ def lasso_results(
     picks of a fit on secure sums could see. `missed`: the test of the columns outside the fit. `hidden`:
     targets whose slopes the noise hides.
     """
-    parts, names, unit = debiased.coordinates, rows.names, sums.units.scale[chosen]
+    parts = debiased.coordinates
+    names = rows.names
+    unit = sums.units.scale[chosen]
     back = np.outer(unit, unit)
     sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
-    reported, noise_cov = tuple(names[j] for j in chosen), np.diag(parts.privacy) / back
+    reported = tuple(names[j] for j in chosen)
+    noise_cov = np.diag(parts.privacy) / back
     estimate = Estimate(
         params=parts.params / unit,
         cov=debiased.cov / back,

@@ -183,7 +183,8 @@ def remaining_mu(
     root = high if excess(high) <= 0.0 else float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     step = math.ulp(root)
     while spent(root) > delta:
-        root, step = root - step, 2.0 * step
+        root = root - step
+        step = 2.0 * step
     return root
 
 

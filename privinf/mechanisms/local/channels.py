@@ -103,9 +103,11 @@ class FeaturePlan:
 
         Those of the design, but 0 and 1 for a feature under randomized response: indicators stay 0 and 1.
         """
-        center, scale = np.array(self.design.center), np.array(self.design.scale)
+        center = np.array(self.design.center)
+        scale = np.array(self.design.scale)
         for feature in self.responded:
-            center[list(feature.columns)], scale[list(feature.columns)] = 0.0, 1.0
+            center[list(feature.columns)] = 0.0
+            scale[list(feature.columns)] = 1.0
         return {"center": center.tolist(), "scale": scale.tolist()}
 
     def codes(self, feature: RespondedFeature, clear: Floats, missing: Missing) -> Integers:
@@ -310,7 +312,8 @@ def _factor_response(schema: Schema, formula: str) -> tuple[str | None, str]:
 
 
 def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Level, ...] | None:
-    name, schema = design.response, design.schema
+    name = design.response
+    schema = design.schema
     declared = schema[name] if schema is not None and name in schema else None
     if levels is not None:
         if isinstance(declared, Factor):
@@ -321,7 +324,8 @@ def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Le
 
 def _automatic(design: Design, levels: tuple[Level, ...] | None) -> LabelKind:
     """Return the way that the declarations ask for."""
-    name, schema = design.response, design.schema
+    name = design.response
+    schema = design.schema
     if schema is not None and name in schema and schema[name].public:
         return "clear"
     if levels is not None:
@@ -331,7 +335,9 @@ def _automatic(design: Design, levels: tuple[Level, ...] | None) -> LabelKind:
 
 def _two_levels(design: Design) -> tuple[tuple[Level, ...], bool]:
     """Return the two levels of a response that is declared as a number, or not at all."""
-    name, schema, bounds = design.response, design.schema, design.outcome.bounds
+    name = design.response
+    schema = design.schema
+    bounds = design.outcome.bounds
     if bounds is None and schema is not None and name in schema:
         bounds = schema.interval(name)
     if bounds is None:

@@ -222,7 +222,8 @@ class LocalExamples:
         plan = self._plan(budget, noise)
         target = rows_target(to, noise_free=plan.noise_free)
         account.check([entry.loss for entry in plan.entries])
-        given, columns = as_rows(rows, self.missing), [*needed(self.design), self.label.name]
+        given = as_rows(rows, self.missing)
+        columns = [*needed(self.design), self.label.name]
         plain = self.label.levels is None and not self.features.responded
         blocks = RecordBlocks(
             self.design,
@@ -244,7 +245,8 @@ class LocalExamples:
         )
 
     def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> ExamplesPlan:
-        entries, responses = [], []
+        entries = []
+        responses = []
         scale = label_scale = 0.0
         if budget.features_mu is not None:
             scale, entry = self._features_line(budget.features_mu).calibrated(noise)
@@ -274,7 +276,8 @@ class LocalExamples:
         )
 
     def _features_line(self, mu: float) -> Line:
-        design, rows_per_unit = self.features.gaussian_design, max_rows(self.design)
+        design = self.features.gaussian_design
+        rows_per_unit = max_rows(self.design)
         return self._line(
             label=Labels.FEATURES,
             sensitivity=rows_per_unit**0.5 * design.diameter,
@@ -296,7 +299,8 @@ class LocalExamples:
         )
 
     def _line(self, **what: Any) -> Line:
-        unit, stated = unit_name(self.design), self._assumptions()
+        unit = unit_name(self.design)
+        stated = self._assumptions()
         return Line(mechanism=Mechanisms.GAUSSIAN, unit=unit, trust="local", assumptions=stated, **what)
 
     def _answer(
@@ -342,7 +346,8 @@ class LocalExamples:
         sources: Iterator[NoiseSource],
     ) -> dict[str, Any]:
         """Return the arrays of the release: the only place where noise is drawn, by the sources in turn."""
-        gaussian, private = self.features.gaussian, self.design.private
+        gaussian = self.features.gaussian
+        private = self.design.private
         sent = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
         features = sent
         if plan.responses or plan.scale == 0.0:  # what was read is not what is given away

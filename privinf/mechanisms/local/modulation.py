@@ -263,7 +263,8 @@ class Modulation:
             )
         shares = [(1.0 - share) * float(w) for w in relative / relative.sum()]
         parts = split_mu(spending.mu, shares if share == 0.0 else [*shares, share])
-        scales, entries = [], []
+        scales = []
+        entries = []
         rows_per_unit = max_rows(self.design)
         for index, part in enumerate(parts[:rounds]):
             line = self._line(
@@ -315,10 +316,12 @@ class ModulationSession:
         spending: Spending,
         missing: Missing = "raise",
     ) -> None:
-        self._mechanism, self._missing = mechanism, missing
+        self._mechanism = mechanism
+        self._missing = missing
         self._rows = encoded
         self._plan = plan
-        self._source, self._spending = spending.source, spending
+        self._source = spending.source
+        self._spending = spending
         self._messages: list[Floats] = []
         self._directions: list[Floats] = []
         self.public = encoded.public
@@ -369,7 +372,8 @@ class ModulationSession:
             "public": self.public,
             **self._rows.beside,
         }
-        made, plan = self._mechanism, self._plan
+        made = self._mechanism
+        plan = self._plan
         law = made.map.law(plan.scales, plan.response_scale, self._spending) | imputing(self._missing)
         return Release(
             kind=made.kind,

@@ -106,7 +106,8 @@ class RandomizedResponse:
     @property
     def draws(self) -> tuple[Draw, Draw]:
         """How `respond` draws for some rows, from each of its sources."""
-        lie, others = self.lie, self.levels - 1
+        lie = self.lie
+        others = self.levels - 1
         return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(
             others, rows
         )

@@ -23,7 +23,10 @@ from privinf.typing import Floats, Integers
 Signs: TypeAlias = NDArray[np.int8]
 
 # Second word of the Philox key: streams of different use never meet.
-_SIGNS, _RECORD_SIGNS, _ROW_SAMPLE, _BUCKETS = 1, 2, 3, 4
+_SIGNS = 1
+_RECORD_SIGNS = 2
+_ROW_SAMPLE = 3
+_BUCKETS = 4
 
 _COUNTER_BITS = 256
 _DENSE_ENTRIES = 2**19  # entries unpacked at a time: 4 MiB of float64, about a second-level cache
@@ -178,7 +181,8 @@ def walsh_hadamard(block: Floats) -> Floats:
     """Return ``H @ block`` for the Hadamard matrix of Sylvester, block (2^q, width)."""
     size, width = block.shape
     bits = size.bit_length() - 1
-    done, values = 1, block
+    done = 1
+    values = block
     while done < size:
         radix = 1 << min(_RADIX_BITS, bits - done.bit_length() + 1)
         index = np.arange(radix)

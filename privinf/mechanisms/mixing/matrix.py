@@ -110,7 +110,8 @@ class MixingMatrix:
 
     def digest(self) -> str:
         """Return the SHA-256 of all unscaled entries: one signed byte each, record by record."""
-        kernel, hashed = self._kernel(), hashlib.sha256()
+        kernel = self._kernel()
+        hashed = hashlib.sha256()
         step = max(1, _DIGEST_ENTRIES // self.k)
         for start in range(0, self.n, step):
             block = kernel.entries(np.arange(start, min(start + step, self.n)))
@@ -159,7 +160,9 @@ class Mixer:
     __slots__ = ("_kernel", "_total", "matrix", "records", "width")
 
     def __init__(self, matrix: MixingMatrix, width: int, kernel: Kernel) -> None:
-        self.matrix, self.width, self.records = matrix, width, 0
+        self.matrix = matrix
+        self.width = width
+        self.records = 0
         self._kernel = kernel
         self._total = np.zeros((matrix.k, width))
 
@@ -187,7 +190,8 @@ class Mixer:
             return
         if np.any(np.diff(positions) <= 0):
             order = np.argsort(positions)
-            positions, values = positions[order], values[order]
+            positions = positions[order]
+            values = values[order]
             if np.any(np.diff(positions) == 0):
                 raise ArgumentError("positions must be distinct: give every record once")
         self._kernel.add(self._total, values, positions)

@@ -85,7 +85,8 @@ class PlanColumns:
 
     def guess(self, label: str | None, rsquared: float) -> MixingGuess:
         """Return the public guess for a regression on `label`, or on any column where it is None."""
-        noise, variances = np.array(self.noise), np.array(self.variances)
+        noise = np.array(self.noise)
+        variances = np.array(self.variances)
         features = np.ones(len(noise), dtype=bool)
         response = features
         if label is not None:

@@ -196,7 +196,8 @@ class PartyMechanism:
         if isinstance(rows, Source):
             rows = open_table(rows, self.design.schema)
         if not isinstance(rows, (pd.DataFrame, RowBlocks)):
-            array, names = np.asarray(rows), list(self.design.schema.columns)
+            array = np.asarray(rows)
+            names = list(self.design.schema.columns)
             if array.ndim != 2 or array.shape[1] != len(names):
                 raise ArgumentError(f"rows of shape {array.shape} do not fit the columns {', '.join(names)}")
             rows = pd.DataFrame(array, columns=names)

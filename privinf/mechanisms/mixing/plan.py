@@ -40,7 +40,8 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_count, check_number, check_vacant, shown
 from privinf.wire import Formats
 
-FORMAT, VERSION = Formats.MIXING_PLAN, 1
+FORMAT = Formats.MIXING_PLAN
+VERSION = 1
 
 
 class PlanOptions(TypedDict, total=False):
@@ -262,7 +263,8 @@ class MixingPlan:
 
     def losses(self, party: str) -> tuple[GaussianLoss, ...]:
         """Return what one party's release will cost."""
-        mechanism, mu = self.mechanism(party), self.party(party).total_mu(self.calibration)
+        mechanism = self.mechanism(party)
+        mu = self.party(party).total_mu(self.calibration)
         return (GaussianLoss(mu * mechanism.design.diameter / mechanism.diameter),)
 
     def release(
@@ -306,7 +308,8 @@ class MixingPlan:
         delta = max(deltas, default=DEFAULT_DELTA)
         lines = []
         for name, party in self.parties.items():
-            mechanism, mu = self.mechanism(name), columns.own_mu[name]
+            mechanism = self.mechanism(name)
+            mu = columns.own_mu[name]
             own = delta if party.delta is None else party.delta
             scale = mechanism.noise_scale(party.total_mu(self.calibration))
             epsilon = compose([GaussianLoss(mu)]).epsilon(own)

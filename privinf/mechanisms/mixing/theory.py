@@ -22,7 +22,8 @@ from privinf.typing import Floats
 IDENTIFIED = 3.0
 # The all-ones row is to give every column mean to this sd, in scaled units.
 MEAN_SD = 0.02
-LEAST_SHARE, LARGEST_SHARE = 0.01, 0.5
+LEAST_SHARE = 0.01
+LARGEST_SHARE = 0.5
 ROWS_PER_COEFFICIENT = 6
 # Too many rows cost more than too few (each brings its noise), so the default guess errs to the small side.
 DEFAULT_RSQUARED = 0.8
@@ -109,7 +110,8 @@ def guessed_variances(design: Design) -> Floats:
 
     Where columns are not centred it is the second moment about zero.
     """
-    low, high = design.scaled_low[design.private], design.scaled_high[design.private]
+    low = design.scaled_low[design.private]
+    high = design.scaled_high[design.private]
     if design.constant is not None:
         return np.asarray((high - low) ** 2 / 12.0, dtype=np.float64)
     return np.asarray((low**2 + low * high + high**2) / 3.0, dtype=np.float64)

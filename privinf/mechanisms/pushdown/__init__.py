@@ -99,7 +99,8 @@ def add_entries(
     cell. Raises as `traced.add_pushed`.
     """
     source = rows.features
-    asked, dialect = Question(source, schema, [*values, *by], rows.missing), source.dialect
+    asked = Question(source, schema, [*values, *by], rows.missing)
+    dialect = source.dialect
     steps = [asked.sample_steps(name, one.grid, one.ends) for name, one in values.items()]
     layers, texts = _entries(dialect, sums.statistic, steps, asked.kept)
     last = [f"{dialect.integer(text)} AS _z{place}" for place, text in enumerate(texts) if text is not None]
@@ -144,7 +145,9 @@ def cell_numbers(
 
     Raises as `traced.add_pushed`; AlignmentError for a table that changes between the columns.
     """
-    source, found, sizes = rows.features, dict[str, Integers](), set[int]()
+    source = rows.features
+    found = dict[str, Integers]()
+    sizes = set[int]()
     for name, one in edges.items():
         asked = Question(source, schema, [name], rows.missing)
         cell = f"{_ladder(source.dialect, one.tolist())} AS _cell"
@@ -165,8 +168,6 @@ def _ladder(dialect: Dialect, edges: Sequence[float], start: int = 0) -> str:
     if not edges:
         return str(start)
     half = len(edges) // 2
-    below, above = (
-        _ladder(dialect, edges[:half], start),
-        _ladder(dialect, edges[half + 1 :], start + half + 1),
-    )
+    below = _ladder(dialect, edges[:half], start)
+    above = _ladder(dialect, edges[half + 1 :], start + half + 1)
     return case([(f"_x <= {dialect.number(edges[half])}", below)], above)

@@ -215,10 +215,12 @@ def add_partitions(
     """
     import dask
 
-    source, columns = rows.features, needed(task.design, task.weights)
+    source = rows.features
+    columns = needed(task.design, task.weights)
     files.require_columns(source, columns)
     told = dask.delayed(task, pure=False, traverse=False)
-    each, join = dask.delayed(partition_sums, pure=False), dask.delayed(joined, pure=False)
+    each = dask.delayed(partition_sums, pure=False)
+    join = dask.delayed(joined, pure=False)
     parts = [each(told, part) for part in source.partitions(columns)]
     while len(parts) > 1:
         parts = [join(parts[start : start + FAN]) for start in range(0, len(parts), FAN)]

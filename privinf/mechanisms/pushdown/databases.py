@@ -127,7 +127,8 @@ def first_double(holds: Callable[[float], bool], start: float) -> float:
 
     It is found by halving the doubles, which are ordered as their bits are.
     """
-    below, last = _place(start) - 1, _place(LARGEST_DOUBLE)
+    below = _place(start) - 1
+    last = _place(LARGEST_DOUBLE)
     while last - below > 1:
         middle = (below + last) // 2
         below, last = (below, middle) if holds(_double(middle)) else (middle, last)
@@ -236,7 +237,9 @@ class PushedSource(Source):
         ask: Callable[[Sequence[Layer], str], Any],
     ) -> None:
         self.name: str = name
-        self.kinds, self.dialect, self._ask = kinds, dialect, ask
+        self.kinds = kinds
+        self.dialect = dialect
+        self._ask = ask
 
     @property
     def columns(self) -> Sequence[str]:
@@ -347,7 +350,8 @@ def _ibis_kind(kind: Any) -> str:
 
 def query(dialect: Dialect, table: str, layers: Sequence[Layer], by: str = "") -> str:
     """Return the text of a query over a table, or over what a query gives in brackets; `by` groups rows."""
-    text, fence = f"({table})", ""
+    text = f"({table})"
+    fence = ""
     for depth, layer in enumerate(layers):
         if by and depth == len(layers) - 1:
             fence = f" GROUP BY {by}"

@@ -47,7 +47,8 @@ class Expressions:
     __slots__ = ("_made", "columns", "dialect")
 
     def __init__(self, dialect: Dialect) -> None:
-        self.dialect, self.columns = dialect, dict[str, str]()
+        self.dialect = dialect
+        self.columns = dict[str, str]()
         self._made: dict[tuple[Any, ...], Node] = {}
 
     def node(
@@ -92,7 +93,8 @@ class Expressions:
 
     def looked_up(self, index: Node, table: Floats) -> Node:
         """Return the number of a table at a place."""
-        start, end = max(int(index.low), 0), min(int(index.high), len(table) - 1)
+        start = max(int(index.low), 0)
+        end = min(int(index.high), len(table) - 1)
         held = table[start : end + 1]
         before, after = self.dialect.integer("\0").split("\0")
         place = self.node((before, index, f"{after} - {start}"), 0, end - start)
@@ -108,7 +110,8 @@ class Expressions:
         if len(values) == 1:
             return [self.dialect.number(values[0])]
         half = len(values) // 2
-        below, above = values[:half], values[half:]
+        below = values[:half]
+        above = values[half:]
         return [
             "CASE WHEN ",
             place,
@@ -245,7 +248,9 @@ def layers_of(roots: Sequence[Node], kept: Sequence[str]) -> tuple[list[Layer], 
             uses[part] += 2 if node.kind == "condition" else 1
     stands = {node for node in order if node.kind == "made" and uses[node] > 1}
     names = {node: f"_n{place}" for place, node in enumerate(order) if node in stands}
-    level, texts, needs = dict[Node, int](), dict[Node, str](), dict[Node, set[Node]]()
+    level = dict[Node, int]()
+    texts = dict[Node, str]()
+    needs = dict[Node, set[Node]]()
     for node in order:
         stand = [{one} if one in stands or one.kind == "column" else needs[one] for one in _inner(node)]
         needs[node] = set().union(*stand)
@@ -281,7 +286,8 @@ def _shown(node: Node, names: Mapping[Node, str], texts: Mapping[Node, str]) -> 
 
 def _below(root: Node) -> Iterator[Node]:
     """Yield an expression after all that it is made of."""
-    held, seen = [(root, False)], set[Node]()
+    held = [(root, False)]
+    seen = set[Node]()
     while held:
         node, ready = held.pop()
         if ready:

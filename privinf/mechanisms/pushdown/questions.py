@@ -38,7 +38,8 @@ from privinf.typing import Floats, Missing
 
 MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may tell apart
 ALL_ROWS = "COUNT(*)"
-GAP, UNDECLARED = -2, -1  # in place of a level's place
+GAP = -2
+UNDECLARED = -1  # in place of a level's place
 
 
 class Question:
@@ -49,7 +50,10 @@ class Question:
     def __init__(
         self, source: PushedSource, schema: Schema | None, names: Sequence[str], missing: Missing
     ) -> None:
-        self._source, self._schema, self._missing, self.dialect = source, schema, missing, source.dialect
+        self._source = source
+        self._schema = schema
+        self._missing = missing
+        self.dialect = source.dialect
         self._names = list(dict.fromkeys(names))
         self.kept = [f"_v{place}" for place in range(len(self._names))]
         # By expression, its column: it is NULL in just the rows where that is not finite.
@@ -61,7 +65,8 @@ class Question:
 
     def _check(self, name: str) -> None:
         """Check declaration and type of a column."""
-        declared, kind = None if self._schema is None else self._schema[name], self._source.kinds[name]
+        declared = None if self._schema is None else self._schema[name]
+        kind = self._source.kinds[name]
         if isinstance(declared, Factor):
             self._factors[name] = declared
             large = any(not isinstance(one, str) and abs(one) >= 2**EXACT_BITS for one in declared.levels)
@@ -80,7 +85,9 @@ class Question:
         `strict` has, by name, what is NULL in just the rows where a number is not finite: counting it costs
         less than a comparison.
         """
-        top, asked, strict = self.dialect.top, list[str](), strict or {}
+        top = self.dialect.top
+        asked = list[str]()
+        strict = strict or {}
         for name, value in zip(self._names, self.kept, strict=True):
             if name in self._factors:
                 asked += [count(f"{value} = {GAP}"), count(f"{value} = {UNDECLARED}"), count(f"{value} >= 0")]
@@ -94,13 +101,16 @@ class Question:
         n, *defects = found
         if not n:
             raise no_rows(self._source.name)
-        told, levels = iter(defects), list[str]()
+        told = iter(defects)
+        levels = list[str]()
         for name, value in zip(self._names, self.kept, strict=True):
             if name not in self._factors:
                 if next(told):
                     self._refuse_number(name, value)
                 continue
-            gaps, undeclared, declared = next(told), next(told), next(told)
+            gaps = next(told)
+            undeclared = next(told)
+            declared = next(told)
             self._refuse_gaps(name, gaps)
             if undeclared and self._factors[name].other is None:
                 raise SchemaError(OUTSIDE_LEVELS.format(name))
@@ -129,7 +139,8 @@ class Question:
         """Return the columns as doubles, or as places of their levels."""
         texts = []
         for name in self._names:
-            kind, column = self._source.kinds[name], self.dialect.name(name)
+            kind = self._source.kinds[name]
+            column = self.dialect.name(name)
             value = column if kind == "text" else self.dialect.as_double(column, kind)
             texts.append(self._place(value, kind, self._factors[name]) if name in self._factors else value)
         return named("_v", texts)
@@ -147,11 +158,14 @@ class Question:
 
     def _of_number(self, name: str, grid: ColumnGrid, low: float, high: float) -> tuple[str, int, int]:
         """Return floor(v factor + shift) between the ends of a column, and where it has no value."""
-        dialect, value = self.dialect, self._value(name)
-        factor, shift = float(grid.factor[0]), float(grid.shift[0])
+        dialect = self.dialect
+        value = self._value(name)
+        factor = float(grid.factor[0])
+        shift = float(grid.shift[0])
         points = np.array([[low], [high], [self._stand_in(name)]])
         least, most, gap = (int(step) for step in grid.put(points, np.empty((3, 1)), finite=True)[:, 0])
-        at_low, at_high = low * factor + shift, high * factor + shift
+        at_low = low * factor + shift
+        at_high = high * factor + shift
         if factor >= 1.0 and least <= at_low < least + 1 and most <= at_high < most + 1:
             held = self._held_value(name, low, high)
             text = f"FLOOR({held} * {dialect.number(factor)} + {dialect.number(shift)})"
@@ -170,14 +184,16 @@ class Question:
 
     def _held_value(self, name: str, low: float, high: float) -> str:
         """Return a column's value between its bounds, or what stands in for a missing one."""
-        value, number = self._value(name), self.dialect.number
+        value = self._value(name)
+        number = self.dialect.number
         return self._cases(value, low, high, value, self._stand_in(name), number(low), number(high))
 
     def _cases(
         self, value: str, low: float, high: float, inside: str, gap: float, below: str, above: str
     ) -> str:
         """Return what belongs to a value: NULL to one that is not finite, if a missing one is refused."""
-        number, top = self.dialect.number, self.dialect.top
+        number = self.dialect.number
+        top = self.dialect.top
         within = f"{value} >= {number(low)} AND {value} <= {number(high)}"
         if low == -high:
             within = f"ABS({value}) <= {number(high)}"
@@ -203,7 +219,8 @@ class Question:
 
     def _held(self, name: str, place: int) -> str:
         """Return the condition that a row counts as having a level."""
-        declared, places = self._factors[name], [place]
+        declared = self._factors[name]
+        places = [place]
         if place == 0:
             places.append(GAP)
         if declared.other is not None and declared.levels[place] == declared.other:
@@ -225,7 +242,8 @@ class Question:
 
     def cell(self, names: Sequence[str]) -> str:
         """Return the number of the cell that a row's levels make, the last column's running fastest."""
-        texts, stride = ["0"], 1
+        texts = ["0"]
+        stride = 1
         for name in reversed(names):
             size = len(self._factors[name].levels)
             texts.append(f"{stride} * {self._by_level(name, list(map(str, range(size))))}")
@@ -283,7 +301,8 @@ class DesignQuestion(Question):
     def outside(self, at: int | None) -> str:
         """Return 1 where a number, or with None the response, lies outside its bounds, and 0 elsewhere."""
         column, low, high = self._told(at)
-        inside, beyond = self.dialect.number(0.0), self.dialect.number(1.0)
+        inside = self.dialect.number(0.0)
+        beyond = self.dialect.number(1.0)
         if not self._number(column):
             return inside
         step = (high / 2.0 - low / 2.0) * 2.0**-20
@@ -328,7 +347,8 @@ class DesignQuestion(Question):
 
     def _by_cell(self, column: Column, places: list[tuple[int, ...]], results: list[str]) -> str:
         """Return the result that belongs to the levels of a row."""
-        common, cells = Counter(results).most_common(1)[0][0], dict[str, list[str]]()
+        common = Counter(results).most_common(1)[0][0]
+        cells = dict[str, list[str]]()
         for place, result in zip(places, results, strict=True):
             if result != common:
                 held = zip(column.inputs, place, strict=True)

@@ -44,7 +44,8 @@ class Traced(NDArrayOperatorsMixin):
     __slots__ = ("_made", "nodes")
 
     def __init__(self, made: Expressions, nodes: Nodes | Sequence[Node] | Node) -> None:
-        self._made, self.nodes = made, np.asarray(nodes, dtype=object)
+        self._made = made
+        self.nodes = np.asarray(nodes, dtype=object)
 
     def _entries(self, one: Any) -> Nodes:
         """Return an operand's expressions; the last axis of arrays stands for rows."""
@@ -68,18 +69,22 @@ class Traced(NDArrayOperatorsMixin):
         return found
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **more: Any) -> Any:
-        name, x = ufunc.__name__, inputs
+        name = ufunc.__name__
+        x = inputs
         if name in ("greater", "greater_equal"):
-            name, x = name.replace("greater", "less"), inputs[::-1]
+            name = name.replace("greater", "less")
+            x = inputs[::-1]
         elif name == "square":
-            name, x = "multiply", inputs * 2
+            name = "multiply"
+            x = inputs * 2
         make = getattr(self._made, name, None)
         if method != "__call__" or not (make or name in ("matmul", "isfinite")):
             raise unfit(f"a statistic asks for {name}")
         if name == "isfinite":
             return np.isfinite([end for one in _nodes(self) for end in (one.low, one.high)])
         if name == "matmul":
-            form, sums = self._made.form, isinstance(x[0], Traced)
+            form = self._made.form
+            sums = isinstance(x[0], Traced)
             return Traced(
                 self._made, form(x[1], _nodes(x[0])) if sums else [form(a, _nodes(x[1])) for a in x[0]]
             )
@@ -87,7 +92,8 @@ class Traced(NDArrayOperatorsMixin):
         return self._into(more.get("out"), self._each(make, *x))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        make, name = self._made, function.__name__
+        make = self._made
+        name = function.__name__
         if name in ("empty_like", "zeros_like", "ones_like"):
             value = make.number(1.0 if name == "ones_like" else 0.0)
             return Traced(make, np.full(args[0].nodes.shape, value, dtype=object))
@@ -170,15 +176,22 @@ class Traced(NDArrayOperatorsMixin):
 class TracedReader:
     """Reads the columns of a table in a database, as `RowReader` and its block read rows."""
 
-    exact, weights = True, None
+    exact = True
+    weights = None
     residual = cast("Callable[..., Floats]", SiteBlock.residual)
 
     def __init__(self, question: DesignQuestion, made: Expressions, public: SiteBlock, args: Args) -> None:
-        self._question, self._made, self._public, self.args, self.block = question, made, public, args, self
-        self.response_low, self.response_high = public.response_low, public.response_high
+        self._question = question
+        self._made = made
+        self._public = public
+        self.args = args
+        self.block = self
+        self.response_low = public.response_low
+        self.response_high = public.response_high
 
     def _value(self, at: int | None, low: float, high: float) -> Node:
-        number, text = self._question.dialect.number, self._question.value(at)
+        number = self._question.dialect.number
+        text = self._question.value(at)
         return self._made.column(case([(f"ABS({text}) < {number(TINY)}", number(0.0))], text), low, high)
 
     def outcome(self) -> Floats:
@@ -227,14 +240,16 @@ class TracedReader:
 
     def moments(self, sums: MomentSums, design: Design) -> list[Node]:
         """Return the integers whose products second or residual moments are."""
-        grid, private = sums.columns, np.flatnonzero(design.private).tolist()
+        grid = sums.columns
+        private = np.flatnonzero(design.private).tolist()
         ones = len(design.columns) - len(private)
         if ones > (design.constant is not None):
             raise unfit("there are public columns beside the constant")
         if math.isfinite(grid.radius):
             raise unfit("bounds are more than 16 times as wide as the radius of rows")
         nodes = [self._steps(at, grid.column(j)) for j, at in enumerate(private)]
-        beside, x = [self._made.number(FULL_SCALE)] * ones, self._array(nodes)
+        beside = [self._made.number(FULL_SCALE)] * ones
+        x = self._array(nodes)
         longest = {at: int(node.longest) for at, node in zip(private, nodes, strict=True)}
         if self._question.may_pass(grid.limit, longest):
             x = held_norms(x, grid.limit)
@@ -309,7 +324,8 @@ def add_pushed(
     if not plain:
         raise unfit("there are weights, or no noise")
     source: PushedSource = rows.features
-    question, made = DesignQuestion(source, design, rows.missing), Expressions(source.dialect)
+    question = DesignQuestion(source, design, rows.missing)
+    made = Expressions(source.dialect)
     found = [part for one in asked for part in _asked(question, made, public, design, one)]
     layers, strict, *names = _layers(question, made, found)
     told = [part.texts(source.dialect, *names) for part in found]

@@ -33,7 +33,8 @@ ENTRIES = 1 << 18
 NARROW_ENTRIES = 1 << 21
 # Sizes that arguments, columns in their units and responses keep to: no product in a statistic passes 1e300,
 # and no clip falls below what doubles can tell from zero.
-LARGEST, SMALLEST = 1e30, 1e-30
+LARGEST = 1e30
+SMALLEST = 1e-30
 SEEDS = frozenset({"seed", "probe_seed"})
 
 
@@ -191,7 +192,8 @@ class SiteBlock:
 def made_up(low: Floats, high: Floats, response_low: float, response_high: float) -> SiteBlock:
     """Return three public rows: at the lower bounds, in the middle, and at the upper bounds."""
     low, high = (np.asarray(ends, dtype=np.float64) for ends in (low, high))
-    bottom, top = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+    bottom = np.where(np.isfinite(low), low, -1.0)
+    top = np.where(np.isfinite(high), high, 1.0)
     ends = 0.5 * response_low, 0.5 * response_high
     return SiteBlock(
         features=np.stack([bottom, 0.5 * bottom + 0.5 * top, top]),

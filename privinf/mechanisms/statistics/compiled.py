@@ -53,7 +53,9 @@ def _made(keeps: bool) -> Compiled | None:
 
     if getattr(numba.config, "DISABLE_JIT", False):
         return None
-    number, vector, matrix = numba.float64, numba.float64[::1], numba.float64[:, ::1]
+    number = numba.float64
+    vector = numba.float64[::1]
+    matrix = numba.float64[:, ::1]
     read, reads = (numba.types.Array(number, ndim, "C", readonly=True) for ndim in (1, 2))
 
     def compiled(function: Any, kinds: Any, *, exact: bool = False) -> Any:
@@ -73,7 +75,9 @@ def _made(keeps: bool) -> Compiled | None:
 
 @lru_cache(maxsize=1)
 def _quicker(loop: Any) -> bool:
-    values, weights, out = np.ones((20, 8192)), np.ones((20, 20)), np.empty((20, 8192))
+    values = np.ones((20, 8192))
+    weights = np.ones((20, 20))
+    out = np.empty((20, 8192))
     ways = lambda: loop(weights, values, 8192, out), lambda: np.matmul(weights, values, out=out)
     mine, theirs = (min(repeat(way, number=1, repeat=7)) for way in ways)
     return mine < theirs
@@ -90,7 +94,10 @@ def _finite(values: Floats, rows: int) -> bool:
 
 def _on_grid(values: Floats, rows: int, factor: Floats, shift: Floats, most: float, out: Floats) -> None:
     for j in range(len(values)):
-        column, steps, by, more = values[j, :rows], out[j, :rows], factor[j], shift[j]
+        column = values[j, :rows]
+        steps = out[j, :rows]
+        by = factor[j]
+        more = shift[j]
         for i in range(rows):
             step = np.floor(column[i] * by + more)
             step = -most if step < -most else step
@@ -100,7 +107,8 @@ def _on_grid(values: Floats, rows: int, factor: Floats, shift: Floats, most: flo
 def _nearest(vectors: Floats, size: Floats, factors: Floats, out: Floats) -> None:
     rows = factors.size
     for j in range(len(vectors)):
-        entries, steps = vectors[j, :rows], out[j, :rows]
+        entries = vectors[j, :rows]
+        steps = out[j, :rows]
         for i in range(rows):
             steps[i] = np.floor(entries[i] * size[i] * factors[i] + 0.5)
 
@@ -119,7 +127,8 @@ def _lengths(vectors: Floats, out: Floats) -> None:
 
 def _above(values: Floats, thresholds: Floats, out: Integers) -> None:
     for start in range(0, values.size, CACHED_ROWS):
-        part, counts = values[start : start + CACHED_ROWS], out[start : start + CACHED_ROWS]
+        part = values[start : start + CACHED_ROWS]
+        counts = out[start : start + CACHED_ROWS]
         counts[:] = 0
         for threshold in thresholds:
             for i in range(counts.size):
@@ -132,22 +141,34 @@ def _products(left: Floats, right: Floats, rows: int, same: bool) -> Floats:
     for start in range(0, rows, CACHED_ROWS):
         end = min(start + CACHED_ROWS, rows)
         for j in range(0, p, 4):
-            a0, a1 = left[j, start:end], left[min(j + 1, p - 1), start:end]
-            a2, a3 = left[min(j + 2, p - 1), start:end], left[min(j + 3, p - 1), start:end]
+            a0 = left[j, start:end]
+            a1 = left[min(j + 1, p - 1), start:end]
+            a2 = left[min(j + 2, p - 1), start:end]
+            a3 = left[min(j + 3, p - 1), start:end]
             for k in range(j if same else 0, q, 4):
-                b0, b1 = right[k, start:end], right[min(k + 1, q - 1), start:end]
-                b2, b3 = right[min(k + 2, q - 1), start:end], right[min(k + 3, q - 1), start:end]
+                b0 = right[k, start:end]
+                b1 = right[min(k + 1, q - 1), start:end]
+                b2 = right[min(k + 2, q - 1), start:end]
+                b3 = right[min(k + 3, q - 1), start:end]
                 s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
                 s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = 0.0
                 for i in range(a0.size):
-                    s00, s01 = s00 + a0[i] * b0[i], s01 + a0[i] * b1[i]
-                    s02, s03 = s02 + a0[i] * b2[i], s03 + a0[i] * b3[i]
-                    s10, s11 = s10 + a1[i] * b0[i], s11 + a1[i] * b1[i]
-                    s12, s13 = s12 + a1[i] * b2[i], s13 + a1[i] * b3[i]
-                    s20, s21 = s20 + a2[i] * b0[i], s21 + a2[i] * b1[i]
-                    s22, s23 = s22 + a2[i] * b2[i], s23 + a2[i] * b3[i]
-                    s30, s31 = s30 + a3[i] * b0[i], s31 + a3[i] * b1[i]
-                    s32, s33 = s32 + a3[i] * b2[i], s33 + a3[i] * b3[i]
+                    s00 = s00 + a0[i] * b0[i]
+                    s01 = s01 + a0[i] * b1[i]
+                    s02 = s02 + a0[i] * b2[i]
+                    s03 = s03 + a0[i] * b3[i]
+                    s10 = s10 + a1[i] * b0[i]
+                    s11 = s11 + a1[i] * b1[i]
+                    s12 = s12 + a1[i] * b2[i]
+                    s13 = s13 + a1[i] * b3[i]
+                    s20 = s20 + a2[i] * b0[i]
+                    s21 = s21 + a2[i] * b1[i]
+                    s22 = s22 + a2[i] * b2[i]
+                    s23 = s23 + a2[i] * b3[i]
+                    s30 = s30 + a3[i] * b0[i]
+                    s31 = s31 + a3[i] * b1[i]
+                    s32 = s32 + a3[i] * b2[i]
+                    s33 = s33 + a3[i] * b3[i]
                 tile = (
                     (s00, s01, s02, s03),
                     (s10, s11, s12, s13),
@@ -168,27 +189,42 @@ def _forms(weights: Floats, values: Floats, rows: int, out: Floats) -> None:
     for start in range(0, rows, CACHED_ROWS):
         end = min(start + CACHED_ROWS, rows)
         size = end - start
-        f, g, h = (
-            held[:size],
-            held[CACHED_ROWS : CACHED_ROWS + size],
-            held[2 * CACHED_ROWS : 2 * CACHED_ROWS + size],
-        )
+        f = held[:size]
+        g = held[CACHED_ROWS : CACHED_ROWS + size]
+        h = held[2 * CACHED_ROWS : 2 * CACHED_ROWS + size]
         for i in range(0, m, 3):
-            u, v, w = padded[i], padded[i + 1], padded[i + 2]
+            u = padded[i]
+            v = padded[i + 1]
+            w = padded[i + 2]
             for at in range(size):
                 f[at] = g[at] = h[at] = 0.0
             for j in range(0, k, 4):
-                x0, x1 = values[j, start:end], values[min(j + 1, k - 1), start:end]
-                x2, x3 = values[min(j + 2, k - 1), start:end], values[min(j + 3, k - 1), start:end]
-                u0, u1, u2, u3 = u[j], u[j + 1], u[j + 2], u[j + 3]
-                v0, v1, v2, v3 = v[j], v[j + 1], v[j + 2], v[j + 3]
-                w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
+                x0 = values[j, start:end]
+                x1 = values[min(j + 1, k - 1), start:end]
+                x2 = values[min(j + 2, k - 1), start:end]
+                x3 = values[min(j + 3, k - 1), start:end]
+                u0 = u[j]
+                u1 = u[j + 1]
+                u2 = u[j + 2]
+                u3 = u[j + 3]
+                v0 = v[j]
+                v1 = v[j + 1]
+                v2 = v[j + 2]
+                v3 = v[j + 3]
+                w0 = w[j]
+                w1 = w[j + 1]
+                w2 = w[j + 2]
+                w3 = w[j + 3]
                 for at in range(size):
-                    a, b, c, d = x0[at], x1[at], x2[at], x3[at]
+                    a = x0[at]
+                    b = x1[at]
+                    c = x2[at]
+                    d = x3[at]
                     f[at] += u0 * a + u1 * b + u2 * c + u3 * d
                     g[at] += v0 * a + v1 * b + v2 * c + v3 * d
                     h[at] += w0 * a + w1 * b + w2 * c + w3 * d
             for one in range(min(3, m - i)):
-                entries, found = out[i + one, start:end], held[one * CACHED_ROWS : one * CACHED_ROWS + size]
+                entries = out[i + one, start:end]
+                found = held[one * CACHED_ROWS : one * CACHED_ROWS + size]
                 for at in range(size):
                     entries[at] = found[at]

@@ -75,7 +75,8 @@ MODEL = (
 ROUNDED_ENTRY = 2.0**-19
 # Below this step the secant is the tangent in its middle, off by 2^-12 / 24 of itself at most, as is a secant
 # of tables there; without noise below the other.
-TANGENT, SMALLEST_STEP = 2.0**-6, 1e-6
+TANGENT = 2.0**-6
+SMALLEST_STEP = 1e-6
 COUNTED = ("score", "curvature", "residual")
 
 
@@ -96,11 +97,15 @@ class _Rows:
     )
 
     def __init__(self, rows: RowReader) -> None:
-        args, block, self.exact = rows.args, rows.block, rows.exact
+        args = rows.args
+        block = rows.block
+        self.exact = rows.exact
         theta = np.asarray(args["theta"], dtype=np.float64)[None]
         read = rows.read(np.asarray(args["columns"]) if "columns" in args else None)
         forms = read.forms(np.vstack([theta, np.asarray(args["transform"], dtype=np.float64).T]))
-        self.args, self.predictor, vectors = args, forms[0], forms[1:]
+        self.args = args
+        self.predictor = forms[0]
+        vectors = forms[1:]
         if "intercept" in args:
             self.predictor += float(args["intercept"])
         if "offset" in args:
@@ -153,16 +158,20 @@ def _column(block: SiteBlock, position: int) -> Floats:
 
 def _joint(left: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
     """Return both terms of records' directions: a score of size `left`, and a matrix of the root `size`."""
-    a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
+    a = math.sqrt(1.0 - share) / 2.0
+    b = math.sqrt(share / 2.0)
     return Product(left, 1.0, v, a), Square(
         vectors=v.vectors, top=1.0, length=v.length * size, factor=b, size=size
     )
 
 
 def _start(rows: RowReader) -> tuple[Product, Square]:
-    block, radius = rows.block, float(rows.args["radius"])
+    block = rows.block
+    radius = float(rows.args["radius"])
     x = Along(rows.read(np.asarray(rows.args["block"])).columns())
-    length, low, high = x.length, block.response_low, block.response_high
+    length = x.length
+    low = block.response_low
+    high = block.response_high
     y = made_finite((block.outcome() - low) / (high - low))
     left = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
     size = 1.0 / np.maximum(length, radius)
@@ -170,14 +179,16 @@ def _start(rows: RowReader) -> tuple[Product, Square]:
 
 
 def _step(rows: RowReader) -> tuple[Product, Square]:
-    at, args = _Rows(rows), rows.args
+    at = _Rows(rows)
+    args = rows.args
     left = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
     size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
     return _joint(left, at.v, size, float(args["share"]))
 
 
 def _counts(rows: RowReader) -> tuple[Counts]:
-    at, thresholds = _Rows(rows), np.asarray(rows.args["thresholds"], dtype=np.float64)
+    at = _Rows(rows)
+    thresholds = np.asarray(rows.args["thresholds"], dtype=np.float64)
     if rows.args["of"] == "score":
         return (Counts(made_finite(at.public * at.largest()), thresholds),)
     if rows.args["of"] == "curvature":
@@ -186,13 +197,16 @@ def _counts(rows: RowReader) -> tuple[Counts]:
 
 
 def _score(rows: RowReader) -> tuple[Product]:
-    at, low, high = _Rows(rows), float(rows.args.get("low", 0.0)), float(rows.args["high"])
+    at = _Rows(rows)
+    low = float(rows.args.get("low", 0.0))
+    high = float(rows.args["high"])
     left = np.copysign(np.clip(at.sizes() - low, 0.0, high - low), at.error)
     return (Product(left, high - low, at.v),)
 
 
 def _meat(rows: RowReader) -> tuple[Square]:
-    at, (middle, high, upper) = _Rows(rows), _layers(rows.args)
+    at = _Rows(rows)
+    (middle, high, upper) = _layers(rows.args)
     t = at.sizes()
     size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
     scores = at.v.vectors * (size / np.maximum(at.length, SMALLEST))
@@ -200,7 +214,8 @@ def _meat(rows: RowReader) -> tuple[Square]:
 
 
 def _secant(rows: RowReader) -> tuple[Square]:
-    at, bound = _Rows(rows), float(rows.args["clip"])
+    at = _Rows(rows)
+    bound = float(rows.args["clip"])
     move = np.zeros_like(at.length)
     for entry, step in zip(at.v.vectors, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
         move += entry * step
@@ -248,7 +263,8 @@ def _check_model(args: Args, columns: int) -> int:
 
 def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     share = check_number(args.get("share"), "share", low=0.01, high=0.99)
-    a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
+    a = math.sqrt(1.0 - share) / 2.0
+    b = math.sqrt(share / 2.0)
     slack = ROUNDED_ENTRY * math.sqrt(size) * (a + 2.0 * b)
     l2 = joint_distance(share, start=start) + 2.0 * slack
     why = Derivations.ONE_DIRECTION
@@ -284,7 +300,8 @@ def _counts_reach(args: Args, columns: int) -> Reach:
 
 
 def _score_reach(args: Args, columns: int) -> Reach:
-    size, low = _check_model(args, columns), check_number(args.get("low", 0.0), "low", low=0.0)
+    size = _check_model(args, columns)
+    low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
         raise ArgumentError("high must be above low")
     return Reach.ball((size,), top, Derivations.LAYER_OF_SCORES)
@@ -318,7 +335,8 @@ def _secant_reach(args: Args, columns: int) -> Reach:
 
 
 def _matrix_reach(size: int, top: float) -> Reach:
-    shape, why = (size * (size + 1) // 2,), Derivations.RANK_ONE
+    shape = (size * (size + 1) // 2,)
+    why = Derivations.RANK_ONE
     if size == 1:
         return Reach(shape=shape, l2=top, linf=top, bound=top, derivation=why, norm=top)
     return Reach(

@@ -31,13 +31,18 @@ Curvature = Literal["exact", "bound"]
 
 GLM_ARGS = ("center", "scale", "bits", "family", "theta", "radius", "residual_clip", "mean_cap")
 # max over z of z expit(-z), rounded up, and a point below where it is attained.
-HIGHEST_PRODUCT, PRODUCT_PEAK = 0.2784646, 1.2784
+HIGHEST_PRODUCT = 0.2784646
+PRODUCT_PEAK = 1.2784
 ANGLES = 721
 # Of the tables of means: places in a unit, the end of the logistic one, digits of their numbers and of the
 # integers that they are made of; exponents end at these.
-PLACES, TABLE_END, TABLE_BITS, WORK_BITS = 1 << 10, 32, 40, 256
+PLACES = 1 << 10
+TABLE_END = 32
+TABLE_BITS = 40
+WORK_BITS = 256
 TABLE_UNIT = 2.0**-TABLE_BITS
-SMALLEST_PREDICTOR, LARGEST_PREDICTOR = -64, 60
+SMALLEST_PREDICTOR = -64
+LARGEST_PREDICTOR = 60
 
 
 def check_glm(args: Args, columns: int) -> float:
@@ -63,8 +68,10 @@ def check_glm(args: Args, columns: int) -> float:
 @lru_cache(maxsize=1)
 def _logistic_table() -> tuple[Floats, Floats]:
     """Return 1/(1 + e^z) at z = 0, h, ..., 32, in units of 2^-40, and its steps."""
-    one, step = 1 << WORK_BITS, _exponential(-1)
-    power, found = one, []
+    one = 1 << WORK_BITS
+    step = _exponential(-1)
+    power = one
+    found = []
     for _ in range(TABLE_END * PLACES + 1):
         found.append(((power << TABLE_BITS + 1) // (one + power) + 1) >> 1)
         power = power * step >> WORK_BITS
@@ -75,7 +82,8 @@ def _logistic_table() -> tuple[Floats, Floats]:
 @lru_cache(maxsize=1)
 def _exponential_table() -> tuple[Floats, Floats, Floats]:
     """Return e^z at z = 0, h, ..., 1 in units of 2^-40, its steps, and e^-64, ..., e^64 as doubles."""
-    one, step = 1 << WORK_BITS, _exponential(1)
+    one = 1 << WORK_BITS
+    step = _exponential(1)
     places = list(accumulate(range(PLACES), lambda power, _: power * step >> WORK_BITS, initial=one))
     near = [((power >> WORK_BITS - TABLE_BITS - 1) + 1) >> 1 for power in places]
     values = np.array(near, dtype=np.float64)
@@ -224,7 +232,8 @@ def _unit_diameter(reach: float) -> float:
     slant = reach * np.cos(angles)
     ahead = HIGHEST_PRODUCT / np.maximum(slant, PRODUCT_PEAK)
     lengths = np.where(slant <= PRODUCT_PEAK, expit(-slant), ahead)
-    along, beside = lengths * np.cos(angles), lengths * np.sin(angles)
+    along = lengths * np.cos(angles)
+    beside = lengths * np.sin(angles)
     distance2 = (along[:, None] - along) ** 2 + (beside[:, None] + beside) ** 2
     between = (1.0 + reach / 4.0) * (math.pi / (ANGLES - 1))
     return min(2.0, math.sqrt(float(distance2.max())) + between)

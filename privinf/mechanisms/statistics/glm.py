@@ -67,12 +67,14 @@ from privinf.validation import check_array, check_choice
 from privinf.wire import Derivations, Places, Statistics
 
 # What rounding moves a logistic score of length 1, by a number and for each root of a column: see `terms`.
-ROUNDED, ROUNDED_ENTRY = 2.0**-24, 2.0**-20
+ROUNDED = 2.0**-24
+ROUNDED_ENTRY = 2.0**-20
 
 
 def _score(rows: RowReader) -> tuple[Product]:
     eta, x = _predictors(rows)
-    r, along = residuals(rows.block, eta, rows.args, exact=rows.exact), Along(x)
+    r = residuals(rows.block, eta, rows.args, exact=rows.exact)
+    along = Along(x)
     top = float(rows.args["radius"]) * _bound(rows.args)
     return (Product(r * _weighted(along.length, rows.args), top, along),)
 
@@ -109,7 +111,8 @@ def _size(args: Args, columns: int) -> int:
 
 
 def _score_reach(args: Args, columns: int) -> Reach:
-    bound, radius = check_glm(args, columns), float(args["radius"])
+    bound = check_glm(args, columns)
+    radius = float(args["radius"])
     if "block" in args:
         return Reach.ball((_size(args, columns),), radius * bound, Derivations.SCORES)
     slack = 2.0 * radius * bound * (ROUNDED_ENTRY * math.sqrt(columns) + ROUNDED)
@@ -124,7 +127,8 @@ def _score_reach(args: Args, columns: int) -> Reach:
 
 def _hessian(rows: RowReader) -> tuple[Square]:
     eta, x = _predictors(rows)
-    slope, radius = curvatures(rows.block, eta, rows.args, exact=rows.exact), float(rows.args["radius"])
+    slope = curvatures(rows.block, eta, rows.args, exact=rows.exact)
+    radius = float(rows.args["radius"])
     length = lengths(x)
     size = np.sqrt(slope) * np.minimum(1.0, radius / np.maximum(length, SMALLEST))
     x *= size
@@ -139,7 +143,8 @@ def _hessian_reach(args: Args, columns: int) -> Reach:
 
 def _meat(rows: RowReader) -> tuple[Square]:
     eta, x = _predictors(rows)
-    r, length = residuals(rows.block, eta, rows.args, exact=rows.exact), lengths(x)
+    r = residuals(rows.block, eta, rows.args, exact=rows.exact)
+    length = lengths(x)
     size = np.abs(r) * _weighted(length, rows.args)
     x *= size / np.maximum(length, SMALLEST)
     return (Square(vectors=x, top=_longest(rows.args, _bound(rows.args)), length=size),)
@@ -191,18 +196,22 @@ def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
         features, response = block.batch.rows(codes, block.features, block.response)
     else:
         drawn = codes == int(args["batch"])
-        features, response = block.features[drawn], block.response[drawn]
+        features = block.features[drawn]
+        response = block.response[drawn]
     return replace(block, features=features, response=response)
 
 
 def _sketched_score(rows: RowReader) -> tuple[Product]:
-    args, clip = rows.args, _norm_of(rows.args)
+    args = rows.args
+    clip = _norm_of(rows.args)
     rows.block = _drawn(rows.block, args)
     read = rows.read()
     eta = read.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
-    r, x = residuals(rows.block, eta, args, exact=rows.exact), read.columns()
+    r = residuals(rows.block, eta, args, exact=rows.exact)
+    x = read.columns()
     unit = np.asarray(args.get("unit", np.ones(len(x))), dtype=np.float64)
-    sketch, length = sketch_of(args, len(x)), lengths(x)
+    sketch = sketch_of(args, len(x))
+    length = lengths(x)
     along = x / unit[:, None] if sketch is None else read.forms(sketch.T / unit)
     z = along * (r * np.minimum(1.0, float(args["radius"]) ** 2 / np.maximum(length, SMALLEST) ** 2))
     if (moment := args.get("moment")) is not None:

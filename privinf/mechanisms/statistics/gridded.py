@@ -72,7 +72,8 @@ class ColumnGrid:
     def of(cls, low: Floats, high: Floats, center: Floats, scale: Floats, norm: float) -> ColumnGrid:
         """Return the grid of columns between public bounds, of rows (x - center) / scale that keep a norm."""
         reach = np.minimum(np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0), LARGEST)
-        reach, limit = np.where(reach > 0.0, reach, 1.0), math.inf
+        reach = np.where(reach > 0.0, reach, 1.0)
+        limit = math.inf
         if not math.sqrt(float(reach @ reach)) <= norm * (1.0 + NORM_SLACK):
             widest = float(reach.max())
             if norm < NARROW_BALL * widest:
@@ -85,11 +86,13 @@ class ColumnGrid:
                     limit=FULL_SCALE,
                     radius=norm,
                 )
-            reach, limit = np.full(len(reach), widest), norm / widest * FULL_SCALE * (1.0 + NORM_SLACK)
+            reach = np.full(len(reach), widest)
+            limit = norm / widest * FULL_SCALE * (1.0 + NORM_SLACK)
         units = reach / FULL_SCALE
         factor = 1.0 / (scale * units)
         shift = 0.5 - center * factor
-        bottom, top = np.floor(low * factor + shift), np.floor(high * factor + shift)
+        bottom = np.floor(low * factor + shift)
+        top = np.floor(high * factor + shift)
         whole = bool((bottom <= -FULL_SCALE).all() and (top >= FULL_SCALE).all())
         ends = None if whole else (bottom, top)
         return cls(factor=factor, shift=shift, ends=ends, units=units, limit=limit, radius=math.inf)
@@ -144,7 +147,8 @@ class RowGrid:
         )
         ends = block.low[kept], block.high[kept]
         self.grid = ColumnGrid.of(*ends, center[kept], scale[kept], float(args["norm"]))
-        self._args, self._chosen = args, _run(kept)
+        self._args = args
+        self._chosen = _run(kept)
         rows = block_rows(len(kept))
         self.room = rooms(rows, beside + len(kept))[1]
         self._rooms = rooms(rows, len(kept))[0], self.room[:, beside:]
@@ -156,7 +160,8 @@ class RowGrid:
 
     def steps(self, block: SiteBlock) -> Floats:
         """Return the integers of a block, shape (rows, k), valid until the next call; nan counts as 0."""
-        grid, x = self.grid, block.features[:, self._chosen]
+        grid = self.grid
+        x = block.features[:, self._chosen]
         if math.isfinite(grid.radius):
             x = shrunk(block.columns(self._args, self._chosen), grid.radius)
         out = grid.put(x, like(self._rooms, x), finite=block.finite)
@@ -241,7 +246,9 @@ class MomentSums:
         *,
         residual: bool,
     ) -> None:
-        self.args, self._pairs, self._residual = args, pairs, residual
+        self.args = args
+        self._pairs = pairs
+        self._residual = residual
         self._most = float(args.get("weight_bound", 1.0))
         self.response = None if residual else self._response_grid(block, args)
         self._grid = RowGrid(block, args, len(reach) + (not residual))
@@ -270,7 +277,8 @@ class MomentSums:
         """Add the products of units' sums of scores, shrunk and divided by the cap on rows."""
         scores = []
         for part in block.parts(self._grid.rows):
-            x, q = self._grid.steps(part), self._steps_beside(part)
+            x = self._grid.steps(part)
+            q = self._steps_beside(part)
             scores.append(np.hstack([q, x]) * self._residual_share(part, q, x)[:, None])
         sums = unit_sums(np.floor(np.concatenate(scores) + 0.5), block.units)
         values = self._values * self._most * float(self.args["residual_clip"])
@@ -297,7 +305,8 @@ class MomentSums:
 
     def _steps_beside(self, block: SiteBlock) -> Floats:
         """Return the public columns and c y, in units of k 2^-20 between the bounds of y."""
-        out, units = self._beside[: len(block)], self._units[0]
+        out = self._beside[: len(block)]
+        units = self._units[0]
         public = out[:, : len(units)]
         if block.clear is None or block.clear.strides[0] == 0:  # ones, as `RowPasses` has them
             public[:] = FULL_SCALE
@@ -328,7 +337,8 @@ class MomentSums:
 
     def _residual_share(self, block: SiteBlock, q: Floats, x: Floats) -> Floats:
         """Return w clip(e, E) / (W E)."""
-        b, clip = np.asarray(self.args["coefficients"], dtype=np.float64), float(self.args["residual_clip"])
+        b = np.asarray(self.args["coefficients"], dtype=np.float64)
+        clip = float(self.args["residual_clip"])
         groups = zip((q, x), np.split(b, [len(self._units[0])]), self._units, strict=True)
         fitted = predictor([(steps, part * units) for steps, part, units in groups])
         e = block.residual(self.args) * float(self.args["response_factor"]) - fitted
@@ -370,7 +380,8 @@ class MomentSums:
 
     def _value(self, rows: Integers, columns: Integers) -> Floats:
         """Return what one product of steps counts for."""
-        units, weight = self._values, self._most
+        units = self._values
+        weight = self._most
         if self._residual:
             weight = (weight * float(self.args["residual_clip"])) ** 2
             if "unit_norm" in self.args:

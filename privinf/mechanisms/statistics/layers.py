@@ -48,7 +48,9 @@ from privinf.wire import Derivations, Statistics
 
 def outer_reach(columns: int, top: float) -> Reach:
     """Return the reach of sum a a' of rows with norm at most `top`."""
-    q, shape, why = top**2, (columns * (columns + 1) // 2,), Derivations.RANK_ONE
+    q = top**2
+    shape = (columns * (columns + 1) // 2,)
+    why = Derivations.RANK_ONE
     if columns == 1:
         return Reach(shape=shape, l2=q, linf=q, bound=q, derivation=why, norm=q)
     return Reach(shape=shape, l2=math.sqrt(2.0) * q, linf=math.sqrt(2.0) * q, bound=q, derivation=why, norm=q)
@@ -66,7 +68,8 @@ def counted(values: Floats, args: Args) -> Counts:
 
 def layer(v: Along, e: Floats, args: Args) -> Product:
     """Return sum q min((t - a)+, b - a)."""
-    low, width = float(args["low"]), float(args["high"]) - float(args["low"])
+    low = float(args["low"])
+    width = float(args["high"]) - float(args["low"])
     return Product(np.copysign(np.clip(sizes(v.length, e, args) - low, 0.0, width), e), width, v)
 
 
@@ -138,7 +141,8 @@ def _forms(rows: RowReader) -> tuple[Along, Floats]:
 
 def _residual(rows: RowReader) -> Floats:
     """Return r, shape (rows,)."""
-    block, args = rows.block, rows.args
+    block = rows.block
+    args = rows.args
     beside = {name: value for name, value in args.items() if name not in ("support", "beta")}
     r = block.residual(beside)
     if "support" in args and len(args["support"]):
@@ -203,7 +207,8 @@ def shrunk_sums(rows: RowReader) -> tuple[Product]:
 
 
 def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
-    size, norm = len(positions(args, "columns", columns)), positive(args, "norm")
+    size = len(positions(args, "columns", columns))
+    norm = positive(args, "norm")
     return Reach.ball((size,), norm, Derivations.SHRUNK_ROWS)
 
 
@@ -214,7 +219,9 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
     precision rounds is no cut.
     """
     chosen = np.asarray(args["columns"])
-    x, low, high = block.features[:, chosen], block.low[chosen], block.high[chosen]
+    x = block.features[:, chosen]
+    low = block.low[chosen]
+    high = block.high[chosen]
     with np.errstate(over="ignore"):
         step = (high / 2.0 - low / 2.0) / FULL_SCALE
     step = np.where(np.isfinite(step), step, 0.0)

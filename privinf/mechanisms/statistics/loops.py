@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # Numbers of a block from which on its loops are compiled ones; those that numpy works on before numba is
 # loaded: on as many compiled loops save some of the .4 seconds that it takes.
-LARGE_BLOCK, WORTH_LOADING = 1 << 16, 1 << 28
+LARGE_BLOCK = 1 << 16
+WORTH_LOADING = 1 << 28
 TILE = 64
 
 
@@ -67,7 +68,8 @@ class Workroom:
 
     def take(self, *shape: int) -> Floats:
         """Return an array of its own within a block, whatever stands in it."""
-        size, at = math.prod(shape), self._next
+        size = math.prod(shape)
+        at = self._next
         if at == len(self._held):
             self._held.append(np.empty(size))
         elif self._held[at].size < size:
@@ -116,7 +118,8 @@ def on_grid(
     floor the nearest integer. Factor and shift are numbers, or of shape (k,) for values of shape (rows, k).
     """
     if (fast := _loops(out)) is not None:
-        given, taken = _side_by_side(values.T), _side_by_side(out.T)
+        given = _side_by_side(values.T)
+        taken = _side_by_side(out.T)
         if given is not None and taken is not None:
             rows = (np.full(len(taken), row, dtype=np.float64) for row in (factor, shift))
             fast.on_grid(given, len(out), *rows, most, taken)
@@ -136,7 +139,8 @@ def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Fl
         elif values.flags.c_contiguous and out.flags.c_contiguous:
             whole = len(values) - len(values) % TILE
             operation(values[:whole].reshape(-1, len(tile)), tile, out=out[:whole].reshape(-1, len(tile)))
-            values, out = values[whole:], out[whole:]
+            values = values[whole:]
+            out = out[whole:]
     operation(values, row, out=out)
 
 

@@ -105,7 +105,8 @@ def default_response_weight(x_norm: float, y_norm: float, public_norm2: float) -
 def _pairs(size: int, public: int) -> tuple[Integers, Integers, Floats]:
     rows, columns = np.triu_indices(size)
     keep = columns >= public
-    rows, columns = rows[keep].astype(np.int64), columns[keep].astype(np.int64)
+    rows = rows[keep].astype(np.int64)
+    columns = columns[keep].astype(np.int64)
     found = rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
     for array in found:
         array.setflags(write=False)
@@ -177,7 +178,8 @@ def _total_reach(args: Args, columns: int) -> Reach:
 
 def _total_bound(args: Args) -> float:
     """Return the largest isometric entry that a record of weight 1 can add."""
-    norm, y_norm = float(args["norm"]), float(args["response_bound"])
+    norm = float(args["norm"])
+    y_norm = float(args["response_bound"])
     beside = max(norm, y_norm) * math.sqrt(_public(args)[1])
     return max(norm**2, y_norm**2, ROOT2 * norm * y_norm, ROOT2 * beside)
 
@@ -215,13 +217,15 @@ def _residual_reach(args: Args, columns: int) -> Reach:
 
 
 def _residual_bound(args: Args) -> float:
-    norm, q2 = float(args["norm"]), _public(args)[1]
+    norm = float(args["norm"])
+    q2 = _public(args)[1]
     return float(args["residual_clip"]) ** 2 * max(norm**2, q2, ROOT2 * norm * math.sqrt(q2))
 
 
 def _regressors(block: SiteBlock, args: Args) -> Floats:
     """Return the public and the private columns, one row a column, with |x| at most R."""
-    norm, constant = float(args["norm"]), args.get("constant")
+    norm = float(args["norm"])
+    constant = args.get("constant")
     if constant is None:
         x = clip_norms(block.columns(args), norm).T
         return x if block.clear is None else np.vstack([block.clear.T, x])

@@ -349,7 +349,9 @@ class PlainSums:
     __slots__ = ("_args", "_op", "_total", "public")
 
     def __init__(self, op: SiteOp, args: Args, reach: Reach) -> None:
-        self._op, self._args, self._total = op, args, np.zeros(reach.shape)
+        self._op = op
+        self._args = args
+        self._total = np.zeros(reach.shape)
         self.public = np.zeros([int(args.get("public", 0))] * 2)
 
     def update(self, block: SiteBlock) -> None:

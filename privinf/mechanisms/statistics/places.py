@@ -22,7 +22,8 @@ from privinf.typing import Floats, Integers
 COPIED_BYTES = 1 << 26
 # Most batches that have a digest each: with more, one digest is of all rows, in every pass.
 MOST_BATCHES = 1 << 12
-KEY_BYTES, DIGEST_BYTES = 32, 32
+KEY_BYTES = 32
+DIGEST_BYTES = 32
 ROWS_MOVED = (
     "the table has changed since it was read first: its rows, or their order. Batches go by the places of "
     "rows, so nothing more is released. Start again with a table that nobody writes to"
@@ -80,7 +81,9 @@ class BatchPass:
     __slots__ = ("_digests", "_hashers", "_known", "_number", "_partition", "_together")
 
     def __init__(self, digests: BatchDigests, partition: str, batches: int, number: int) -> None:
-        self._digests, self._partition, self._number = digests, partition, number
+        self._digests = digests
+        self._partition = partition
+        self._number = number
         self._known = digests.first(partition)
         self._together = batches > MOST_BATCHES
         self._hashers: dict[int, tuple[Any, Any]] = {}
@@ -96,7 +99,8 @@ class BatchPass:
         response : ndarray, shape (rows,)
         """
         if self._together:
-            features, response = np.array(features), np.array(response)
+            features = np.array(features)
+            response = np.array(response)
             self._hash(0, features, response)
         chosen = codes == self._number
         own = features[chosen], response[chosen]

@@ -89,7 +89,8 @@ def from_isometric(entries: Floats) -> Floats:
 
 def clipped_products(block: SiteBlock, args: Args) -> Floats:
     """Return sum clip(x_j r, B) over the block, shape (p,)."""
-    bound, x = float(args["bound"]), block.columns(args)
+    bound = float(args["bound"])
+    x = block.columns(args)
     x *= block.residual(args, args.get("residual_clip"))[:, None]
     return cut_sum(clipped(x, bound), bound, args)
 
@@ -103,7 +104,8 @@ def _products_reach(args: Args, columns: int) -> Reach:
 
 def logistic_products(block: SiteBlock, args: Args) -> Floats:
     """Return sum clip(x_j, B / q) e over the block, shape (p,)."""
-    bound, x = float(args["bound"]), block.columns(args)
+    bound = float(args["bound"])
+    x = block.columns(args)
     eta = np.full(len(block), float(args.get("intercept", 0.0)))
     if "support" in args and len(args["support"]):
         eta += made_finite(block.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"]))
@@ -123,7 +125,8 @@ def _logistic_reach(args: Args, columns: int) -> Reach:
 
 def column_products(block: SiteBlock, args: Args) -> Floats:
     """Return sum clip(a, c) clip(x_k, c) for targets or forms a and all k, shape (m, p)."""
-    bound, columns = float(args["bound"]), block.columns(args)
+    bound = float(args["bound"])
+    columns = block.columns(args)
     grid = unit_of(bound, digits(args)[1])
     a = rounded(clipped(leading(columns, args), bound), grid, bound)[0]
     x, unit = rounded(clipped(columns, bound), grid, bound)
@@ -159,7 +162,8 @@ def _column_products_reach(args: Args, columns: int) -> Reach:
 
 def union_gram(block: SiteBlock, args: Args) -> Floats:
     """Return the isometric upper triangle of sum a a', shape (k (k + 1) / 2,)."""
-    bound, norm = float(args["bound"]), args.get("norm")
+    bound = float(args["bound"])
+    norm = args.get("norm")
     unit = unit_of(bound, (digits(args)[0] - ROOT2_BITS) // 2)
     a = block.columns(args, np.asarray(args["columns"]))
     if args.get("transform") is not None:
@@ -173,10 +177,13 @@ def union_gram(block: SiteBlock, args: Args) -> Floats:
 
 
 def _gram_reach(args: Args, columns: int) -> Reach:
-    size, bound = _targets_of(args, columns), positive(args, "bound")
+    size = _targets_of(args, columns)
+    bound = positive(args, "bound")
     norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
-    q2, square = min(size * bound**2, norm2), min(bound**2, norm2)
-    shape, why = (size * (size + 1) // 2,), Derivations.CLIPPED_RANK_ONE
+    q2 = min(size * bound**2, norm2)
+    square = min(bound**2, norm2)
+    shape = (size * (size + 1) // 2,)
+    why = Derivations.CLIPPED_RANK_ONE
     if size == 1:
         return Reach(shape=shape, l2=q2, linf=q2, bound=q2, derivation=why)
     product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
@@ -202,7 +209,9 @@ def directions(block: SiteBlock, args: Args, unit: float = 0.0) -> Floats:
 
 def clipped_score(block: SiteBlock, args: Args) -> Floats:
     """Return sum u psi_R(r) over the block, shape (m,)."""
-    half, clip, bound = digits(args)[1], float(args["clip"]), float(args["residual_clip"])
+    half = digits(args)[1]
+    clip = float(args["clip"])
+    bound = float(args["residual_clip"])
     unit = unit_of(clip, half)
     u, u_unit = rounded(directions(block, args, unit), unit, clip)
     r, r_unit = rounded(block.residual(args, bound), unit_of(bound, half), bound)
@@ -222,7 +231,9 @@ def _score_reach(args: Args, columns: int) -> Reach:
 def slopes(block: SiteBlock, args: Args) -> Floats:
     """Return sum (u_j x_j)_j 1(|r| < R), shape (m,)."""
     half = digits(args)[1]
-    clip, column_clip, norm = float(args["clip"]), float(args["column_clip"]), args.get("norm")
+    clip = float(args["clip"])
+    column_clip = float(args["column_clip"])
+    norm = args.get("norm")
     unit = unit_of(clip, half)
     u = directions(block, args, unit)
     x = clipped(block.columns(args, np.asarray(args["targets"])), column_clip)
@@ -324,7 +335,8 @@ def column_squares(block: SiteBlock, args: Args) -> Floats:
 
 
 def _column_squares_reach(args: Args, columns: int) -> Reach:
-    size, top = len(positions(args, "columns", columns)), positive(args, "bound") ** 2
+    size = len(positions(args, "columns", columns))
+    top = positive(args, "bound") ** 2
     return Reach.positive_box((size,), top, Derivations.COLUMN_SQUARES)
 
 

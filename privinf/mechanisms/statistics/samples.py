@@ -130,7 +130,8 @@ class EntrySums:
     __slots__ = ("_total", "_units", "rows", "statistic")
 
     def __init__(self, statistic: SampleStatistic, weighted: Weighted, cells: int) -> None:
-        self.statistic, self.rows = statistic, 0
+        self.statistic = statistic
+        self.rows = 0
         self._total = ExactSum((cells, len(weighted.weights)))
         unit = statistic.factor / FULL_SCALE**2
         self._units = np.tile(np.array(weighted.weights) * unit, (cells, 1))

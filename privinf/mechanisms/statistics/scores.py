@@ -74,8 +74,10 @@ _SCORES = (*FORM_ARGUMENTS, "residual_clip")
 
 def target_scores(block: SiteBlock, args: Args) -> Floats:
     """Return the sum of scores, squares and slopes of m targets and of the average slope, (3 m + 1,)."""
-    bound, bits = float(args["bound"]), digits(args)[0]
-    slope_weight, average_weight = float(args["slope_weight"]), float(args["average_weight"])
+    bound = float(args["bound"])
+    bits = digits(args)[0]
+    slope_weight = float(args["slope_weight"])
+    average_weight = float(args["average_weight"])
     unit = unit_of(_largest(args), bits)
     x = block.columns(args, np.asarray(args["columns"]))
     forms = x @ np.asarray(args["transform"], dtype=np.float64)
@@ -117,7 +119,8 @@ def _scores_reach(args: Args, columns: int) -> Reach:
     vector(args, "weights", size)
     for name in ("bound", "slope_clip", "average_clip"):
         positive(args, name)
-    slope, average = positive(args, "slope_weight"), positive(args, "average_weight")
+    slope = positive(args, "slope_weight")
+    average = positive(args, "average_weight")
     l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
     linf = max(2.0, 1.5 * slope, 1.5 * average)
     why = Derivations.TARGET_SCORES
@@ -177,7 +180,9 @@ def _quadratic_reach(args: Args, columns: int) -> Reach:
 
 def multipliers(block: SiteBlock, args: Args) -> Floats:
     """Return the public multipliers of a block's rows, shape (draws, rows): by (seed, site, position)."""
-    draws, seed, rows = int(args["draws"]), int(args["seed"]), len(block)
+    draws = int(args["draws"])
+    seed = int(args["seed"])
+    rows = len(block)
     if args["law"] == "rademacher":
         per = -(-draws // 64)
         words = words_run(seed, block.stream, block.start * per, rows * per).reshape(rows, per)
@@ -195,7 +200,8 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
     top = float(args["clip"]) * bound
     scores = clipped_forms(block, args)
     scores *= block.residual(args, bound)[:, None]
-    e, e_unit = multipliers(block, args), 1.0
+    e = multipliers(block, args)
+    e_unit = 1.0
     if args["law"] == "gaussian":
         most = float(args["multiplier_bound"])
         e, e_unit = rounded(e, unit_of(most, half), most)
@@ -241,7 +247,8 @@ FORM_OPS: dict[str, SiteOp] = named(
 
 def product_vector(block: SiteBlock, args: Args) -> Floats:
     """Return sum (clip(x_j r, B))_j, each record's vector shrunk to |f| <= C, shape (p,)."""
-    bound, norm = float(args["bound"]), float(args["norm"])
+    bound = float(args["bound"])
+    norm = float(args["norm"])
     x = block.columns(args)
     x *= block.residual(args)[:, None]
     # Cut towards zero, as one number an entry: no norm is raised by it.
@@ -249,15 +256,20 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
 
 
 def _product_reach(args: Args, columns: int) -> Reach:
-    bound, norm = positive(args, "bound"), positive(args, "norm")
-    l2, top = 2.0 * min(norm, bound * math.sqrt(columns)), min(bound, norm)
+    bound = positive(args, "bound")
+    norm = positive(args, "norm")
+    l2 = 2.0 * min(norm, bound * math.sqrt(columns))
+    top = min(bound, norm)
     return Reach(shape=(columns,), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.PRODUCT_VECTORS)
 
 
 def column_product_vector(block: SiteBlock, args: Args) -> Floats:
     """Return sum a b' of targets or forms and all columns, each record's shrunk to |a| |b| <= C, (m, p)."""
-    half, bound, norm = digits(args)[1], float(args["bound"]), float(args["norm"])
-    unit, columns = unit_of(bound, half), block.columns(args)
+    half = digits(args)[1]
+    bound = float(args["bound"])
+    norm = float(args["norm"])
+    unit = unit_of(bound, half)
+    columns = block.columns(args)
     a = rounded(clipped(leading(columns, args), bound), unit, bound)[0]
     b, b_unit = rounded(clipped(columns, bound), unit, bound)
     lengths = np.sqrt(np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", b, b)) * b_unit**2
@@ -274,7 +286,8 @@ def _room(lengths: Floats, norm: float) -> Floats:
 
 def _column_product_reach(args: Args, columns: int) -> Reach:
     size = leading_size(args, columns)
-    bound, norm = positive(args, "bound"), positive(args, "norm")
+    bound = positive(args, "bound")
+    norm = positive(args, "norm")
     l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
     top = min(bound**2, norm)
     return Reach(

@@ -36,7 +36,8 @@ MOST_CELLS = 256
 # What is at most this counts as 0.
 LEAST = 2.0**-200
 # Digits of a product's number beyond an integer's; what a norm in doubles may be off by.
-MORE_BITS, NORM_ROOM = 12, 1.0 - 2.0**-40
+MORE_BITS = 12
+NORM_ROOM = 1.0 - 2.0**-40
 
 
 @lru_cache(maxsize=256)
@@ -66,7 +67,8 @@ class _CellSums:
     __slots__ = ("rows", "total")
 
     def __init__(self, cells: int) -> None:
-        self.total, self.rows = ExactSum((cells,)), 0
+        self.total = ExactSum((cells,))
+        self.rows = 0
 
     def update(self, places: Integers) -> None:
         """Add records, which stand in these cells; 0 is no cell."""
@@ -156,7 +158,8 @@ class Along:
     __slots__ = ("_steps", "length", "vectors")
 
     def __init__(self, vectors: Floats, length: Floats | None = None) -> None:
-        self.vectors, self.length = vectors, lengths(vectors) if length is None else length
+        self.vectors = vectors
+        self.length = lengths(vectors) if length is None else length
         self._steps: Floats | None = None
 
     def __len__(self) -> int:

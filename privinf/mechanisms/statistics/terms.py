@@ -108,14 +108,18 @@ class RowReader:
     __slots__ = ("_grids", "_keys", "_made", "args", "block", "exact", "room")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
-        self.block, self.args, self.exact, self.room = block, args, exact, Workroom()
+        self.block = block
+        self.args = args
+        self.exact = exact
+        self.room = Workroom()
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
         self._made: dict[Any, Any] = {}
 
     def take(self, block: SiteBlock, made: dict[Any, Any]) -> None:
         """Read another block; `made` is what readers of it share."""
-        self.block, self._made = block, made
+        self.block = block
+        self._made = made
         self.room.clear()
 
     def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
@@ -187,14 +191,18 @@ def grid_of(
 ) -> tuple[Any, ColumnGrid | None]:
     """Return where columns stand in a block, whose rows are not read, and their grid if bounds allow one."""
     index = slice(None) if chosen is None else np.asarray(chosen)
-    low, high = block.low[index].copy(), block.high[index].copy()
+    low = block.low[index].copy()
+    high = block.high[index].copy()
     told = [
         np.full(len(block.low), start) if args.get(name) is None else np.asarray(args[name])
         for name, start in (("center", 0.0), ("scale", 1.0))
     ]
     center, scale = (np.array(one, dtype=np.float64)[index] for one in told)
     if constant is not None:
-        low[constant], high[constant], center[constant], scale[constant] = -1.0, 1.0, 0.0, 1.0
+        low[constant] = -1.0
+        high[constant] = 1.0
+        center[constant] = 0.0
+        scale[constant] = 1.0
     reach = np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0)
     if not reach.max(initial=0.0) <= float(args.get("radius", LARGEST)):
         return index, None
@@ -240,7 +248,9 @@ class TermSums:
 
     def __init__(self, terms: Terms, block: SiteBlock, args: Args) -> None:
         public = made_up(block.low, block.high, block.response_low, block.response_high)
-        self.terms, self.args, self._reader = terms, args, RowReader(public, args, exact=True)
+        self.terms = terms
+        self.args = args
+        self._reader = RowReader(public, args, exact=True)
         with np.errstate(all="ignore"):
             self._kinds = list(terms(self._reader))
         self.parts: list[Any] = [kind.empty() for kind in self._kinds]

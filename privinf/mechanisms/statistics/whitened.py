@@ -73,13 +73,15 @@ _UNITS = (
 
 def _rows(rows: RowReader) -> tuple[PlacedRows, Floats | float]:
     """Return z and the square roots of weights, by which it is multiplied."""
-    args, constant = rows.args, rows.args.get("constant")
+    args = rows.args
+    constant = rows.args.get("constant")
     if not args.get("row_weights", False):
         return rows.read(constant=constant), 1.0
     z = made_finite(rows.block.columns(args))
     others = np.abs(z)
     if constant is not None:
-        z[:, constant], others[:, constant] = 1.0, 0.0
+        z[:, constant] = 1.0
+        others[:, constant] = 0.0
     root = 1.0 / np.maximum(others.max(axis=1, initial=0.0), 1.0)
     z *= root[:, None]
     return rows.placed(z, 1.0), root
@@ -119,7 +121,8 @@ def _columns_reach(args: Args, columns: int) -> Reach:
     chosen = positions(args, "columns", columns)
     if not len(chosen):
         raise ArgumentError("columns must name at least one column")
-    one, root = counted_reach(args), math.sqrt(len(chosen))
+    one = counted_reach(args)
+    root = math.sqrt(len(chosen))
     norm = None if one.norm is None else root * one.norm
     return Reach(
         shape=(len(chosen) * one.size,),
