@@ -78,8 +78,9 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     """
     if is_door(function):
         return function
+    # Names that the copy below finds in its closure.
     plain = cast(FunctionType, function)
-    settled = _settled  # names that the copy below finds in its closure
+    settled = _settled
 
     @functools.wraps(plain)
     def through_the_door(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -41,8 +41,8 @@ SITE_WORDS = (
     "federation",
     "group",
 )
-WIDE = 1e6
-SOON = 30.0
+WIDE = 1e6  # a range of bounds that is worth a word
+SOON = 30.0  # days that a certificate still is valid, worth a word
 MUCH = 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
 SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
 # The secret files in the folder of a fit, beside its questions and releases.

@@ -153,8 +153,9 @@ class CheckedLines:
         lines = whole[: _last_end(whole, last)].splitlines(keepends=True)
         texts = csv.reader((line.decode(errors="replace") for line in lines), delimiter=self._separator)
         fields = self._fields
+        # Begin and end of the line that was read last: more of it can follow.
         begin = 0
-        end = 0  # of the line that was read last: more of it can follow
+        end = 0
         try:
             for record in texts:
                 self._compare(fields, begin)

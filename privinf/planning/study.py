@@ -30,12 +30,12 @@ from privinf.validation import check_choice, check_fraction, check_number, check
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST = 16
-MOST = 48
-SETTLED = 0.025  # fits a prediction, and its relative standard error where they end
+FEWEST = 16  # fits of a prediction, at least
+MOST = 48  # fits of a prediction, at most
+SETTLED = 0.025  # relative standard error of a prediction at which its fits end
 SMALL = 20_000  # tables of so few rows cost little, their noise varies most: they have twice MOST
-USABLE = 0.5
-EDGE = 0.9  # shares of fits with an interval to rely on
+USABLE = 0.5  # share of fits with an interval to rely on, below which a study is not usable
+EDGE = 0.9  # share of fits with an interval to rely on, below which it is at the edge
 SITE = "site of planning"
 PROTECTED_SDS = 4.0  # tighter bounds that are tried: so many sds on both sides of the mean
 

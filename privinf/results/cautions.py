@@ -124,8 +124,9 @@ def _cached(name: str, member: cached_property[Any]) -> FunctionType:
 
 
 def _wrapped(function: FunctionType, asked: str) -> FunctionType:
+    # Names that the copy below finds in its closure.
     scores = _asks_for_scores(function)
-    once = warned_once  # names that the copy below finds in its closure
+    once = warned_once
 
     @wraps(function)
     def with_caution(self: Any, /, *args: Any, **words: Any) -> Any:

@@ -38,8 +38,8 @@ from privinf.typing import Floats, Missing
 
 MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may tell apart
 ALL_ROWS = "COUNT(*)"
-GAP = -2
-UNDECLARED = -1  # in place of a level's place
+GAP = -2  # in place of a level's place: the row has no value
+UNDECLARED = -1  # in place of a level's place: the schema has no such level
 
 
 class Question:
