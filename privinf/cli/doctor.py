@@ -41,9 +41,9 @@ SITE_WORDS = (
     "federation",
     "group",
 )
-WIDE = 1e6  # a range of bounds that is worth a word
-SOON = 30.0  # days that a certificate still is valid, worth a word
-MUCH = 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
+WIDE = 1e6  # a range of bounds so wide that it is worth a warning
+SOON = 30.0  # days: a certificate that ends sooner is worth a warning
+MUCH = 10.0  # a ledger that allows a larger epsilon is worth a warning
 SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
 # The secret files in the folder of a fit, beside its questions and releases.
 CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
