@@ -56,7 +56,7 @@ class Task:
     method: str = "fit"
 
 
-_GLM = StoredModel("privinf.glm.results:FederatedGLMResults", "privinf.glm.second_look:stored_scores")
+_GLM = StoredModel("privinf.glm.results:FederatedGLMResults", "privinf.glm.least_squares:stored_scores")
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
 MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(

@@ -10,8 +10,9 @@ import numpy as np
 
 from privinf.glm.curved import FinalStep
 from privinf.glm.drawn import PRIOR_CONSTANT, PRIOR_SLOPE, Drawn
+from privinf.glm.least_squares import SecondLook
+from privinf.glm.questions import Pilot
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import Pilot, SecondLook
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL

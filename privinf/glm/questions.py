@@ -20,7 +20,6 @@ from privinf.accounting.budget import ROUNDING
 from privinf.federation import NoisySum
 from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import Pilot
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import SEEN_BEFORE, Tail, best_clip, looked_for, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
@@ -47,6 +46,52 @@ UNSEEN = 2.0
 
 # A statistic, its share of mu^2, its label and its arguments.
 Asked: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Pilot:
+    """Where a second look starts, scaled units.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (p,)
+    whitening : ndarray, shape (p, p)
+        M: v = M z.
+    longest : float
+        Public bound of |v|^2.
+    unit : float
+        s: about the sd of the residuals.
+    noise : float
+        Sd that the noise of theta gives linear predictors.
+    smallest, edge : float
+        Smallest eigenvalue of the first Gram matrix, and the operator norm of its noise.
+    gram : ndarray, shape (p, p)
+        The first Gram matrix.
+    residuals : Tail or None
+        Of the residuals at the first theta.
+    white : ndarray, shape (p, p)
+        Second moments of v by the release that M was made of: 1 along directions that it saw.
+    """
+
+    theta: Floats
+    whitening: Floats
+    longest: float
+    unit: float = 1.0
+    noise: float = 0.0
+    smallest: float = 1.0
+    edge: float = 0.0
+    gram: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    residuals: Tail | None = None
+    white: Floats = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def strength(self) -> float:
+        """Smallest eigenvalue of the first Gram matrix over the operator norm of its noise."""
+        return self.smallest / self.edge if self.edge > 0.0 else math.inf
+
+    def args(self, more: Mapping[str, PlainValue]) -> dict[str, Any]:
+        """Return what statistics are told of the pilot."""
+        return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **more}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

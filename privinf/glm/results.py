@@ -16,11 +16,11 @@ from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAv
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
 from privinf.glm.drawn import curved_system, drawn, equation_of, recorded, restored
+from privinf.glm.least_squares import LookedScores, SecondLook
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import LookedScores, SecondLook
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite

@@ -32,7 +32,7 @@ from privinf.glm.drawn import (
     drawn_terms,
     recorded,
 )
-from privinf.glm.least_squares import fit_least_squares
+from privinf.glm.least_squares import SecondLook, fit_least_squares
 from privinf.glm.margins import (
     NO_CONSTANT,
     NO_OFFSET,
@@ -53,7 +53,6 @@ from privinf.glm.results import (
     weak_results,
 )
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import SecondLook
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.estimate import Estimate, VarianceTerms

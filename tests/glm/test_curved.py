@@ -18,7 +18,7 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
-from privinf.glm.curved_clips import clip_of
+from privinf.glm.curved import clip_of
 from privinf.glm.curved_sums import Shares
 from privinf.glm.drawn import drawn, restored, symmetric_noise
 from privinf.inference.intervals import Precision

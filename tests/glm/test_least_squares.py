@@ -15,7 +15,8 @@ import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
 from privinf.glm.advice import CLEAR, few_records
 from privinf.glm.clipping import LABEL
-from privinf.glm.second_look import Measures, Pilot, SecondLook
+from privinf.glm.least_squares import Measures, SecondLook
+from privinf.glm.questions import Pilot
 from privinf.inference.tails import Clip
 from privinf.schema.geometry import Reachable
 
