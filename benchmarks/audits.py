@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from tables import load
 
-from privinf.audit import AuditResult, audit_mechanism
 from privinf.mechanisms import rows
 from privinf.mechanisms.statistics import gridded, moments
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
+from studies.audit import AuditResult, audit_mechanism
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "benchmarks" / "results" / "audits.md"

@@ -38,9 +38,9 @@ from old_sampler import OldNoise
 from studies_of_speed import study_of_moments
 
 import privinf as pi
-from privinf.models import replicate_moments
 from privinf.noise import LatticeNoise, OpenDPNoise
-from privinf.simulation import Workers, replicate
+from studies.replications import replicate_moments
+from studies.simulation import Workers, replicate
 
 RESULTS = Path(__file__).parent / "results"
 

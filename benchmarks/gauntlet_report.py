@@ -14,7 +14,7 @@ from gauntlet_cells import BY_NAME, CELLS, FOREIGN, Cell
 from gauntlet_estimators import ESTIMATORS
 from gauntlet_truth import predicted_ratio, reference_of
 
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 LEVEL, MEAN, BELOW, HIDDEN, STRONG = 0.95, 0.94, 0.02, 0.05, 8.0
 NAMED = ("HeavyTailWarning", "MisfitWarning", "SteepDirectionWarning")

@@ -58,7 +58,7 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ChangedTargetWarning, PrivinfError, WeakIdentificationWarning
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 FITS = RESULTS / "lasso_gauntlet.jsonl"
 NORMAL, LEVEL, LEAST_FITS = 1.959963984540054, 0.95, 10

@@ -31,7 +31,7 @@ from tables import RESULTS, write_table
 
 import privinf as pi
 from privinf.errors import PrivinfError
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 FITS, NORMAL, PER_DRAW, BOUND = RESULTS / "lasso_logistic.csv", 1.959963984540054, 20, 4.5
 SIGNS, CONFOUNDERS = np.array([1, -1, 1, -1, 1, 1, -1, 1]), 20

@@ -33,8 +33,8 @@ from privinf.lasso import thresholding as hard_thresholding
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
-from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign, lasso_design
+from studies.simulation import binomial_limits
 
 NORMAL, EPSILON = 1.959963984540054, 0.8
 PER_DRAW = 25

@@ -29,7 +29,7 @@ from privinf.federation import (
 )
 from privinf.federation.secure.masking import PairKeys, degree
 from privinf.schema import Design
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 TARGET = Path(__file__).parent / "results" / "secure_sum.md"
 WIDTH, ROUNDS, ROWS = 100, 10, 20

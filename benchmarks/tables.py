@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pandas as pd
 
-from privinf.simulation import binomial_limits, replicate
+from studies.simulation import binomial_limits, replicate
 
 RESULTS = Path(__file__).parent / "results"
 TESTS = Path(__file__).resolve().parents[1] / "tests"

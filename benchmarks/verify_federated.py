@@ -25,7 +25,7 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 RESULTS = Path(__file__).parent / "results" / "federated_intervals.csv"
 TRUE = np.array([0.8, -0.6, 0.5, -0.4, 0.3, -0.2, 0.1, 0.0, 0.0, 0.5])

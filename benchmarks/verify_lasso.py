@@ -27,9 +27,9 @@ from lasso_machines import joint_budget, low, row_of, table2, table5, with_error
 from tables import RESULTS, Job, checkpointed, write_table
 
 import privinf as pi
-from privinf.simulation import binomial_limits
 from studies.lasso import ERROR_COLUMN, LassoDesign, lasso_design
 from studies.lasso_tables import paper_design, paper_table
+from studies.simulation import binomial_limits
 
 NORMAL, EPSILON, SIGNALS = 1.959963984540054, 0.8, 3
 # Of intervals of the mean, over those without privacy.

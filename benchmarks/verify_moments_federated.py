@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 import privinf as pi
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 RESULTS = Path(__file__).parent / "results" / "moments_federated.csv"
 TRUE = np.array([0.5, -0.3, 0.2])

@@ -35,9 +35,7 @@ ROOMS = {
     "federation": "Federation",
     "datasets": "Data sets",
     "plotting": "Plots",
-    "simulation": "Simulation",
     "noise": "Noise",
-    "audit": "Audits",
     "errors": "Errors and warnings",
     "typing": "Types",
 }

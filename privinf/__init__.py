@@ -4,11 +4,24 @@ Estimators whose ``fit()`` returns coefficients, standard errors, intervals and 
 noise added for differential privacy, and a report of what the privacy costs.
 """
 
+from typing import Any
+
 import lazy_loader
 
 from privinf.version import __version__ as __version__
 
-__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+_attribute, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
 # Named in full, not by *.
-_ROOMS = {"audit", "datasets", "federation", "models", "plotting", "simulation", "stats"}
+_ROOMS = {"datasets", "federation", "models", "plotting", "stats"}
+_IN_CHECKOUT = {"audit", "simulation"}  # modules of former versions that are in `studies` now
 __all__ = sorted(set(_names) - _ROOMS - {"__version__"})
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, imported when it is first asked for."""
+    if name in _IN_CHECKOUT:
+        raise AttributeError(
+            f"privinf.{name} is no longer part of the package: it is studies.{name} in a source checkout of "
+            "privinf. See CHANGELOG.md under Removed."
+        )
+    return _attribute(name)

@@ -1,10 +1,8 @@
-from . import audit as audit
 from . import datasets as datasets
 from . import errors as errors
 from . import federation as federation
 from . import models as models
 from . import plotting as plotting
-from . import simulation as simulation
 from . import stats as stats
 from .accounting.budget import Budget as Budget
 from .accounting.entries import LedgerEntry as LedgerEntry

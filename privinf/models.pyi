@@ -10,8 +10,6 @@ from .mixing.results import MixingResults as MixingResults
 from .modulation.model import ModulatedOLS as ModulatedOLS
 from .modulation.results import ModulatedOLSResults as ModulatedOLSResults
 from .moments.model import MomentOLS as MomentOLS
-from .moments.replications import MomentReplications as MomentReplications
-from .moments.replications import replicate_moments as replicate_moments
 
 __all__ = [
     "BGMOLS",
@@ -25,7 +23,5 @@ __all__ = [
     "ModulatedOLS",
     "ModulatedOLSResults",
     "MomentOLS",
-    "MomentReplications",
     "join",
-    "replicate_moments",
 ]

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 from privinf.errors import ArgumentError
-from privinf.simulation import Workers, binomial_limits, rates, replicate
+from studies.simulation import Workers, binomial_limits, rates, replicate
 
 
 def interval_of_a_mean(seed):
@@ -77,7 +77,7 @@ def test_what_cannot_be_imported_is_refused_and_errors_are_the_study_s_own(worke
 def test_a_script_without_a_guard_is_told_so(tmp_path):
     script = tmp_path / "study.py"
     script.write_text(
-        "from privinf.simulation import replicate\n"
+        "from studies.simulation import replicate\n"
         "def one(seed): return {}\n"
         "replicate(one, 4, seed=0, progress=False, processes=2)\n"
     )

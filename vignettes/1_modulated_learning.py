@@ -30,7 +30,6 @@ from privinf.accounting import calibrate_mu, classic_mu, gaussian_epsilon
 from privinf.datasets import load
 from privinf.modulation.equation import modulation_system
 from privinf.modulation.theory import reconstruction_bound
-from privinf.simulation import rates, replicate
 from studies.designs import sphere_design
 from studies.dp_fedsgd import dp_fedsgd, paper_rho
 from studies.modulated import (
@@ -45,6 +44,7 @@ from studies.modulated import (
     r_squared,
     tasks,
 )
+from studies.simulation import rates, replicate
 
 warnings.simplefilter("ignore")  # weak identification is the subject here, and is reported
 PAGE = Page(__file__)

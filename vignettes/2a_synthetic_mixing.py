@@ -30,7 +30,6 @@ from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.shrinkage import shrunk_slopes
-from privinf.simulation import replicate
 from studies.mixing import (
     MIXING_PARTIES,
     PeopleSums,
@@ -40,6 +39,7 @@ from studies.mixing import (
     mixing_sums_limit,
     noisy_rows_gram,
 )
+from studies.simulation import replicate
 
 warnings.simplefilter("ignore")  # weak identification and simulation noise are the subject here
 PAGE = Page(__file__)

@@ -27,11 +27,11 @@ import pandas as pd
 from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, RED, SKY, Page
 
 import privinf as pi
-from privinf.simulation import binomial_limits
 from studies.adassp import adassp
 from studies.lasso import lasso_design
 from studies.lasso_baselines import debiased_lasso, naive_split
 from studies.lasso_tables import paper_design, paper_table
+from studies.simulation import binomial_limits
 
 warnings.simplefilter("ignore")  # simulation noise and saturated signs are the subject here
 PAGE = Page(__file__)

@@ -24,10 +24,10 @@ from install import import_paths, interpreter, versions
 from scipy.special import expit
 
 import privinf as pi
-from privinf.audit import audit_mechanism
-from privinf.audit.likelihood import binomial_bounds
 from privinf.noise import LatticeNoise
 from privinf.typing import Floats
+from studies.audit import audit_mechanism
+from studies.audit.likelihood import binomial_bounds
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tables import RESULTS, cell

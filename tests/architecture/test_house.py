@@ -12,12 +12,7 @@ from support.limits import BY_STRING, LIMITS
 from support.tree import Tree, circles, house_tree
 
 NAMES = Path(__file__).with_name("public_names.txt")
-# Names of NAMES that are removed, and those that only tests need.
-GONE = {
-    "privinf.federation DoubleMaskedServer",
-    *(f"privinf.audit {name}" for name in ("RecordingNoise", "NoiseCall", "Leak", "find_raw_values")),
-}
-MOVED = {"privinf.simulation"}  # rooms of which a part stands in a module of studies
+GONE = {"privinf.federation DoubleMaskedServer"}  # names of NAMES that are removed
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +69,11 @@ def public_names():
 
 
 @pytest.mark.parametrize("room", sorted({line.split()[0] for line in public_names()}))
-def test_public_names_stay(room, tree):
+def test_public_names_stay(room):
     """Every name that a room offered before the second edition can still be taken from it."""
     module = import_module(room)
     names = [line.split()[1] for line in public_names() if line.split()[0] == room]
     lost = [name for name in names if not hasattr(module, name) or name not in module.__all__]
-    if room in MOVED:
-        studied = set().union(*(bound(one.tree) for one in tree.of("studies")))
-        lost = [name for name in lost if name not in studied]
     assert lost == []
 
 

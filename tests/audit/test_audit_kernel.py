@@ -12,7 +12,9 @@ from support.instrument import RecordingNoise
 from support.leaks import find_raw_values
 
 from privinf.accounting import GaussianLoss, PureLoss, compose
-from privinf.audit import (
+from privinf.errors import ArgumentError
+from privinf.noise import LatticeNoise, SimulationNoise
+from studies.audit import (
     audit_mechanism,
     binomial_bounds,
     gaussian_log_ratio,
@@ -21,8 +23,6 @@ from privinf.audit import (
     tradeoff_mu,
     wave_log_density,
 )
-from privinf.errors import ArgumentError
-from privinf.noise import LatticeNoise, SimulationNoise
 
 DELTA = 1e-5
 

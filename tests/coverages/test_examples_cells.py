@@ -8,8 +8,8 @@ import pytest
 import privinf as pi
 from privinf.iwp.score_test import score_test
 from privinf.iwp.solving import example_system
-from privinf.simulation import binomial_limits
 from studies.examples import examples_target, labelled_examples, staged_examples
+from studies.simulation import binomial_limits
 
 DELTA, RADIUS, NORMAL = 1e-5, math.sqrt(2.0), 1.959963984540054
 STAGES = pi.Schema({"stage": [0, 1, 2], "x1": (-1.0, 1.0), "x2": (-1.0, 1.0)})

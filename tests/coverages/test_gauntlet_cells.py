@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

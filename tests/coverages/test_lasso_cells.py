@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
 from studies.lasso_baselines import debiased_lasso
+from studies.simulation import binomial_limits
 
 DELTA, NORMAL = 1e-5, 1.959963984540054
 TARGETS, SIGNALS = [0, 4, 7, 50], 2  # the errors of the hard cell depend on feature 7

@@ -13,8 +13,8 @@ from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.equation import MixedLeastSquares
-from privinf.simulation import binomial_limits
 from studies.mixing import MIXING_PARTIES, PeopleSums, mixed_rows_limit, mixing_design, mixing_sums
+from studies.simulation import binomial_limits
 
 DELTA = 1e-5
 TRUE_RSQUARED = (1 / 90) / (1 / 90 + 0.2**2 / 3)  # of y = w'x + .2 U(-1, 1), on average over w

@@ -35,7 +35,7 @@ from privinf.federation import (
 from privinf.federation.secure.server import add_words
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 
 def ledgers_of(federation):

@@ -26,7 +26,7 @@ from privinf.federation.secure.server import masked_sum
 from privinf.federation.secure.site import quantised, read_terms
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import Reach
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 FIVE = ("a", "b", "c", "d", "e")
 

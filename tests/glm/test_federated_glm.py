@@ -24,7 +24,7 @@ from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.glm.newton import semidefinite
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.glm import GLM_OPS
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 TRUE = np.array([0.3, 0.5, -0.5, 0.0, 1.0])
 COLUMNS = ["const", "a", "b", "c", "d"]

@@ -10,7 +10,7 @@ import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.glm.plan import FitRequest
 from privinf.glm.running import sums_of
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 BETA = np.array([0.8, -0.5])
 MU = pi.Budget(epsilon=2.0, delta=1e-6).mu

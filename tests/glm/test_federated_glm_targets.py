@@ -12,7 +12,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.regression import from_isometric
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 FAMILIES = {
     "binomial": {"family": "binomial"},

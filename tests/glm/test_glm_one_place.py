@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 BETA = np.array([0.3, 0.8, -0.5])
 FAMILIES = {

@@ -22,8 +22,8 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.lasso import thresholding as hard_thresholding
-from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
+from studies.simulation import binomial_limits
 
 N, P = 12_000, 40
 SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score", "missed")

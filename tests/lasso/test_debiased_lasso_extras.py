@@ -19,7 +19,7 @@ from privinf.lasso.plan import check_plan
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, center_response, sparse_fit
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P, N, TARGETS = 12, 3_000, [1, 4, 8]
 BETA = np.zeros(P)

@@ -21,7 +21,7 @@ from privinf.lasso.binomial.sums import Point, Spread, weights_of
 from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.coordinates import ScoreRelease, clear_slopes, debiased_coordinates
 from privinf.lasso.rows import SMALLEST_SHARE
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 N, P, TARGETS = 1_500, 100, [0, 1, 2, 50]
 TRUTH = pd.Series([1.0, -0.8, 0.6, 0.0], ["x1", "x2", "x3", "x51"])

@@ -20,7 +20,7 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.lasso import secure as debiased_lasso_secure
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 N, P = 12_000, 40
 TARGETS = [2, 9, 30]

@@ -19,8 +19,8 @@ from privinf.lasso.results import ASTRAY_NOTE
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.schema import Design
-from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
+from studies.simulation import binomial_limits
 
 SHARES = {
     "selection": 0.03,

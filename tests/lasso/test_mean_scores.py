@@ -16,7 +16,7 @@ from privinf.lasso.radii import ResidualSizes
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import CELLS_PER_OCTAVE, OCTAVES, SparseSums
 from privinf.lasso.thresholding import SparseFit
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P, TARGETS, BETA = 3, [0, 1], np.array([0.5, -0.3, 0.2])
 CORRELATION = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.5], [0.0, 0.5, 1.0]])

@@ -17,7 +17,7 @@ from privinf.lasso.picks import pick_clip
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, clear_part, sparse_fit
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P = 40
 

@@ -17,7 +17,7 @@ from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
 from privinf.schema import Design
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P, TARGETS = 8, [1, 4, 6]
 POLICY = SitePolicy(trusted_server=True, simulation=True)

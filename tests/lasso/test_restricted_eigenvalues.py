@@ -19,7 +19,7 @@ from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.schema import Design
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P, BETA = 12, np.array([0.8, -0.5])
 POLICY = SitePolicy(trusted_server=True, simulation=True)

@@ -12,7 +12,7 @@ from privinf.lasso.precision import clearance
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.schema import Design
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P, N = 60, 4_000
 

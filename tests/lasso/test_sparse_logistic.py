@@ -24,7 +24,7 @@ from privinf.lasso.binomial.missed import find_logistic_suspects
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
 from privinf.lasso.binomial.thresholding import LogisticBudget, sparse_logistic
 from privinf.lasso.sums import SparseSums
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 N, P, TRUE = 12_000, 40, {2: 0.6, 9: -0.5, 20: 0.5}
 TARGETS = [2, 9, 30]

@@ -11,7 +11,7 @@ import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, WeakIdentificationWarning
 from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate
 from privinf.lasso.sparse_mean import sparse_mean
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 LIE = 1.0 / (1.0 + math.e)

@@ -6,7 +6,7 @@ import pytest
 from privinf.errors import ArgumentError
 from privinf.lasso.coordinates import privacy_slack
 from privinf.lasso.precision import column_noise_variance
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 GRAM_SD, STEP_SD, SAMPLING, REPS = 0.03, 0.02, 0.015, 4_000
 

@@ -18,7 +18,7 @@ from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 P = 8
 OTHERS = [1, 2, 3, 4, 5]

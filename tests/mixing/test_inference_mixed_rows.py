@@ -14,7 +14,7 @@ from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.rows import normal_meat, residual_excess, row_draws, row_terms
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 SLOPES = np.array([0.4, -0.3, 0.2])
 SHARE = 0.05

@@ -12,6 +12,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf import errors
+from studies.simulation import binomial_limits
 
 N, D = 20_000, 4
 BOUNDS = [(-1, 1), (0, 2), (-1, 1), (-3, 1)]
@@ -141,7 +142,7 @@ def test_without_noise_intervals_cover_the_full_data_fit(kind):
         r = model(n=1500, k=60, kind=kind, seed=seed).fit(epsilon=math.inf, target="sample")
         interval = r.conf_int().to_numpy()
         covered.append((interval[1:, 0] <= full[1:]) & (full[1:] <= interval[1:, 1]))
-    low, high = pi.simulation.binomial_limits(0.95, 120 * D, level=0.999)
+    low, high = binomial_limits(0.95, 120 * D, level=0.999)
     assert low <= np.mean(covered) <= max(high, 0.985)
 
 

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 import privinf as pi
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.rows import Rows
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 TRUE = np.array([0.5, -0.3, 0.2])
 BOTH = pytest.mark.parametrize("trust", ["secure-sum", "server"])

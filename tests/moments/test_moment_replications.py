@@ -9,7 +9,8 @@ import pytest
 
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.models import replicate_moments
+from studies.replications import replicate_moments
+from studies.simulation import binomial_limits
 
 
 def tables(replications=6, n=300, d=3, seed=0):
@@ -73,7 +74,7 @@ def test_public_columns_and_balls(constant):
 def test_intervals_cover():
     y, X = tables(400, n=400, d=2)
     fits = replicate_moments(y, np.clip(X, -1, 1), bounds=[(-1, 1)] * 2, y_bounds=(-2, 2), mu=1.0)
-    low, high = pi.simulation.binomial_limits(0.95, 800, 0.9999)
+    low, high = binomial_limits(0.95, 800, 0.9999)
     y_true = np.einsum("rni,rn->ri", np.clip(X, -1, 1), y)  # the target is the regression on clipped columns
     target = np.linalg.solve(
         np.einsum("rni,rnj->ij", np.clip(X, -1, 1), np.clip(X, -1, 1)), y_true.sum(axis=0)

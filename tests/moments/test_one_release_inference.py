@@ -10,7 +10,7 @@ from scipy import stats
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, WeakIdentificationWarning
-from privinf.simulation import binomial_limits
+from studies.simulation import binomial_limits
 
 NAMES = ["z", "v", "x", "w", "y"]
 SLOPE = 0.5

@@ -13,7 +13,6 @@ from support.instrument import RecordingNoise
 from support.leaks import find_raw_values
 
 import privinf as pi
-from privinf.audit import audit_mechanism, search_sensitivity, tradeoff_mu, wave_log_density
 from privinf.mechanisms import RandomizedResponse, gaussian, rows
 from privinf.mechanisms.local import modulation_map
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
@@ -22,6 +21,7 @@ from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import as_rows, encode
 from privinf.mechanisms.statistics import gridded
 from privinf.noise import LatticeNoise, SimulationNoise
+from studies.audit import audit_mechanism, search_sensitivity, tradeoff_mu, wave_log_density
 
 D = 4
 DRAWS = 100_000

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer, pinned_keys
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import ops as site_ops
 from privinf.schema import Design
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9
 DESIGN = Design.from_arrays(["a", "b"], bounds=[(-1.0, 1.0)] * 2, y_bounds=(0.0, 1.0))

@@ -13,7 +13,6 @@ from scipy.optimize import brentq
 from scipy.special import log_softmax, ndtr
 
 from privinf.accounting import compose
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import NoisyTopK, catalogue
 from privinf.mechanisms import selection as noisy_top_k
@@ -21,6 +20,7 @@ from privinf.mechanisms.selection import Peeling
 from privinf.mechanisms.statistics import regression as sparse_statistics
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 DRAWS, SECURE_DRAWS = 200_000, 150_000
 ASKED, SECURE_ASKED = 3000, 5000

@@ -22,7 +22,6 @@ from scipy.stats import rankdata
 
 import privinf as pi
 from privinf.accounting import Ledger, epsilon_to_rho
-from privinf.audit import audit_mechanism
 from privinf.errors import UnchargedError
 from privinf.federation import TrustedServer
 from privinf.lasso import debiasing
@@ -33,6 +32,7 @@ from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise import SimulationNoise
+from studies.audit import audit_mechanism
 
 # Delta is far above 1/n so that few fits audit it.
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.LargeDeltaWarning")

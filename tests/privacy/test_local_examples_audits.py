@@ -12,11 +12,11 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import compose
-from privinf.audit import audit_mechanism
 from privinf.mechanisms import LocalExamples, RandomizedResponse, rows
 from privinf.mechanisms.local import examples as local_examples
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
+from studies.audit import audit_mechanism
 
 DRAWS = 200_000
 DELTA = 0.05

@@ -15,11 +15,11 @@ import pytest
 from scipy.special import ndtr
 
 import privinf as pi
-from privinf.audit import audit_mechanism, binomial_bounds
 from privinf.mechanisms import gaussian
 from privinf.mechanisms.mixing import party_release
 from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.schema import Design
+from studies.audit import audit_mechanism, binomial_bounds
 
 MU = 2.5
 MANY = 8192  # draws at once

@@ -13,7 +13,6 @@ from support.instrument import RecordingNoise
 from support.leaks import find_raw_values
 
 import privinf as pi
-from privinf.audit import search_sensitivity
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -24,6 +23,7 @@ from privinf.errors import (
 )
 from privinf.mechanisms import gaussian
 from privinf.noise import LatticeNoise
+from studies.audit import search_sensitivity
 
 KINDS = ["signs", "hadamard", "countsketch", "rows"]
 CLINIC = pi.Schema({"a": (-1.0, 1.0), "b": (0.0, 3.0), "g": ["u", "v", "w"]})

@@ -12,13 +12,13 @@ import pytest
 from test_secure_sum_audit import COLLUDERS, COLLUDING, HONEST, KEYS, NAMES, POLICY, ROSTER, Planned, Planning
 from test_secure_sum_audit import asked as sent_by_honest
 
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site
 from privinf.federation.secure.masking import PURPOSE, apply_masks
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.moments import default_response_weight
 from privinf.schema import Design
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, DRAWS = 3.0, 2500
 RADIUS = 1.0

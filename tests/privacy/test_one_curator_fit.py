@@ -12,10 +12,10 @@ import pytest
 from mutation import Mutant
 
 import privinf as pi
-from privinf.audit import audit_mechanism
 from privinf.federation.curator import Curator
 from privinf.glm import clipping, running
 from privinf.mechanisms.catalogue import SITE_OPS
+from studies.audit import audit_mechanism
 
 N, MU, DELTA = 60, 2.0, 1e-3
 DRAWS = 150

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.mechanisms import moments as mechanism
 from privinf.mechanisms.statistics import block, gridded
 from privinf.mechanisms.statistics import moments as statistics
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, DRAWS = 3.0, 1500
 COLUMNS = ["a", "b", "c"]

@@ -14,7 +14,6 @@ from scipy.spatial.distance import pdist
 
 import privinf as pi
 from privinf.accounting import Budget, Ledger
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.errors import AlignmentError, BudgetExceededError, NotAvailableError, SchemaError
 from privinf.mechanisms import samples
 from privinf.mechanisms.columns import AskedSums, ColumnPasses, SampleQuestion
@@ -28,6 +27,7 @@ from privinf.mechanisms.statistics.samples import (
     Weighted,
     weighted_sums,
 )
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 COLUMNS = {"one sample": 1, "groups": 1, "share": 1, "cells": 0, "pairs": 2}
 CELLS = {"one sample": 1, "groups": 2, "share": 1, "cells": 2, "pairs": 1}

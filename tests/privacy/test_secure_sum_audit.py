@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.federation import site as site_module
 from privinf.federation.secure.masking import PURPOSE, PairKeys, apply_masks
@@ -19,6 +18,7 @@ from privinf.mechanisms import catalogue
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 NAMES, HONEST, COLLUDING = ("a", "b", "c", "d"), ("a", "b"), ("c", "d")
 MU, DRAWS, SECURE_DRAWS = 3.0, 2500, 6000

@@ -7,10 +7,10 @@ all rows of the machine differ.
 import numpy as np
 import pytest
 
-from privinf.audit import audit_mechanism
 from privinf.mechanisms import RandomizedResponse
 from privinf.mechanisms.local import signs as sign_channel
 from privinf.mechanisms.local.signs import SignChannel
+from studies.audit import audit_mechanism
 
 DRAWS = 100_000
 EPSILON = 1.2

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics import scores as single_statistics
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, BOUND, SLOPE, AVERAGE, FAR = 3.0, 0.8, 0.9, 0.6, 4.0
 ARGS = {

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.catalogue import SITE_OPS
@@ -15,6 +14,7 @@ from privinf.mechanisms.statistics import scores as vector_statistics
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.schema import Design
+from studies.audit import audit_mechanism, gaussian_log_ratio
 
 # Delta is far above 1/n so that few fits audit it.
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.LargeDeltaWarning")

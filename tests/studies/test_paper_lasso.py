@@ -11,10 +11,10 @@ import privinf as pi
 from privinf.accounting import epsilon_to_rho, rho_to_epsilon
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, PrivinfError
 from privinf.federation import TrustedServer
-from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
 from studies.paper.model import fit_paper
 from studies.paper.results import multiplier_intervals
+from studies.simulation import binomial_limits
 
 DELTA = 1e-6
 HETEROGENEOUS = {"heterogeneous": True, "sparsity": 5, "shared_sparsity": 3}

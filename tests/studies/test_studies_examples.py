@@ -6,7 +6,6 @@ from scipy import optimize
 
 from privinf.errors import ArgumentError
 from privinf.schema import add_constant
-from privinf.simulation import binomial_limits
 from studies.examples import (
     LOGIT,
     STAGES,
@@ -15,6 +14,7 @@ from studies.examples import (
     labelled_examples,
     staged_examples,
 )
+from studies.simulation import binomial_limits
 
 LEVEL = 1.0 - 0.01 / 40
 

@@ -11,12 +11,12 @@ from scipy import stats
 from statsmodels.base.distributed_estimation import DistributedModel
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.simulation import binomial_limits
 from studies.adassp import adassp
 from studies.lasso import ERROR_COLUMN, LassoDesign, lasso_design
 from studies.lasso_baselines import debiased_lasso, naive_split
 from studies.lasso_solver import lasso, scaled_lasso
 from studies.lasso_tables import paper_design, paper_table
+from studies.simulation import binomial_limits
 
 ALPHA = 1e-4
 REFERENCE = Path(__file__).parents[1] / "reference"

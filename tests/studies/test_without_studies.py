@@ -50,7 +50,9 @@ found = {
     "default result": tried(lambda: pi.load_results(saved / "default.npz").params.index.tolist()),
     "site": site.handle(Query("paper_gradient"), "one").error,
     "fair": tried(lambda: pi.datasets.load("fair").name),
-    "limits": tried(lambda: len(pi.simulation.binomial_limits(0.95, 100))),
+    "audit": tried(lambda: pi.audit),
+    "simulation": tried(lambda: pi.simulation),
+    "import": tried(lambda: __import__("privinf.audit")),
 } | {name: tried(lambda: pi.datasets.load(name)) for name in pi.datasets.PACKED}
 found["studies"] = [name for name in sys.modules if name.split(".")[0] == "studies"]
 print(json.dumps(found))
@@ -106,6 +108,14 @@ def test_what_needs_studies_says_so(without, asked):
     assert ABSENT in without[asked]
 
 
+@pytest.mark.parametrize("name", ["audit", "simulation"])
+def test_modules_that_left_the_package_say_where_they_are(without, name):
+    assert without[name].startswith(f"AttributeError: privinf.{name} is no longer part of the package")
+    assert f"studies.{name} in a source checkout" in without[name]
+    assert "CHANGELOG.md" in without[name]
+    assert without["import"] == "ModuleNotFoundError: No module named 'privinf.audit'"
+
+
 def test_nothing_is_spent_on_a_variant_that_is_not_here(without):
     assert without["spent"] == 0
 
@@ -121,7 +131,6 @@ def test_a_site_knows_no_statistic_of_studies(without):
         ("default result", "['x1']"),
         ("repaired", "unbiased"),
         ("fair", "fair"),
-        ("limits", "2"),
     ],
 )
 def test_all_else_works(without, asked, answer):

@@ -70,8 +70,6 @@ FLOOR: dict[str, set[str]] = {
     "fitting": {"mechanisms", "federation", "inference", "results", "accounting", "schema", "releases"},
     "marginaleffects": {"results", "schema"},
     "datasets": {"schema"},
-    "audit": {"accounting", "noise"},
-    "simulation": set(),
 }
 # What every tower may import of the floor, and its doors to rows: a `Rows` goes in, a release comes out.
 TOWERS_IMPORT = {
@@ -99,7 +97,6 @@ ROW_DOORS = {
     "privinf.mechanisms.mixing.plan",
     "privinf.mechanisms.mixing.theory",
     "privinf.mechanisms.moments",
-    "privinf.mechanisms.replications",  # for simulated tables, in coverage studies
     "privinf.mechanisms.residual_plan",  # for the plan of the second round, of public numbers
     "privinf.mechanisms.rows",
     "privinf.mechanisms.samples",
