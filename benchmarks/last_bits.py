@@ -21,7 +21,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privinf.federation import Query, RemoteSite, Site, SiteDaemon, SitePolicy
-from privinf.schema import Interval, expressions
+from privinf.schema import Design, Interval, expressions
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "privacy"))
@@ -74,7 +74,7 @@ def through_daemons(candidates: list[Candidate], folder: Path) -> int:
 
 def _reply(remote: RemoteSite, candidate: Candidate) -> str:
     try:
-        design = SCHEMA.design(f"y ~ I({candidate.formula})")
+        design = Design.from_formula(f"y ~ I({candidate.formula})", SCHEMA)
     except ValueError as error:
         return str(error)
     return remote.handle(Query("design", {"design": design.to_dict()}), "north").pack()[0]

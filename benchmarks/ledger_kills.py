@@ -79,7 +79,12 @@ def site_of(name: str, folder: Path | None = None) -> Site:
     if folder is not None:
         ledger = SiteLedger(folder / f"{name}.ledger", Budget(mu=1e4), anchor=folder / "anchors" / name)
     return Site(
-        rows_of(name), SCHEMA.design("y ~ u + v"), policy=POLICY, ledger=ledger, key=KEYS[name], roster=ROSTER
+        rows_of(name),
+        pi.Design.from_formula("y ~ u + v", SCHEMA),
+        policy=POLICY,
+        ledger=ledger,
+        key=KEYS[name],
+        roster=ROSTER,
     )
 
 

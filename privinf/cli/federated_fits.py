@@ -16,7 +16,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.mechanisms.gaussian import total_mu
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 from privinf.sealed import save_text
 from privinf.typing import Family
 
@@ -224,7 +224,7 @@ def _kept(plan: AskedFit) -> dict[str, Any]:
 def _statistic(plan: AskedFit, federation: Federation) -> dict[str, Any]:
     """Release one sum, and say what it is."""
     words = dict(plan.spending)
-    options = {"rng": words.pop("rng", None), "design": plan.schema.design(plan.formula)}
+    options = {"rng": words.pop("rng", None), "design": Design.from_formula(plan.formula, plan.schema)}
     server: Any = SecureServer if plan.trust == "secure-sum" else TrustedServer
     mu = total_mu(words)  # type: ignore[arg-type]
     asked = server(federation, **options, **plan.options)

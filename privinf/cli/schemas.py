@@ -27,7 +27,7 @@ from privinf.errors import ArgumentError, SchemaError, StorageError
 from privinf.mechanisms.files import require_columns
 from privinf.mechanisms.reading import open_rows
 from privinf.mechanisms.tables import source_of
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import DAYS, Blank, Factor
 
@@ -195,7 +195,7 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     if read.blank and formula is None:
         raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(read.blank)}")
     if formula is not None:
-        click.echo(f"coefficients: {', '.join(read.design(formula).names)}")
+        click.echo(f"coefficients: {', '.join(Design.from_formula(formula, read).names)}")
     if undeclared and data is None:
         raise ArgumentError("--undeclared needs --data: the table whose values are compared with the schema")
     if data is not None:

@@ -19,7 +19,7 @@ from privinf.federation.secure.masking import PairKeys
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
 from privinf.mechanisms.rows import Rows
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 from privinf.sealed import parse_json, read_text, save_text
 
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
@@ -146,7 +146,7 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
 
     No row is read: a design follows from the formula and the schema.
     """  # noqa: D301
-    design = read_schema_file(schema_file).design(formula)
+    design = Design.from_formula(formula, read_schema_file(schema_file))
     digests = list(dict.fromkeys((design.digest, design.conditioned().digest)))
     if not as_json:
         click.echo(f"{', '.join(design.names)}", err=True)
@@ -247,7 +247,7 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
     schema = read_schema_file(files["schema_file"])
     formula = files["formula"]
-    design = schema if formula is None else schema.design(formula)
+    design = schema if formula is None else Design.from_formula(formula, schema)
     rows = site_rows(data, schema)
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
 

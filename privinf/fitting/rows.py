@@ -19,7 +19,8 @@ from privinf.mechanisms.opened import split
 from privinf.mechanisms.rows import ALIGNED, Rows, refuse_unordered
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
-from privinf.schema.design import UNBOUNDED_RADIUS, resolve_design
+from privinf.schema.design import resolve_design
+from privinf.schema.geometry import UNBOUNDED_RADIUS
 from privinf.typing import (
     Bounds,
     ColumnLike,

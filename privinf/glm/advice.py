@@ -18,7 +18,6 @@ from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.results.effects import LEAST_STRENGTH
 from privinf.schema import Design, Schema
-from privinf.schema.formulas import terms_by_column
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain
 from privinf.typing import Flags, Floats
 
@@ -344,7 +343,7 @@ def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
 
 def most_indicators(design: Design) -> int:
     """Return how many treatment indicators the term with most of them has; of arrays, by their names."""
-    known = {} if design.formula is None else terms_by_column(design)
+    known = {} if design.formula is None else design.terms
     coded = [name for name in design.names if "[T." in name]
     terms = Counter(known.get(name, name.partition("[T.")[0]) for name in coded)
     return max(terms.values(), default=0)

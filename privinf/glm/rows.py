@@ -16,8 +16,7 @@ from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
 from privinf.results.effects import check_effects
 from privinf.schema import Design
-from privinf.schema.design import check_magnitudes
-from privinf.schema.geometry import Reachable
+from privinf.schema.geometry import Reachable, check_magnitudes
 from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Missing, Pair
 from privinf.validation import check_choice, check_positive
 
@@ -238,7 +237,8 @@ def glm_rows(
     check_effects(held.design, roles.effects)
     residual_clip = "auto" if residual_clip is None else residual_clip
     design = _basis_without(held.design, roles)
-    check_magnitudes(held.design)
+    whole = held.design
+    check_magnitudes(whole.names, whole.low, whole.high, whole.outcome)
     low, high = design.y_low, design.y_high
     if low is None or high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")

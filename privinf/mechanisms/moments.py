@@ -42,7 +42,8 @@ from privinf.mechanisms.sums import BLOCK_ROWS
 from privinf.noise import NoiseSource
 from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
-from privinf.schema.design import check_magnitudes, resolve_design
+from privinf.schema.design import resolve_design
+from privinf.schema.geometry import check_magnitudes
 from privinf.schema.table import check_schema
 from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, Trust
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
@@ -133,7 +134,7 @@ class Moments:
                 f"MomentOLS protects the response too: give public bounds for {self.design.response!r} "
                 "(y_bounds=, or a column of the schema)"
             )
-        check_magnitudes(self.design)
+        check_magnitudes(self.design.names, self.design.low, self.design.high, self.design.outcome)
         self.trust: Trust = check_choice(trust, ("central", "local"), "trust")
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = check_flag(data_bounds, "data_bounds")

@@ -195,7 +195,7 @@ def formula_design(released: Design, formula: str) -> Design:
         correction in sums over people; or a factor coding that was not released.
     """
     assert released.schema is not None
-    design = released.schema.design(formula)
+    design = Design.from_formula(formula, released.schema)
     known = released_columns(released)
     for column in (*design.columns, design.outcome.column):
         if column.pieces and column.pieces not in known:

@@ -28,7 +28,7 @@ from privinf.mechanisms.statistics.moments import (
     residual_moment_sensitivity,
 )
 from privinf.releases import Release
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 from privinf.typing import CovType, Floats, RngLike, SpendingWords, Trust
 from privinf.validation import check_cov_type, check_fraction, check_positive
 from privinf.wire import Labels, Statistics
@@ -48,7 +48,7 @@ def closed(held: ModelRows, schema: Schema) -> ModelRows:
         unit=schema.unit,
         max_rows=schema.max_rows,
     )
-    design = hidden.design(str(held.design.formula), radius=held.design.radius)
+    design = Design.from_formula(str(held.design.formula), hidden, radius=held.design.radius)
     return replace(held, design=design.conditioned(), asked=held.design.conditioned())
 
 

@@ -124,7 +124,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     if schema.max_rows > 1:
         raise NotAvailableError(CLUSTERED.format(schema.max_rows, schema.unit))
     schema, formula = _with_response(schema.in_days(), formula)
-    design = schema.design(formula)
+    design = Design.from_formula(formula, schema)
     inputs = [name for name in design.inputs if name != design.response]
     known = {*schema.columns, design.response}
     pairs = [*guesses.correlations, *(b for each in guesses.correlations.values() for b in each)]
@@ -179,7 +179,7 @@ def _told_of(residuals: ResidualLaw, guesses: Guesses) -> str:
 
 def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
     """Return a schema and a formula whose response is a column; an expression becomes one, of its bounds."""
-    design = schema.design(formula)
+    design = Design.from_formula(formula, schema)
     bounds = design.outcome.bounds
     name = RESPONSE_COLUMN
     if design.response in schema:
@@ -349,7 +349,7 @@ def floor_widths(case: Case) -> Floats:
     """Return the widths without privacy: maximum likelihood with HC0 errors, the median of three tables."""
     import statsmodels.api as sm
 
-    design = case.schema.design(case.formula)
+    design = Design.from_formula(case.formula, case.schema)
     places = [design.names.index(name) for name in case.which]
     if case.n <= 2 * len(design.names):
         return np.full(len(places), np.nan)

@@ -23,6 +23,7 @@ from privinf.mixing.model import DGMOLS, RMGMOLS
 from privinf.modulation.model import ModulatedOLS
 from privinf.moments.model import MomentOLS
 from privinf.planning.people import LARGEST_STUDY, Case
+from privinf.schema import Design
 from privinf.schema.declared import Numeric
 from privinf.typing import Family, Floats, StudyTrust
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, check_words
@@ -401,5 +402,5 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
         if rest in ("1", "0", "-1", ""):
             continue
         formula = f"{left} ~ {rest}"
-        if set(case.which) <= set(case.schema.design(formula).names):
+        if set(case.which) <= set(Design.from_formula(formula, case.schema).names):
             yield f"without {term.name()}", replace(case, formula=formula)

@@ -13,7 +13,7 @@ import patsy
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.context import Context
 from privinf.schema import Design, Factor
-from privinf.schema.formulas import term_name, terms_by_column
+from privinf.schema.formulas import term_name
 from privinf.schema.terms import Contrast, Indicator, Piece
 from privinf.typing import Floats, Names
 from privinf.validation import check_array, shown
@@ -155,7 +155,7 @@ def terms(names: Names, design: Design | None) -> dict[str, list[int]]:
     """
     if design is None:
         raise NotAvailableError("terms are those of a formula or of named columns: this result has neither")
-    known = {name: name for name in names} if design.formula is None else terms_by_column(design)
+    known = {name: name for name in names} if design.formula is None else design.terms
     if unknown := [name for name in names if name not in known]:
         raise NotAvailableError(
             f"coefficient {shown(unknown[0])} is not a column of the formula: test it by wald_test()"

@@ -18,7 +18,6 @@ import numpy as np
 from privinf.errors import NotAvailableError, SchemaError
 from privinf.results.base import Results
 from privinf.schema import Design
-from privinf.schema.formulas import terms_by_column
 
 # Beyond it, the law of the noise of second moments, an array of p^4 numbers, would fill the memory.
 MOST_COLUMNS = 120
@@ -51,7 +50,7 @@ def check_effects(design: Design, effects: Sequence[str], *, most: int | None = 
 def kept(names: Sequence[str], design: Design, effects: Sequence[str]) -> list[int]:
     """Return the places of the coefficients that are neither effects nor the constant, which is one too."""
     constant = None if design.constant is None else design.names[design.constant]
-    terms = terms_by_column(design)
+    terms = design.terms
     return [j for j, name in enumerate(names) if name != constant and terms[name] not in effects]
 
 

@@ -13,7 +13,7 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
-from privinf.typing import Bounds, ColumnKind, ColumnsLike, Pair, Table
+from privinf.typing import Bounds, ColumnKind, ColumnsLike, Flags, Floats, Pair, Table
 from privinf.validation import shown_name
 
 if TYPE_CHECKING:
@@ -95,6 +95,44 @@ def checked_pair(name: str, pair: Pair) -> Interval:
         return Numeric(low, high).interval
     except SchemaError as error:
         raise SchemaError(f"column {shown_name(name)}: {error}") from None
+
+
+def stand_ins(names: Sequence[str], private: Flags, low: Floats, high: Floats) -> dict[str, float]:
+    """Return what stands in for missing values of a matrix: middles of bounds, or 0, that of the ball."""
+    values = {}
+    for name, hidden, least, most in zip(names, private, low, high, strict=True):
+        if math.isfinite(least) and math.isfinite(most):
+            values[name] = Interval(float(least), float(most)).middle
+        elif hidden:
+            values[name] = 0.0
+    return values
+
+
+def made_up_rows(
+    names: Sequence[str],
+    low: Floats,
+    high: Floats,
+    *,
+    reach: float,
+    constant: int | None,
+    response: str,
+    y_bounds: Interval,
+) -> pd.DataFrame:
+    """Return three made-up public rows of a matrix and its response: low, middle and high of each.
+
+    `reach` stands in for bounds that are infinite.
+    """
+    import pandas as pd
+
+    least = np.where(np.isfinite(low), low, -reach)
+    most = np.where(np.isfinite(high), high, reach)
+    values = np.array([least, 0.5 * least + 0.5 * most, most])
+    if constant is not None:
+        values[:, constant] = 1.0
+    frame = pd.DataFrame(values, columns=list(names))
+    if response not in frame:
+        frame[response] = [y_bounds.low, y_bounds.middle, y_bounds.high]
+    return frame
 
 
 def labelled(X: ColumnsLike | Table) -> Any:

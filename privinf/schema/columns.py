@@ -15,8 +15,8 @@ import numpy as np
 
 from privinf.errors import NotAvailableError, PrivinfError, SchemaError
 from privinf.schema.declared import Factor, Level
-from privinf.schema.design import Design
-from privinf.schema.formulas import design_from_formula, syntax
+from privinf.schema.design import Design, design_of
+from privinf.schema.formulas import formula_columns, syntax
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column, Indicator, Piece
 from privinf.typing import Floats
@@ -56,9 +56,8 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
         raise SchemaError(
             f"none of the columns {', '.join(map(shown, columns))} is a private number of the schema"
         )
-    full = design_from_formula(
-        schema, f"{response} ~ 1 + {' + '.join(columns)}", response_public=False, radius=radius
-    )
+    text = f"{response} ~ 1 + {' + '.join(columns)}"
+    full = design_of(formula_columns(text, schema, response_public=False), schema, radius=radius)
     if full.constant is None:
         raise SchemaError("a release for many regressions holds the constant: take 0 out of columns")
     kept = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
@@ -81,10 +80,10 @@ def _responses(schema: Schema, columns: Sequence[str]) -> Iterator[str]:
         if name in schema and isinstance(schema[name], Factor):
             continue
         try:
-            design = design_from_formula(schema, f"{name} ~ 1", response_public=False, radius=None)
+            coded = formula_columns(f"{name} ~ 1", schema, response_public=False)
         except PrivinfError:
             continue
-        if not design.response_public:
+        if not coded.response.public:
             yield name
 
 
@@ -126,7 +125,7 @@ def sub_design(released: Design, formula: str) -> SubDesign:
         raise NotAvailableError(
             "a release of arrays has no formulas: name the columns by a Schema, Moments(schema, columns=[..])"
         )
-    design = released.schema.design(formula)
+    design = Design.from_formula(formula, released.schema)
     return SubDesign(design, scaled_maps(released, design))
 
 

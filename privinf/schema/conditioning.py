@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,11 @@ import pandas as pd
 from privinf.errors import SchemaError
 from privinf.schema import expressions
 from privinf.schema.declared import Factor
-from privinf.schema.geometry import D, DesignFields
 from privinf.schema.reading import Reader
 from privinf.schema.splines import HIGHEST
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain, Polynomial
-from privinf.typing import Floats
+from privinf.typing import Flags, Floats
 
 EXACT = 1e-9  # how far a column may be from its sum, against its size
 ROUNDED_OFF = 1e-12  # what rounding leaves of a coefficient that is zero
@@ -36,23 +34,15 @@ FARTHEST_SIZE = 1e100
 REPEATED = 1e13
 
 
-def conditioned(design: D) -> D:
-    """Return the design on its internal basis, or itself where no column is changed; see the module."""
-    schema = design.schema
-    raw = design.columns
-    assert schema is not None
+def internal_columns(schema: Schema, raw: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the internal columns that span a formula's; the same where none is changed. See the module."""
     internal = tuple(internal_column(schema, column) for column in with_indicators(schema, raw))
     while internal != raw:
         basis = basis_of(schema, internal, raw)
         if not isinstance(basis, tuple):
             break
         internal = tuple(raw[j] if j in basis else column for j, column in enumerate(internal))
-    if internal == raw or _singular(basis):
-        return design
-    ends = [column.interval(schema) for column in internal]
-    low, high = np.array([[one.low, one.high] for one in ends]).T
-    blocks = design.blocks + new_blocks(design, internal)
-    return replace(design, columns=internal, raw=raw, low=low, high=high, blocks=blocks)
+    return raw if internal == raw or _singular(basis) else internal
 
 
 def with_indicators(schema: Schema, columns: Sequence[Column]) -> list[Column]:
@@ -70,11 +60,13 @@ def with_indicators(schema: Schema, columns: Sequence[Column]) -> list[Column]:
     return [Column(column.name, tuple(map(indicated, column.pieces))) for column in columns]
 
 
-def new_blocks(design: DesignFields, internal: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
+def new_blocks(
+    raw: Sequence[Column], internal: Sequence[Column], private: Flags
+) -> tuple[tuple[int, ...], ...]:
     """Return the private indicators that took the place of other columns, by their factors."""
     blocks: dict[frozenset[str], list[int]] = {}
     for j, column in enumerate(internal):
-        if column != design.columns[j] and column.indicator and design.private[j]:
+        if column != raw[j] and column.indicator and private[j]:
             blocks.setdefault(frozenset(column.inputs), []).append(j)
     return tuple(map(tuple, blocks.values()))
 
@@ -115,6 +107,19 @@ def factors_of(node: ast.expr) -> Counter[str]:
         case ast.BinOp(op=ast.Div(), left=left, right=right) if expressions.number_of(right) is not None:
             return factors_of(left)
     return Counter({ast.unparse(node): 1})
+
+
+def checked_basis(schema: Schema | None, internal: Sequence[Column], raw: Sequence[Column]) -> Floats:
+    """Return M with ``raw = internal @ M``, shape (p, p); SchemaError unless there is one."""
+    names = [column.name for column in internal]
+    if [column.name for column in raw] != names:
+        raise SchemaError("an internal basis must have the names of the columns that it stands for")
+    if schema is None:
+        raise SchemaError("an internal basis needs a schema")
+    basis = basis_of(schema, internal, raw)
+    if isinstance(basis, tuple):
+        raise SchemaError(f"{names[basis[0]]!r} is no sum of the columns that stand for it")
+    return basis
 
 
 def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) -> Floats | tuple[int, ...]:

@@ -10,40 +10,39 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from privinf.doors import doors
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.schema import geometry
-from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_pair, public_flags
+from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
+from privinf.schema import conditioning, geometry
+from privinf.schema.arrays import (
+    CONSTANT,
+    aligned_bounds,
+    checked_pair,
+    made_up_rows,
+    public_flags,
+    stand_ins,
+)
 from privinf.schema.declared import Numeric, checked_names
-from privinf.schema.geometry import DesignFields, design_from_dict, design_to_dict, identity
+from privinf.schema.extrapolation import columns_beyond, inputs_beyond
+from privinf.schema.formulas import FormulaColumns, formula_columns, refuse_response, terms_by_column
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.table import Schema, canonical_digest, check_schema
-from privinf.schema.terms import Column, Plain, Response, Spline, constant_direction
-from privinf.typing import Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
+from privinf.schema.terms import Column, Plain, Response, constant_direction
+from privinf.typing import Flags, Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
 
-# New rows: how far a value may pass a bound unmentioned, in ranges (numerical derivatives step so far).
-HAIR = 1e-3
-FLAT_BEYOND = "passes the boundary knots of its spline, beyond which the curve is flat"
-BEYOND_BOUNDS = "passes its declared bounds, to which values were clipped in the fit: this extrapolates"
-# Of a ball that holds every row: adjacency="unit" protects records at distance 1 and needs no bound.
-UNBOUNDED_RADIUS = 1e100
+# Version of the description that `Design.to_dict` writes.
+FORMAT = 1
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# Sizes of bounds whose products can be summed: statistics take arguments between 1e-30 and 1e30.
-SMALLEST_BOUND = 1e-28
-LARGEST_BOUND = 1e28
-
-
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Design(DesignFields):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Design:
     """Columns of a regression, their public bounds, and the map to the units in which noise is added.
 
-    Made by `Schema.design` or `Design.from_arrays`; never fitted on data.
+    Made by `Design.from_formula` or `Design.from_arrays`; never fitted on data.
 
     Attributes
     ----------
@@ -79,6 +78,17 @@ class Design(DesignFields):
     between the scaled private parts of two rows.
     """
 
+    formula: str | None
+    schema: Schema | None
+    columns: tuple[Column, ...]
+    private: Flags
+    constant: int | None
+    low: Floats
+    high: Floats
+    blocks: geometry.Blocks
+    radius: float | None
+    outcome: Response
+    raw: tuple[Column, ...] | None = None
     center: Floats = field(init=False)
     scale: Floats = field(init=False)
     basis: Floats = field(init=False)
@@ -88,12 +98,15 @@ class Design(DesignFields):
         if self.radius is not None:
             object.__setattr__(self, "radius", check_positive(self.radius, "radius"))
         _freeze(self, private=np.array(self.private, dtype=bool), low=self.low, high=self.high)
-        _check_constant(self)
+        object.__setattr__(self, "constant", geometry.checked_constant(self.constant, self.private))
         geometry.check_geometry(self.columns, self.private, self.low, self.high, self.blocks, self.radius)
         scaled = self.private & ~np.array([column.indicator for column in self.columns])
         center, scale = geometry.scaling(self.low, self.high, scaled, centred=self.constant is not None)
         _freeze(self, center=center, scale=scale)
-        basis = np.eye(len(self.columns)) if self.raw is None else _basis(self)
+        if self.raw is None:
+            basis = np.eye(len(self.columns))
+        else:
+            basis = conditioning.checked_basis(self.schema, self.columns, self.raw)
         basis.setflags(write=False)
         object.__setattr__(self, "basis", basis)
 
@@ -107,19 +120,77 @@ class Design(DesignFields):
         products = [column for column in self.columns if not column.plain and not column.indicator]
         if self.schema is None or self.raw is not None or not any(column.pieces for column in products):
             return self
-        from privinf.schema.conditioning import conditioned
-
-        return conditioned(self)
+        internal = conditioning.internal_columns(self.schema, self.columns)
+        if internal == self.columns:
+            return self
+        low, high = _ends(internal, self.schema)
+        blocks = self.blocks + conditioning.new_blocks(self.columns, internal, self.private)
+        return replace(self, columns=internal, raw=self.columns, low=low, high=high, blocks=blocks)
 
     @property
     def user(self) -> Design:
         """The same design with the columns that coefficients are about in place of an internal basis."""
         if self.raw is None or self.schema is None:
             return self
-        ends = [column.interval(self.schema) for column in self.raw]
+        low, high = _ends(self.raw, self.schema)
         blocks = tuple(block for block in self.blocks if all(self.raw[j].indicator for j in block))
-        low, high = np.array([[one.low, one.high] for one in ends]).T
         return replace(self, columns=self.raw, raw=None, low=low, high=high, blocks=blocks)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        schema: Schema,
+        *,
+        response: ResponseMode = "protected",
+        radius: float | None = None,
+    ) -> Design:
+        """Return the design that a formula stands for, from the declarations alone.
+
+        Parameters
+        ----------
+        formula : str
+            A patsy formula. Allowed inside it: columns, ``C()`` with Treatment, Sum, Helmert and levels=,
+            ``I()``, ``Q()``, arithmetic, fixed powers, comparisons, ``np.where``, ``np.clip``, ``np.log`` and
+            the like, ``center`` and ``standardize`` where the schema has their numbers, ``poly(x, degree)``,
+            ``bs`` and ``cr`` with knots and both bounds.
+        schema : Schema
+            Public bounds and levels of the columns that the formula names.
+        response : {"protected", "public"}
+            Whether the response is noised or sent in clear. One made of public columns is always in clear.
+        radius : float, optional
+            Ball, in scaled units, into which the private part of each row is projected.
+
+        Returns
+        -------
+        Design
+            Columns, bounds and scaling of the regression, p columns in patsy's order.
+
+        Raises
+        ------
+        SchemaError
+            The formula names unknown columns, uses what the schema cannot bound, or has its response among
+            the columns.
+        ArgumentError
+            `schema` is not a Schema, `radius` is not positive, or `response` is another text.
+
+        Notes
+        -----
+        **Privacy.** No row is read. The design is public, as the formula and the schema are.
+
+        Examples
+        --------
+        >>> schema = Schema({"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]})
+        >>> design = Design.from_formula("wage ~ age + region", schema)
+        >>> design.names, design.diameter
+        (('Intercept', 'region[T.south]', 'age'), 2.23606797749979)
+        """
+        check_schema(schema)
+        check_choice(response, ResponseMode, "response")
+        coded = formula_columns(formula, schema, response_public=response == "public")
+        design = design_of(coded, schema, radius=radius)
+        refuse_response(formula, schema, coded.columns, coded.response.column)
+        return design
 
     @classmethod
     def from_arrays(
@@ -189,6 +260,16 @@ class Design(DesignFields):
     def constant_direction(self) -> Floats | None:
         """The v with ``x'v = 1`` in every row, shape (p,): the constant, all levels of a factor, or None."""
         return constant_direction(self.columns, self.constant, self.schema)
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """Name of the term of each column of a formula, both as patsy writes them.
+
+        Raises SchemaError if the design was not made from a formula.
+        """
+        if self.formula is None or self.schema is None:
+            raise SchemaError("the design was not made from a formula: it has no terms")
+        return terms_by_column(self.formula, self.schema)
 
     @property
     def private_names(self) -> tuple[str, ...]:
@@ -263,7 +344,7 @@ class Design(DesignFields):
     @property
     def bounded(self) -> bool:
         """Whether a bound of private rows follows from the declarations: bounds of all, or a radius."""
-        return self.norm < UNBOUNDED_RADIUS
+        return self.norm < geometry.UNBOUNDED_RADIUS
 
     @property
     def y_diameter(self) -> float:
@@ -289,11 +370,9 @@ class Design(DesignFields):
 
         The scaled model is ``(y - y_center) / y_scale = sum_j b_j (x_j - center_j) / scale_j``.
         """
-        transform = np.diag(self.y_scale / self.scale)
-        shift = np.zeros(len(self.columns))
-        if self.constant is not None:
-            transform[self.constant] -= self.y_scale * self.center / self.scale
-            shift[self.constant] = self.y_center
+        transform, shift = geometry.to_user(
+            self.center, self.scale, self.outcome.affine(centred=self.constant is not None), self.constant
+        )
         return self.mapped(transform), self.mapped(shift)
 
     @property
@@ -380,7 +459,7 @@ class Design(DesignFields):
             inside = None
             if self.private[position] and not extrapolate and not column.plain:
                 inside = Interval(self.low[position], self.high[position])
-            result[:, position] = _read(column, reader, inside, strict=extrapolate)
+            result[:, position] = column.values_inside(reader, inside, strict=extrapolate)
         return result
 
     def is_matrix(self, table: Table) -> TypeGuard[Floats]:
@@ -410,7 +489,7 @@ class Design(DesignFields):
         column = self.outcome.column
         bounds = self.outcome.bounds
         declared = self.schema is not None and all(name in self.schema for name in column.inputs)
-        return np.array(_read(column, reader, bounds, strict=not declared))
+        return np.array(column.values_inside(reader, bounds, strict=not declared))
 
     def beyond(self, table: Table) -> dict[str, str]:
         """Return which columns of new rows hold values that no fit could see, and what they pass.
@@ -427,39 +506,24 @@ class Design(DesignFields):
             boundary knots; any other column was clipped to its declared bounds.
         """
         reader = self._reader(table, "raise", None)
-        found = {}
-        columns = self.columns if self.raw is None else self.raw
-        knots = {
-            piece.column: (piece.basis.lower, piece.basis.upper)
-            for column in columns
-            for piece in column.pieces
-            if isinstance(piece, Spline)
-        }
-        for name in self.inputs:
-            declared = None if self.schema is None or name not in self.schema else self.schema[name]
-            if not isinstance(declared, Numeric):
-                continue
-            values = reader.number(name)
-            if name in knots and _passes(values, *knots[name]):
-                found[name] = FLAT_BEYOND
-            elif not declared.public and _passes(values, declared.low, declared.high):
-                found[name] = BEYOND_BOUNDS
-        return found
+        return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
 
     def beyond_bounds(self, rows: Floats) -> dict[str, str]:
         """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan."""
-        found = {}
-        for place, name in enumerate(self.names):
-            low = float(self.low[place])
-            high = float(self.high[place])
-            if self.private[place] and math.isfinite(low) and _passes(rows[:, place], low, high):
-                found[name] = BEYOND_BOUNDS
-        return found
+        return columns_beyond(self.names, self.private, self.low, self.high, rows)
 
     def frame(self) -> pd.DataFrame:
         """Return made-up public rows with the columns that the formula or the matrix names."""
         if self.schema is None:
-            return _made_up_arrays(self)
+            return made_up_rows(
+                self.names,
+                self.low,
+                self.high,
+                reach=1.0 if self.radius is None else self.radius,
+                constant=self.constant,
+                response=self.response,
+                y_bounds=self.outcome.bounds or Interval(-1.0, 1.0),
+            )
         known = dict.fromkeys((*self.outcome.column.inputs, *self.inputs))
         frame = self.schema.frame([name for name in known if name in self.schema])
         undeclared = [name for name in known if name not in self.schema]
@@ -467,24 +531,48 @@ class Design(DesignFields):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description; `from_dict` is its exact inverse."""
-        return design_to_dict(self)
+        raw = {} if self.raw is None else {"raw": [column.to_dict() for column in self.raw]}
+        return raw | {
+            "format": FORMAT,
+            "formula": self.formula,
+            "schema": None if self.schema is None else self.schema.to_dict(),
+            "columns": [column.to_dict() for column in self.columns],
+            "private": self.private.tolist(),
+            "constant": self.constant,
+            "low": _finite_or_none(self.low),
+            "high": _finite_or_none(self.high),
+            "blocks": [list(block) for block in self.blocks],
+            "radius": self.radius,
+            "outcome": self.outcome.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, content: Json) -> Design:
         """Return the design that `to_dict` described.
 
-        Raises SchemaError if the content does not describe a design.
+        Raises SchemaError if the content does not describe a design, or one that does not follow from its
+        own schema.
         """
-        return design_from_dict(cls, content)
+        try:
+            design = _described(content)
+        except PrivinfError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
+            raise SchemaError("the content does not describe a design") from None
+        _check_declared(design)
+        return design
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, in hexadecimal.
 
-        Numbers that follow from the rest by a formula's logarithms and exponentials are left out, as
-        their last bit may depend on the platform.
+        The bounds that a schema implies are left out: they may come from logarithms and exponentials, whose
+        last bit depends on the platform.
         """
-        return canonical_digest(identity(self))
+        content = self.to_dict()
+        if self.schema is not None:
+            del content["low"], content["high"], content["outcome"]["bounds"]
+        return canonical_digest(content)
 
     def __eq__(self, other: object) -> bool:
         return self.to_dict() == other.to_dict() if isinstance(other, Design) else NotImplemented
@@ -513,13 +601,71 @@ class Design(DesignFields):
                     f"{', '.join(self.inputs)}"
                 )
             table = dict(zip(self.names, table.T, strict=True))
-        return Reader(
-            table=table,
-            schema=self.schema,
-            missing=missing,
-            middles=_middles(self) if self.schema is None else None,
-            seen=seen,
-        )
+        middles = None
+        if self.schema is None:
+            middles = stand_ins(self.names, self.private, self.low, self.high)
+        return Reader(table=table, schema=self.schema, missing=missing, middles=middles, seen=seen)
+
+
+def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) -> Design:
+    """Return the design of a formula's columns; its response may be among them."""
+    return Design(
+        formula=coded.formula,
+        schema=schema,
+        columns=coded.columns,
+        private=np.array(coded.private),
+        constant=coded.intercept,
+        low=np.array([pair.low for pair in coded.bounds]),
+        high=np.array([pair.high for pair in coded.bounds]),
+        blocks=coded.exclusive,
+        radius=radius,
+        outcome=coded.response,
+    )
+
+
+def _described(content: Json) -> Design:
+    """Return the design that `Design.to_dict` described, with whatever error the content brings."""
+    if content["format"] != FORMAT:
+        raise SchemaError("the design has another format version")
+    return Design(
+        formula=content["formula"],
+        schema=None if content["schema"] is None else Schema.from_dict(content["schema"]),
+        columns=tuple(Column.from_dict(column) for column in content["columns"]),
+        private=np.array(content["private"], dtype=bool),
+        constant=content["constant"],
+        low=np.array([-math.inf if end is None else end for end in content["low"]], dtype=float),
+        high=np.array([math.inf if end is None else end for end in content["high"]], dtype=float),
+        blocks=tuple(tuple(block) for block in content["blocks"]),
+        radius=content["radius"],
+        outcome=Response.from_dict(content["outcome"]),
+        raw=tuple(Column.from_dict(column) for column in content["raw"]) if "raw" in content else None,
+    )
+
+
+def _check_declared(design: Design) -> None:
+    """Raise SchemaError unless a design that came from elsewhere follows from its own schema."""
+    schema = design.schema
+    outcome = design.outcome
+    if schema is None:
+        return
+    for column, low, high, private in zip(
+        design.columns, design.low, design.high, design.private, strict=True
+    ):
+        column.check_declared(schema, low, high, private=bool(private))
+    if design.constant is not None and design.columns[design.constant].pieces:
+        raise SchemaError("the constant must be the column without factors")
+    if outcome.bounds is not None:
+        outcome.column.check_declared(schema, outcome.bounds.low, outcome.bounds.high, private=True)
+
+
+def _finite_or_none(values: Floats) -> list[float | None]:
+    return [float(value) if math.isfinite(value) else None for value in values]
+
+
+def _ends(columns: Sequence[Column], schema: Schema) -> tuple[Floats, Floats]:
+    """Return the bounds of columns that follow from the schema, each of shape (p,), in user units."""
+    bounds = [column.interval(schema) for column in columns]
+    return np.array([one.low for one in bounds]), np.array([one.high for one in bounds])
 
 
 def _freeze(design: Design, **arrays: Any) -> None:
@@ -530,97 +676,6 @@ def _freeze(design: Design, **arrays: Any) -> None:
             raise SchemaError(f"{name} must have one entry a design column")
         array.setflags(write=False)
         object.__setattr__(design, name, array)
-
-
-def _basis(design: Design) -> Floats:
-    """Return M with ``raw = columns @ M`` of a design with an internal basis."""
-    from privinf.schema.conditioning import basis_of
-
-    if design.raw is None or tuple(column.name for column in design.raw) != design.names:
-        raise SchemaError("an internal basis must have the names of the columns that it stands for")
-    if design.schema is None:
-        raise SchemaError("an internal basis needs a schema")
-    found = basis_of(design.schema, design.columns, design.raw)
-    if isinstance(found, tuple):
-        raise SchemaError(f"{design.names[found[0]]!r} is no sum of the columns that stand for it")
-    return found
-
-
-def _check_constant(design: Design) -> None:
-    constant = design.constant
-    if constant is None:
-        return
-    if isinstance(constant, bool) or not isinstance(constant, (int, np.integer)):
-        raise ArgumentError("constant must be the position of a column")
-    if not 0 <= constant < len(design.columns) or design.private[constant]:
-        raise SchemaError("the constant must be a column declared public")
-    object.__setattr__(design, "constant", int(constant))
-
-
-def _read(column: Column, reader: Reader, inside: Interval | None, *, strict: bool) -> Floats:
-    """Return a column; with `inside`, its inputs are clipped first and a derived one ends up inside.
-
-    A public column without `inside` is computed from its inputs as they are, and from clipped ones where
-    that is not finite; `strict` refuses instead, for columns that belong to the caller.
-    """
-    if column.plain:
-        return column.values(reader, clip=False)
-    if inside is not None:
-        return inside.inside(column.values(reader, clip=True))
-    values = column.values(reader, clip=False)
-    finite = np.isfinite(values)
-    if finite.all():
-        return values
-    if strict:
-        raise SchemaError(f"{column.name!r} is not finite in some rows; restrict its columns first")
-    return np.where(finite, values, column.values(reader, clip=True))
-
-
-def _passes(values: Floats, low: float, high: float) -> bool:
-    """Return whether some values lie outside, by more than a hair of the range."""
-    room = HAIR * (high - low)
-    return bool(((values < low - room) | (values > high + room)).any())
-
-
-def _middles(design: Design) -> dict[str, float]:
-    """Return what stands in for missing values of a matrix: middles of bounds, or of the ball."""
-    middles = {}
-    for name, private, low, high in zip(design.names, design.private, design.low, design.high, strict=True):
-        if math.isfinite(low) and math.isfinite(high):
-            middles[name] = Interval(float(low), float(high)).middle
-        elif private:
-            middles[name] = 0.0
-    return middles
-
-
-def _made_up_arrays(design: Design) -> pd.DataFrame:
-    import pandas as pd
-
-    reach = 1.0 if design.radius is None else design.radius
-    low = np.where(np.isfinite(design.low), design.low, -reach)
-    high = np.where(np.isfinite(design.high), design.high, reach)
-    values = np.array([low, 0.5 * low + 0.5 * high, high])
-    if design.constant is not None:
-        values[:, design.constant] = 1.0
-    bounds = design.outcome.bounds or Interval(-1.0, 1.0)
-    frame = pd.DataFrame(values, columns=list(design.names))
-    if design.response not in frame:
-        frame[design.response] = [bounds.low, bounds.middle, bounds.high]
-    return frame
-
-
-def check_magnitudes(design: Design) -> None:
-    """Raise SchemaError for bounds so large, or so close to zero, that sums of products would overflow."""
-    ends = [*zip(design.names, design.low, design.high, strict=True)]
-    if design.outcome.bounds is not None:
-        ends.append((design.response, design.outcome.bounds.low, design.outcome.bounds.high))
-    for name, low, high in ends:
-        size = max(abs(low), abs(high))
-        if math.isfinite(size) and size != 0.0 and not SMALLEST_BOUND <= size <= LARGEST_BOUND:
-            raise SchemaError(
-                f"the bounds of {name!r} have the size {size:.3g}: sizes from {SMALLEST_BOUND:g} to "
-                f"{LARGEST_BOUND:g} can be summed. Give the column another unit"
-            )
 
 
 def resolve_design(
@@ -644,4 +699,4 @@ def resolve_design(
     check_schema(schema)
     if formula is None:
         raise ArgumentError(f"a Schema needs a formula, for example {example}")
-    return schema.design(formula, response=check_choice(response, ResponseMode, "response"), radius=radius)
+    return Design.from_formula(formula, schema, response=response, radius=radius)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from privinf.errors import SchemaError
 from privinf.schema import expressions
+from privinf.schema.calls import EFFECTS, basis_pieces, coded_factor, learns, parted
 from privinf.schema.declared import Factor, Level, Numeric
-from privinf.schema.design import Design
-from privinf.schema.geometry import is_public
+from privinf.schema.intervals import Interval
 from privinf.schema.table import Schema, declared_levels, require_number
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain, Response
 from privinf.typing import Floats
@@ -49,35 +49,96 @@ class _Stub:
         return self.answer
 
 
-def design_from_formula(
-    schema: Schema, formula: str, *, response_public: bool, radius: float | None
-) -> Design:
-    """Return the design of `formula`; see `Schema.design`."""
-    left, right = _parsed(formula)
-    response = _response(schema, left, response_public)
-    sources = {factor.code: source_of(schema, factor.code) for term in right for factor in term.factors}
-    columns, groups = _columns(schema, right, sources)
-    return _assembled(formula, schema, columns, groups, response, radius)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormulaColumns:
+    """What a formula becomes by a schema: the columns of a regression, their public bounds, and the response.
+
+    No row is read for it. `Design.from_formula` makes a design of it.
+
+    Attributes
+    ----------
+    formula : str
+        The text.
+    columns : tuple of Column
+        Columns of the right-hand side in patsy's order, p of them.
+    bounds : tuple of Interval
+        Bounds of each column in user units, by interval arithmetic on the declared bounds.
+    private : tuple of bool
+        Whether each column is made of a column of the data that is not declared public.
+    exclusive : tuple of tuple of int
+        Positions of private indicators of one term: at most one of a group is 1 in any row.
+    response : Response
+        The left-hand side and its bounds.
+
+    Notes
+    -----
+    **Privacy.** Public: it follows from the formula and the schema.
+    """
+
+    formula: str
+    columns: tuple[Column, ...]
+    bounds: tuple[Interval, ...]
+    private: tuple[bool, ...]
+    exclusive: tuple[tuple[int, ...], ...]
+    response: Response
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, as statsmodels would print them."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def intercept(self) -> int | None:
+        """Position of the column of ones; None where the formula takes it out."""
+        return next((place for place, column in enumerate(self.columns) if not column.pieces), None)
 
 
-def terms_by_column(design: Design) -> dict[str, str]:
-    """Return the name of the term of each column of a formula's design, both as patsy writes them.
+def formula_columns(formula: str, schema: Schema, *, response_public: bool) -> FormulaColumns:
+    """Return the columns that a formula stands for, and its response.
 
-    The formula is coded again, since names of columns cannot be parsed: levels may hold brackets. One term
-    may have columns of several kinds: without main effects ``C(g):C(h)`` starts with those of ``C(h)``.
+    Parameters
+    ----------
+    formula : str
+        As `Design.from_formula` takes it. The response may be among the columns here: `refuse_response` is
+        for regressions.
+    schema : Schema
+    response_public : bool
+        Whether the response is sent in clear even where its columns are not declared public.
 
     Raises
     ------
     SchemaError
-        The design was not made from a formula.
+        The formula names unknown columns, or uses what the schema cannot bound.
     """
-    if design.formula is None or design.schema is None:
-        raise SchemaError("the design was not made from a formula: it has no terms")
-    _, right = _parsed(design.formula)
-    sources = {
-        factor.code: source_of(design.schema, factor.code) for term in right for factor in term.factors
-    }
-    info = _design_info(design.schema, right, sources)
+    left, right = _parsed(formula)
+    response = _response(schema, left, response_public)
+    sources = {factor.code: source_of(schema, factor.code) for term in right for factor in term.factors}
+    columns, groups = _columns(schema, right, sources)
+    bounds = tuple(column.interval(schema) for column in columns)
+    private = tuple(not column.is_public(schema) for column in columns)
+    exclusive: dict[int, list[int]] = {}
+    for position, (column, group) in enumerate(zip(columns, groups, strict=True)):
+        if private[position] and column.indicator:
+            exclusive.setdefault(group, []).append(position)
+    return FormulaColumns(
+        formula=formula,
+        columns=columns,
+        bounds=bounds,
+        private=private,
+        exclusive=tuple(map(tuple, exclusive.values())),
+        response=response,
+    )
+
+
+def terms_by_column(formula: str, schema: Schema) -> dict[str, str]:
+    """Return the name of the term of each column of a formula, both as patsy writes them.
+
+    The formula is coded again, since names of columns cannot be parsed: levels may hold brackets. One term
+    may have columns of several kinds: without main effects ``C(g):C(h)`` starts with those of ``C(h)``.
+    """
+    _, right = _parsed(formula)
+    sources = {factor.code: source_of(schema, factor.code) for term in right for factor in term.factors}
+    info = _design_info(schema, right, sources)
     return {
         column: term
         for term, columns in info.term_name_slices.items()
@@ -96,15 +157,13 @@ def term_name(text: str) -> str:
     return str(found[0].name()) if len(found) == 1 else text
 
 
-def refuse_response(design: Design, formula: str) -> None:
+def refuse_response(formula: str, schema: Schema, columns: Sequence[Column], response: Column) -> None:
     """Raise SchemaError where a column is the response itself, or tells which of its levels a row has."""
-    outcome = design.outcome.column
-    read = outcome.inputs
-    schema = design.schema
-    declared = schema[read[0]] if schema is not None and len(read) == 1 and read[0] in schema else None
-    told = isinstance(declared, Factor) and declared.categorical
-    for column in design.columns:
-        if column.pieces == outcome.pieces or (told and column.inputs == read):
+    read = response.inputs
+    declared = schema[read[0]] if len(read) == 1 and read[0] in schema else None
+    categorical = isinstance(declared, Factor) and declared.categorical
+    for column in columns:
+        if column.pieces == response.pieces or (categorical and column.inputs == read):
             raise SchemaError(
                 f"formula {shown(formula)}: {shown(column.name)} is the response and a column: it explains "
                 "itself"
@@ -122,11 +181,8 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
             f"formula {shown(formula)}: backticks are not read; write Q('x y') for a column whose name is "
             "not a plain word"
         )
-    if "|" in formula:
-        from privinf.schema.calls import EFFECTS, parted
-
-        if len(parted(formula)) > 1:
-            raise SchemaError(f"formula {shown(formula)}: {EFFECTS}")
+    if "|" in formula and len(parted(formula)) > 1:
+        raise SchemaError(f"formula {shown(formula)}: {EFFECTS}")
     try:
         description = patsy.ModelDesc.from_formula(formula)
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
@@ -210,35 +266,6 @@ def _products(run: Any, sources: dict[str, Source]) -> Iterator[tuple[Piece, ...
         yield tuple(piece for piece in reversed(product) if piece not in ones)
 
 
-def _assembled(
-    formula: str,
-    schema: Schema,
-    columns: tuple[Column, ...],
-    groups: tuple[int, ...],
-    response: Response,
-    radius: float | None,
-) -> Design:
-    """Return the design of coded columns; private indicators of one group exclude one another."""
-    bounds = [column.interval(schema) for column in columns]
-    private = np.array([not is_public(schema, column) for column in columns])
-    blocks: dict[int, list[int]] = {}
-    for position, column in enumerate(columns):
-        if private[position] and column.indicator:
-            blocks.setdefault(groups[position], []).append(position)
-    return Design(
-        formula=formula,
-        schema=schema,
-        columns=columns,
-        private=private,
-        constant=next((k for k, column in enumerate(columns) if not column.pieces), None),
-        low=np.array([pair.low for pair in bounds]),
-        high=np.array([pair.high for pair in bounds]),
-        blocks=tuple(map(tuple, blocks.values())),
-        radius=radius,
-        outcome=response,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Categorical:
     """A factor of the formula, the order of its levels, and patsy's coding of it."""
@@ -288,8 +315,6 @@ def source_of(schema: Schema, code: str) -> Source:
     called = expressions.called_name(node)
     if called == "C":
         assert isinstance(node, ast.Call)
-        from privinf.schema.calls import coded_factor
-
         return coded(*coded_factor(schema, node, code))
     if called == "offset":
         raise SchemaError(
@@ -337,8 +362,6 @@ def numeric_pieces(
             require_number(schema, name)
         return (Plain(name),)
     if expressions.called_name(node) in BASES:
-        from privinf.schema.calls import basis_pieces
-
         assert isinstance(node, ast.Call)
         return basis_pieces(schema, node, code)
     source = ast.unparse(_Substitution(schema, code).visit(node))
@@ -360,8 +383,6 @@ class _Substitution(ast.NodeTransformer):
         self.code = code
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        from privinf.schema.calls import learns
-
         called = expressions.called_name(node)
         if called not in LEARNERS:
             return self.generic_visit(node)
@@ -370,8 +391,6 @@ class _Substitution(ast.NodeTransformer):
         return self._shifted(node, called)
 
     def _shifted(self, node: ast.Call, called: str) -> ast.expr:
-        from privinf.schema.calls import learns
-
         name = expressions.column_of(node.args[0]) if len(node.args) == 1 and not node.keywords else None
         item = self.schema[name] if name is not None else None
         if not isinstance(item, Numeric) or item.center is None:

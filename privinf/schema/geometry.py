@@ -1,8 +1,4 @@
-"""What follows from a design's columns and bounds: its scaling, its geometry, and its description as JSON.
-
-Geometry means how far apart two rows can be, from public bounds alone. The JSON form is an exact round trip,
-with a digest that no platform changes; what arrives is checked.
-"""
+"""How far apart two rows can be, from public bounds alone: scaling, largest norms and distances, corners."""
 
 from __future__ import annotations
 
@@ -10,20 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeVar
 
 import numpy as np
 
-from privinf.doors import doors
-from privinf.errors import PrivinfError, SchemaError, SensitivityError
-from privinf.schema.intervals import Interval
-from privinf.schema.table import Schema
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema.terms import Column, Indicator, Response
-from privinf.typing import Flags, Floats, Json
+from privinf.typing import Flags, Floats
 
 Blocks = tuple[tuple[int, ...], ...]
-BOUND_TOLERANCE = 1e-9  # between bounds computed on two platforms
-MOST_VERTICES = 1 << 12  # of the rows that bounds allow
+# Corners of the rows that bounds allow: beyond so many they are not listed.
+MOST_VERTICES = 1 << 12
+# Of a ball that holds every row: adjacency="unit" protects records at distance 1 and needs no bound.
+UNBOUNDED_RADIUS = 1e100
+# Sizes of bounds whose products can be summed: statistics take arguments between 1e-30 and 1e30.
+SMALLEST_BOUND = 1e-28
+LARGEST_BOUND = 1e28
 
 
 def scaling(low: Floats, high: Floats, scaled: Flags, *, centred: bool) -> tuple[Floats, Floats]:
@@ -64,6 +61,47 @@ def outside(private: Flags, blocks: Blocks) -> Flags:
     return mask
 
 
+def to_user(
+    center: Floats, scale: Floats, y_affine: tuple[float, float], constant: int | None
+) -> tuple[Floats, Floats]:
+    """Return T, shape (p, p), and shift, shape (p,): ``params_user = T @ params_scaled + shift``.
+
+    `y_affine` is the centre and the scale of the response, ``(y - y_center) / y_scale``.
+    """
+    y_center, y_scale = y_affine
+    transform = np.diag(y_scale / scale)
+    shift = np.zeros(len(scale))
+    if constant is not None:
+        transform[constant] -= y_scale * center / scale
+        shift[constant] = y_center
+    return transform, shift
+
+
+def checked_constant(constant: int | None, private: Flags) -> int | None:
+    """Return the position of the column of ones; SchemaError unless it is a public column's."""
+    if constant is None:
+        return None
+    if isinstance(constant, bool) or not isinstance(constant, (int, np.integer)):
+        raise ArgumentError("constant must be the position of a column")
+    if not 0 <= constant < len(private) or private[constant]:
+        raise SchemaError("the constant must be a column declared public")
+    return int(constant)
+
+
+def check_magnitudes(names: Sequence[str], low: Floats, high: Floats, outcome: Response) -> None:
+    """Raise SchemaError for bounds so large, or so close to zero, that sums of products would overflow."""
+    ends = [*zip(names, low, high, strict=True)]
+    if outcome.bounds is not None:
+        ends.append((outcome.column.name, outcome.bounds.low, outcome.bounds.high))
+    for name, least, most in ends:
+        size = max(abs(least), abs(most))
+        if math.isfinite(size) and size != 0.0 and not SMALLEST_BOUND <= size <= LARGEST_BOUND:
+            raise SchemaError(
+                f"the bounds of {name!r} have the size {size:.3g}: sizes from {SMALLEST_BOUND:g} to "
+                f"{LARGEST_BOUND:g} can be summed. Give the column another unit"
+            )
+
+
 def check_geometry(
     columns: Sequence[Column], private: Flags, low: Floats, high: Floats, blocks: Blocks, radius: float | None
 ) -> None:
@@ -88,24 +126,6 @@ def check_geometry(
                 raise SchemaError("the indicators of a block must exclude one another")
 
 
-def check_against_schema(
-    schema: Schema, columns: Sequence[Column], private: Flags, low: Floats, high: Floats
-) -> None:
-    """Raise SchemaError unless what is private, and its bounds, follow from the schema."""
-    for column, hidden, start, stop in zip(columns, private, low, high, strict=True):
-        bounds = column.interval(schema)
-        if bool(hidden) == is_public(schema, column):
-            raise SchemaError(f"{column.name!r} is public where the schema says private, or the reverse")
-        slack = BOUND_TOLERANCE * max(bounds.reach, bounds.high - bounds.low)
-        if not (abs(start - bounds.low) <= slack and abs(stop - bounds.high) <= slack):
-            raise SchemaError(f"the bounds of {column.name!r} do not follow from the schema")
-
-
-def is_public(schema: Schema, column: Column) -> bool:
-    """Return whether everything that a column is made of is declared public (so is the constant)."""
-    return all(schema[name].public for name in column.inputs)
-
-
 def _exclude(first: Column, second: Column) -> bool:
     levels = {piece.column: piece.level for piece in first.pieces if isinstance(piece, Indicator)}
     return (
@@ -116,113 +136,6 @@ def _exclude(first: Column, second: Column) -> bool:
             for piece in second.pieces
         )
     )
-
-
-FORMAT = 1
-
-
-@doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class DesignFields:
-    """What a design is written as: everything else about it follows. See `Design`."""
-
-    formula: str | None
-    schema: Schema | None
-    columns: tuple[Column, ...]
-    private: Flags
-    constant: int | None
-    low: Floats
-    high: Floats
-    blocks: Blocks
-    radius: float | None
-    outcome: Response
-    raw: tuple[Column, ...] | None = None
-
-
-D = TypeVar("D", bound=DesignFields)
-
-
-def design_to_dict(design: DesignFields) -> dict[str, Any]:
-    """Return a JSON-able description, numbers exact."""
-    bounds = design.outcome.bounds
-    raw = {} if design.raw is None else {"raw": [column.to_dict() for column in design.raw]}
-    return raw | {
-        "format": FORMAT,
-        "formula": design.formula,
-        "schema": None if design.schema is None else design.schema.to_dict(),
-        "columns": [column.to_dict() for column in design.columns],
-        "private": design.private.tolist(),
-        "constant": design.constant,
-        "low": _finite_or_none(design.low),
-        "high": _finite_or_none(design.high),
-        "blocks": [list(block) for block in design.blocks],
-        "radius": design.radius,
-        "outcome": {
-            "column": design.outcome.column.to_dict(),
-            "public": design.outcome.public,
-            "bounds": None if bounds is None else [bounds.low, bounds.high],
-        },
-    }
-
-
-def identity(design: DesignFields) -> dict[str, Any]:
-    """Return what tells a design from another: its description without the bounds that a schema implies.
-
-    Those may come from logarithms and exponentials, whose last bit depends on the platform.
-    """
-    content = design_to_dict(design)
-    if design.schema is not None:
-        del content["low"], content["high"], content["outcome"]["bounds"]
-    return content
-
-
-def design_from_dict(kind: type[D], content: Json) -> D:
-    """Return the design that `design_to_dict` described.
-
-    Raises SchemaError if the content describes no design, or one that does not follow from its own schema.
-    """
-    try:
-        if content["format"] != FORMAT:
-            raise SchemaError("the design has another format version")
-        outcome = content["outcome"]
-        bounds = None if outcome["bounds"] is None else Interval(*outcome["bounds"])
-        design = kind(
-            formula=content["formula"],
-            schema=None if content["schema"] is None else Schema.from_dict(content["schema"]),
-            columns=tuple(Column.from_dict(column) for column in content["columns"]),
-            private=np.array(content["private"], dtype=bool),
-            constant=content["constant"],
-            low=np.array([-math.inf if end is None else end for end in content["low"]], dtype=float),
-            high=np.array([math.inf if end is None else end for end in content["high"]], dtype=float),
-            blocks=tuple(tuple(block) for block in content["blocks"]),
-            radius=content["radius"],
-            outcome=Response(Column.from_dict(outcome["column"]), outcome["public"], bounds),
-            raw=tuple(Column.from_dict(column) for column in content["raw"]) if "raw" in content else None,
-        )
-    except PrivinfError:
-        raise
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-        raise SchemaError("the content does not describe a design") from None
-    _check_declared(design)
-    return design
-
-
-def _check_declared(design: DesignFields) -> None:
-    """Raise SchemaError unless a design that came from elsewhere follows from its own schema."""
-    schema = design.schema
-    outcome = design.outcome
-    if schema is None:
-        return
-    check_against_schema(schema, design.columns, design.private, design.low, design.high)
-    if design.constant is not None and design.columns[design.constant].pieces:
-        raise SchemaError("the constant must be the column without factors")
-    if outcome.bounds is not None:
-        ends = np.array([outcome.bounds.low]), np.array([outcome.bounds.high])
-        check_against_schema(schema, [outcome.column], np.array([True]), *ends)
-
-
-def _finite_or_none(values: Floats) -> list[float | None]:
-    return [float(value) if math.isfinite(value) else None for value in values]
 
 
 # ---- the rows that bounds allow

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -28,12 +28,10 @@ from privinf.schema.intervals import Interval
 from privinf.sealed import save_text
 from privinf.typing import AnyPath, Floats, Json, Table
 from privinf.typing import ResponseMode as ResponseMode
-from privinf.validation import check_choice, check_count, listed, nearest, shown
+from privinf.validation import check_count, listed, nearest, shown
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from privinf.schema.design import Design
 
 
 @doors
@@ -66,8 +64,8 @@ class Schema:
     Examples
     --------
     >>> schema = Schema({"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]}, public=["region"])
-    >>> schema.design("wage ~ age + region").names
-    ('Intercept', 'region[T.south]', 'age')
+    >>> schema.interval("age").high, schema.public
+    (90.0, ('region',))
     """
 
     columns: Mapping[str, Declaration]
@@ -122,6 +120,15 @@ class Schema:
             )
         return found
 
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise for a name that a schema does not have; for `design`, with what replaces it."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name == "design":
+                message += ": write privinf.Design.from_formula(formula, schema)"
+            raise AttributeError(message, name=name, obj=self)
+
     @property
     def blank(self) -> tuple[str, ...]:
         """Columns of which nothing but name and kind is declared."""
@@ -170,36 +177,6 @@ class Schema:
             return item.interval
         except SchemaError as error:
             raise SchemaError(f"column {name!r}: {error}") from None
-
-    def design(
-        self, formula: str, *, response: ResponseMode = "protected", radius: float | None = None
-    ) -> Design:
-        """Turn a formula into a frozen design, from the declarations alone.
-
-        Parameters
-        ----------
-        formula : str
-            A patsy formula. Allowed inside it: columns, ``C()`` with Treatment, Sum, Helmert and levels=,
-            ``I()``, ``Q()``, arithmetic, fixed powers, comparisons, ``np.where``, ``np.clip``, ``np.log`` and
-            the like, ``center`` and ``standardize`` where the schema has their numbers, ``poly(x, degree)``,
-            ``bs`` and ``cr`` with knots and both bounds.
-        response : {"protected", "public"}
-            Whether the response is noised or sent in clear. One made of public columns is always in clear.
-        radius : float, optional
-            Ball, in scaled units, into which the private part of each row is projected.
-
-        Raises
-        ------
-        SchemaError
-            If the formula names unknown columns, uses what the schema cannot bound, or has its response among
-            the columns.
-        """
-        from privinf.schema.formulas import design_from_formula, refuse_response
-
-        check_choice(response, ResponseMode, "response")
-        made = design_from_formula(self, formula, response_public=response == "public", radius=radius)
-        refuse_response(made, formula)
-        return made
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return what results of fits on these columns must say of their bounds: of declared ones nothing."""

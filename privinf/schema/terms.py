@@ -20,6 +20,9 @@ from privinf.schema.table import Schema
 from privinf.typing import Floats, Json
 from privinf.validation import nearest
 
+# Between bounds that two platforms computed, relative to their size.
+BOUND_TOLERANCE = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class _OfColumn:
@@ -224,6 +227,10 @@ class Column:
         """Whether it is a product of indicators, so zero or one."""
         return bool(self.pieces) and all(isinstance(piece, Indicator) for piece in self.pieces)
 
+    def is_public(self, schema: Schema) -> bool:
+        """Whether every column of the data that it reads is declared public (the constant reads none)."""
+        return all(schema[name].public for name in self.inputs)
+
     def interval(self, schema: Schema) -> Interval:
         """Bounds that follow from the declarations.
 
@@ -235,11 +242,40 @@ class Column:
         except SchemaError as error:
             raise SchemaError(f"{self.name!r} cannot be used: {error}") from None
 
+    def check_declared(self, schema: Schema, low: float, high: float, *, private: bool) -> None:
+        """Raise SchemaError unless being private, and these bounds, follow from the schema."""
+        bounds = self.interval(schema)
+        if private == self.is_public(schema):
+            raise SchemaError(f"{self.name!r} is public where the schema says private, or the reverse")
+        slack = BOUND_TOLERANCE * max(bounds.reach, bounds.high - bounds.low)
+        if not (abs(low - bounds.low) <= slack and abs(high - bounds.high) <= slack):
+            raise SchemaError(f"the bounds of {self.name!r} do not follow from the schema")
+
     def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row, shape (n,)."""
         factors = [piece.values(rows, clip=clip) for piece in self.pieces]
         with np.errstate(all="ignore"):
             return reduce(np.multiply, factors) if factors else np.ones(len(rows))
+
+    def values_inside(self, rows: Reader, inside: Interval | None, *, strict: bool) -> Floats:
+        """Values row by row, shape (n,); finite, and inside `inside` where the column is derived.
+
+        With `inside` the inputs are clipped to their bounds first. Without it the column is computed from its
+        inputs as they are, and from clipped ones where that is not finite. A column as it is stays as it is.
+
+        With `strict`, raises SchemaError instead where a row is not finite: for columns of the caller.
+        """
+        if self.plain:
+            return self.values(rows, clip=False)
+        if inside is not None:
+            return inside.inside(self.values(rows, clip=True))
+        values = self.values(rows, clip=False)
+        finite = np.isfinite(values)
+        if finite.all():
+            return values
+        if strict:
+            raise SchemaError(f"{self.name!r} is not finite in some rows; restrict its columns first")
+        return np.where(finite, values, self.values(rows, clip=True))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description."""
@@ -312,9 +348,20 @@ class Response:
                 f"{nearest(unknown[0], schema.columns)}; else declare its bounds, or "
                 "ask for response='public' to send it in clear"
             )
-        if public or all(schema[name].public for name in column.inputs):
+        if public or column.is_public(schema):
             return cls(column, True, None)
         return cls(column, False, column.interval(schema))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description, numbers exact."""
+        bounds = None if self.bounds is None else [self.bounds.low, self.bounds.high]
+        return {"column": self.column.to_dict(), "public": self.public, "bounds": bounds}
+
+    @classmethod
+    def from_dict(cls, content: Json) -> Response:
+        """Return the response that `to_dict` described."""
+        bounds = None if content["bounds"] is None else Interval(*content["bounds"])
+        return cls(Column.from_dict(content["column"]), content["public"], bounds)
 
     def affine(self, *, centred: bool) -> tuple[float, float]:
         """Return centre and scale: middle and half range, or 0 and the largest size; 0 and 1 in clear."""

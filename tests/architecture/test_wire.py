@@ -228,7 +228,7 @@ def test_a_field_that_the_table_does_not_name_is_an_error(monkeypatch, known):
 
 def test_the_digest_of_a_fit_is_what_it_was():
     """It is that of commit d8eb221, which hashed what `repr` gave."""
-    design = pi.Schema({"y": (0, 1), "a": (-1, 1)}).design("y ~ a")
+    design = pi.Design.from_formula("y ~ a", pi.Schema({"y": (0, 1), "a": (-1, 1)}))
     model = {"family": "gaussian", "radius": 1.5, "scale": np.array([1.0, 2.0])}
     plan = FitPlan(optimizer=pi.DOME(), **SPENT)
     found = fit_digest(design, model, plan, Looks(), (), "server", "replace-one", 0)

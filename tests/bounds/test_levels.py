@@ -67,7 +67,7 @@ def test_pooling_is_a_public_rule_of_a_factor():
     assert Schema.from_dict(schema.to_dict()) == schema
     assert schema.digest != Schema({"y": (-4.0, 4.0), "town": ["t00", "t01", "rest"]}).digest
     assert "others count as rest" in repr(schema)
-    matrix = schema.design("y ~ 0 + C(town)").matrix(ROWS)
+    matrix = pi.Design.from_formula("y ~ 0 + C(town)", schema).matrix(ROWS)
     shares = matrix.mean(axis=0)
     assert shares[2] == pytest.approx(1.0 - ROWS["town"].isin(["t00", "t01"]).mean())
     with pytest.raises(SchemaError, match="one of the levels"):
@@ -75,7 +75,7 @@ def test_pooling_is_a_public_rule_of_a_factor():
     with pytest.raises(SchemaError, match="one of the levels"):
         Factor((0, 1), other=True)
     with pytest.raises(SchemaError, match="none of its declared levels"):
-        schema.design("y ~ C(town)").matrix(ROWS.assign(town=1.0))
+        pi.Design.from_formula("y ~ C(town)", schema).matrix(ROWS.assign(town=1.0))
 
 
 @pytest.mark.parametrize(

@@ -556,7 +556,7 @@ def test_what_the_kit_does_is_told_in_json(folder):
     assert (roster["digest"], roster["signed"]) == (pinned.digest, True)
     assert told("analyst", "key", "ada.key")["key"] == IdentityKey.load("ada.key").verifying
     design = told("site", "design", "ill ~ age", "--schema", "schema.json")
-    assert pi.Schema(SCHEMA).design("ill ~ age").digest in design["digests"]
+    assert pi.Design.from_formula("ill ~ age", pi.Schema(SCHEMA)).digest in design["digests"]
     made = told("ledger", "create", "--site", "a.ledger", "--mu", 2)
     assert (made["ledger"], made["site"]) == ("a.ledger", True)
     assert told("ledger", "anchor", "a.ledger")["lines"] == 2

@@ -26,7 +26,7 @@ from privinf.federation import (
     SocketFederation,
     TrustedServer,
 )
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 
 SECRET = "4242424242"
 SCHEMA = {"columns": {"y": {"low": -3, "high": 3}, "u": {"low": -2, "high": 2}, "g": {"levels": ["r", "s"]}}}
@@ -101,7 +101,7 @@ def running(**changes):
 
 @pytest.mark.audit
 def test_a_daemon_from_files_is_killed_and_started_again(folder):
-    design = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1}).design("y ~ u + g")
+    design = Design.from_formula("y ~ u + g", Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1}))
     door = Door(folder / "north.sock")
     with running() as process:
         server = TrustedServer(door, design=design)
@@ -152,7 +152,7 @@ def test_other_rows_are_not_served_until_it_is_recorded(folder):
 def test_a_policy_that_lists_its_designs(folder):
     printed = run("design", "y ~ u + g", "--schema", "schema.json")
     known = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1})
-    design = known.design("y ~ u + g")
+    design = Design.from_formula("y ~ u + g", known)
     assert printed.stdout.strip() == design.digest
     assert "g[T.s]" in printed.stderr
     assert run("design", "y ~ z", "--schema", "schema.json").exit_code == 2
@@ -163,7 +163,7 @@ def test_a_policy_that_lists_its_designs(folder):
         door = Door(folder / "north.sock")
         TrustedServer(door, design=design).vector_sum("column_sums", COLUMNS, **PRICE)
         with pytest.raises(NotAvailableError, match="takes 0 new designs"):
-            TrustedServer(door, design=known.design("y ~ u"))
+            TrustedServer(door, design=Design.from_formula("y ~ u", known))
     (folder / "wrong.json").write_text('{"designs": ["y ~ u"]}')
     assert "digests" in run(*words(policy="wrong.json")).output
 

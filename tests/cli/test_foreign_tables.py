@@ -145,12 +145,12 @@ def test_names_that_look_like_values_are_taken_where_they_are_asked_for(tmp_path
 def test_a_response_is_no_column(formula):
     schema = pi.Schema({"x": (0, 1), "y": (1, 2), "g": ["a", "b"]})
     with pytest.raises(SchemaError, match="it explains itself"):
-        schema.design(formula)
+        pi.Design.from_formula(formula, schema)
 
 
 @pytest.mark.parametrize("formula", ["I(y - x) ~ x", "np.log(y) ~ y", "y ~ x:y"])
 def test_what_is_only_like_the_response_may_explain_it(formula):
-    assert len(pi.Schema({"x": (0, 1), "y": (1, 2)}).design(formula).names) == 2
+    assert len(pi.Design.from_formula(formula, pi.Schema({"x": (0, 1), "y": (1, 2)})).names) == 2
 
 
 def test_labels_of_many_levels_are_no_columns():
@@ -163,10 +163,10 @@ def test_labels_of_many_levels_are_no_columns():
 def test_a_mistyped_column_of_many_is_told_the_closest(formula):
     schema = pi.Schema({f"c{place}": (0, 1) for place in range(2000)})
     with pytest.raises(SchemaError, match="did you mean 'c17") as told:
-        schema.design(formula)
+        pi.Design.from_formula(formula, schema)
     assert len(str(told.value)) < 200
     with pytest.raises(SchemaError, match=r"known columns: c0, .* and 1,990 more"):
-        schema.design("zzz ~ c2")
+        pi.Design.from_formula("zzz ~ c2", schema)
 
 
 def fitted(*words):
@@ -254,7 +254,7 @@ def test_the_table_of_a_study_fits_a_terminal_and_tells_each_reason_once(tmp_pat
 )
 def test_habits_of_other_programs_are_told_what_to_write(formula, told):
     with pytest.raises(SchemaError) as refused:
-        pi.Schema({"x": (0, 1), "y": (1, 2)}).design(formula)
+        pi.Design.from_formula(formula, pi.Schema({"x": (0, 1), "y": (1, 2)}))
     assert told in str(refused.value)
 
 
@@ -268,4 +268,4 @@ def test_row_numbers_without_a_name_are_left_out(tmp_path):
 def test_names_that_are_no_words_are_told_how_to_be_written(formula):
     schema = pi.Schema({"a": (0, 1), "class": (0, 1), "y z": (0, 1)})
     with pytest.raises(SchemaError, match=r"written Q\('name'\)"):
-        schema.design(formula)
+        pi.Design.from_formula(formula, schema)

@@ -164,7 +164,7 @@ def test_noise_free_score_test_is_the_noise_free_formula(name):
     """At epsilon = inf: n psibar' Cov(psi)^-1 psibar, the constant concentrated out."""
     data = rows()
     r = fitted(name)
-    design = SCHEMA.design(FORMULA)
+    design = pi.Design.from_formula(FORMULA, SCHEMA)
     X = design.matrix(data)
     x, y = X[:, 1:] - X[:, 1:].mean(axis=0), data.y - data.y.mean()
     for beta0 in (np.zeros(5), np.array([0.2, 0.1, 0.0, 0.3, 0.0])):
@@ -212,7 +212,7 @@ def test_score_tests_of_restrictions(name):
 def test_noise_free_score_tests_of_restrictions(name):
     """At epsilon = inf: statsmodels' generalised formula, with the meat at the restricted estimate."""
     r, data = fitted(name), rows()
-    X, y = SCHEMA.design(FORMULA).matrix(data), np.asarray(data.y)
+    X, y = pi.Design.from_formula(FORMULA, SCHEMA).matrix(data), np.asarray(data.y)
     R, n = np.zeros((2, 6)), len(y)
     names = list(r.names)
     R[0, names.index("a")], R[0, names.index("b")], R[1, names.index("C(g)[T.w]")] = 1.0, -1.0, 1.0

@@ -147,7 +147,7 @@ def test_columns_beside_pairs_are_refused_too():
     with pytest.raises(AlignmentError, match="label their rows"):
         pi.DebiasedLasso(y, X, **BOUNDS, machines=site)
     with pytest.raises(AlignmentError, match="label their rows"):
-        pi.Modulation(pi.Schema.design(SCHEMA, FORMULA)).release(
+        pi.Modulation(pi.Design.from_formula(FORMULA, SCHEMA)).release(
             (y.sort_values(), X), epsilon=4.0, delta=1e-5
         )
     with pytest.raises(AlignmentError, match="label their rows"):

@@ -98,7 +98,7 @@ def tells_its_errors(r, holes, observed=True, reason=""):
 @pytest.mark.audit
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_by_formula_are_the_design_times_the_coefficients(name):
-    X = SCHEMA.design(FORMULA).matrix(NEW)
+    X = pi.Design.from_formula(FORMULA, SCHEMA).matrix(NEW)
     for r in (fitted(name), noisy(name)):
         expected = X @ r.params.to_numpy()
         np.testing.assert_allclose(r.predict(NEW), expected, rtol=1e-10)

@@ -40,7 +40,7 @@ def test_schema_covers_the_columns_and_nearly_all_rows(name, options, n, d, rsqu
     for column, values in data.data.items():
         bounds = data.schema.interval(column)
         assert ((values < bounds.low) | (values > bounds.high)).mean() < 0.01
-    assert data.schema.design(data.formula).names[1:] == tuple(data.features)
+    assert pi.Design.from_formula(data.formula, data.schema).names[1:] == tuple(data.features)
 
 
 @pytest.mark.parametrize(("name", "options", "n", "d", "rsquared"), TASKS, ids=IDS)

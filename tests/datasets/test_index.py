@@ -106,7 +106,7 @@ def test_the_record_is_of_the_declared_columns(name, packages):
     data = datasets.load(name)
     assert list(data.schema.columns) == list(data.data.columns) == [data.response, *data.features]
     assert len(data.data) == 50
-    assert data.schema.design(data.formula).names[0] == "Intercept"
+    assert pi.Design.from_formula(data.formula, data.schema).names[0] == "Intercept"
     assert all(len(text) > 2 for text in (data.description, data.source, data.licence))
     for other in TABLES[name]["responses"]:
         chosen = datasets.load(name, response=other)

@@ -129,7 +129,7 @@ def test_another_schema_or_policy_is_refused(table, served):
             served(table, policy=policy)
     with pytest.raises(StorageError, match=r"other rows .* and schema and policy"):
         served(table.iloc[:9], pi.Schema({**SCHEMA.columns, "y": (-4.0, 4.0)}), SitePolicy())
-    served(table, SCHEMA.design("y ~ u"))  # a model to be ready for is no change
+    served(table, pi.Design.from_formula("y ~ u", SCHEMA))  # a model to be ready for is no change
     served(table, policy=replace(POLICY, min_sites=2))  # said, or by default: the same
 
 
@@ -184,7 +184,7 @@ def question(site):
 def test_a_rebase_keeps_charges_and_answers_no_earlier_question_from_new_rows(table, tmp_path):
     def site(rows, policy=POLICY, **options):
         ledger = SiteLedger(tmp_path / "north.ledger", Budget(mu=5.0), anchor=tmp_path / "anchors" / "a")
-        return Site(rows, SCHEMA.design("y ~ u"), policy=policy, ledger=ledger, **options)
+        return Site(rows, pi.Design.from_formula("y ~ u", SCHEMA), policy=policy, ledger=ledger, **options)
 
     first = site(table)
     query = question(first)
@@ -216,7 +216,9 @@ def test_batches_of_other_orders_of_rows_are_not_disjoint(table, tmp_path, monke
     def asked(rows, batch):
         path, anchor = tmp_path / "north.ledger", tmp_path / "anchors" / "a"
         with SiteLedger(path, Budget(mu=1.0), anchor=anchor) as ledger:
-            site = Site(rows, SCHEMA.design("y ~ 0 + u"), policy=POLICY, ledger=ledger, rebase=True)
+            site = Site(
+                rows, pi.Design.from_formula("y ~ 0 + u", SCHEMA), policy=POLICY, ledger=ledger, rebase=True
+            )
             batches = {"clip": 1.0, "batches": 2, "batch": batch, "seed": 4}
             least = {"family": "gaussian", "theta": [0.0], "radius": 1.0, "residual_clip": 1.0}
             try:
@@ -247,7 +249,7 @@ def test_batches_of_two_sites_on_one_plain_ledger_are_not_disjoint(kind, table, 
         for batch, rows in enumerate((table, table.iloc[::-1])):
             if kind == "file":
                 ledger = pi.LedgerFile(place / "l", Budget(mu=1.0), anchor=place / "anchors" / "a")
-            site = Site(rows, SCHEMA.design("y ~ 0 + u"), policy=POLICY, ledger=ledger)
+            site = Site(rows, pi.Design.from_formula("y ~ 0 + u", SCHEMA), policy=POLICY, ledger=ledger)
             TrustedServer(InProcessFederation({"north": site})).vector_sum(
                 "glm.sketched_score", least | batches | {"batch": batch}, mu=0.8, label="s"
             )

@@ -14,7 +14,7 @@ from privinf.federation import InProcessFederation, Query, RemoteSite, Site, Sit
 from privinf.federation.rounds import replies_of
 
 SCHEMA = pi.Schema({"y": (-4.0, 4.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0)})
-DESIGN = SCHEMA.design("y ~ x + z")
+DESIGN = pi.Design.from_formula("y ~ x + z", SCHEMA)
 SECRET = "a diagnosis of row 17"
 FAILURES = [
     (ConnectionRefusedError(errno.ECONNREFUSED, SECRET), "Connection refused"),

@@ -276,17 +276,21 @@ def test_a_table_takes_its_design_from_the_server_and_only_over_its_own_schema()
     federation = InProcessFederation(sites)
     with pytest.raises(NotAvailableError, match="pass design="):
         TrustedServer(federation)
-    design = SCHEMA.design("y ~ u + g")
+    design = pi.Design.from_formula("y ~ u + g", SCHEMA)
     server = TrustedServer(federation, design=design, noise=SimulationNoise(0))
     assert server.design == design
     found = server.vector_sum("column_sums", {"columns": [1, 2, 3], "bound": 5.0}, rho=np.inf, label="sums")
     both = np.concatenate([design.matrix(table) for table in tables()])
     np.testing.assert_allclose(found.values, np.clip(both, design.low, design.high)[:, 1:].sum(axis=0))
-    wider = pi.Schema({"y": (-3.0, 3.0), "u": (-9.0, 9.0), "g": ["r", "s", "t"]}).design("y ~ u + g")
+    wider = pi.Design.from_formula(
+        "y ~ u + g", pi.Schema({"y": (-3.0, 3.0), "u": (-9.0, 9.0), "g": ["r", "s", "t"]})
+    )
     with pytest.raises(AlignmentError, match="site '0': the design"):
         TrustedServer(federation, design=wider)
     # a later design takes nothing from a server with an earlier one, and gives it no other columns
-    other = TrustedServer(federation, design=SCHEMA.design("y ~ u"), noise=SimulationNoise(0))
+    other = TrustedServer(
+        federation, design=pi.Design.from_formula("y ~ u", SCHEMA), noise=SimulationNoise(0)
+    )
     again = server.vector_sum("column_sums", {"columns": [1, 2, 3], "bound": 5.0}, rho=np.inf, label="sums")
     np.testing.assert_array_equal(again.values, found.values)
     alone = other.vector_sum("column_sums", {"columns": [1], "bound": 5.0}, rho=np.inf, label="sums")

@@ -94,7 +94,7 @@ def probe(target, width):
 def anyone_near(target, width):
     """Return a design whose column is a probe, with the bounds that Python's exponential gives it."""
     expression, slope = probe(target, width)
-    content = SCHEMA.design("y ~ income").to_dict()
+    content = pi.Design.from_formula("y ~ income", SCHEMA).to_dict()
     content["columns"][1] = {"name": "probe", "pieces": [{"expression": expression}]}
     high = math.sqrt(math.exp(K) - math.exp(K - slope * max(target, 1e6 - target)))
     content["low"][1], content["high"][1] = 0.0, high
@@ -158,7 +158,7 @@ def test_no_design_reads_a_row(monkeypatch):
     site = Site(table(), SCHEMA, policy=OPEN)
     monkeypatch.setattr("privinf.federation.site_designs.SiteDesigns.placed", lambda *_: pytest.fail("rows"))
     for formula in ("y ~ income + age", "y ~ np.log1p(income) * C(g)"):
-        assert site.answer(design_query(SCHEMA.design(formula)), "north").facts["digest"]
+        assert site.answer(design_query(pi.Design.from_formula(formula, SCHEMA)), "north").facts["digest"]
     assert len(site.ledger) == 0
 
 
@@ -354,32 +354,46 @@ def test_only_the_holders_own_process_says_what_weights_and_public_columns_there
 
 def test_by_default_a_site_takes_no_design():
     site = Site(table(), SCHEMA)
-    reply = site.handle(design_query(SCHEMA.design("y ~ age")), "north")
+    reply = site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north")
     assert "its policy takes no designs" in reply.error
     assert site.design is None
 
 
 def test_the_design_that_a_site_was_made_with_is_always_known():
-    design = SCHEMA.design("y ~ age")
+    design = pi.Design.from_formula("y ~ age", SCHEMA)
     site = Site(table(), design)
     assert site.answer(design_query(design), "north").facts["digest"] == design.digest
-    assert "takes no designs" in site.handle(design_query(SCHEMA.design("y ~ income")), "north").error
-    site.adopt(SCHEMA.design("y ~ income"))
-    assert not site.handle(design_query(SCHEMA.design("y ~ income")), "north").error
+    assert (
+        "takes no designs"
+        in site.handle(design_query(pi.Design.from_formula("y ~ income", SCHEMA)), "north").error
+    )
+    site.adopt(pi.Design.from_formula("y ~ income", SCHEMA))
+    assert not site.handle(design_query(pi.Design.from_formula("y ~ income", SCHEMA)), "north").error
 
 
 def test_listed_designs_are_taken_and_not_counted():
-    listed = SCHEMA.design("y ~ age")
+    listed = pi.Design.from_formula("y ~ age", SCHEMA)
     policy = SitePolicy(trusted_server=True, designs=[listed.digest], new_designs=1)
     site = Site(table(), SCHEMA, policy=policy)
-    for design in (listed, SCHEMA.design("y ~ income"), listed, SCHEMA.design("y ~ income")):
+    for design in (
+        listed,
+        pi.Design.from_formula("y ~ income", SCHEMA),
+        listed,
+        pi.Design.from_formula("y ~ income", SCHEMA),
+    ):
         assert not site.handle(design_query(design), "north").error
-    assert "takes 1 new designs" in site.handle(design_query(SCHEMA.design("y ~ g")), "north").error
+    assert (
+        "takes 1 new designs"
+        in site.handle(design_query(pi.Design.from_formula("y ~ g", SCHEMA)), "north").error
+    )
     only = Site(
         table(), SCHEMA, policy=SitePolicy(trusted_server=True, designs=[listed.digest], new_designs=0)
     )
     assert not only.handle(design_query(listed), "north").error
-    assert "takes 0 new designs" in only.handle(design_query(SCHEMA.design("y ~ g")), "north").error
+    assert (
+        "takes 0 new designs"
+        in only.handle(design_query(pi.Design.from_formula("y ~ g", SCHEMA)), "north").error
+    )
 
 
 @pytest.mark.parametrize(
@@ -395,10 +409,13 @@ def test_listed_designs_are_taken_and_not_counted():
 def test_how_many_new_designs(policy, most):
     site = Site(table(), SCHEMA, policy=SitePolicy(**policy))
     errors = [
-        site.handle(design_query(SCHEMA.design(f"y ~ I(age * {j})")), "north").error for j in range(2, 20)
+        site.handle(design_query(pi.Design.from_formula(f"y ~ I(age * {j})", SCHEMA)), "north").error
+        for j in range(2, 20)
     ]
     assert [bool(error) for error in errors] == [False] * most + [True] * (18 - most)
-    assert site._journal._designs.keys() <= {SCHEMA.design(f"y ~ I(age * {j})").digest for j in range(2, 20)}
+    assert site._journal._designs.keys() <= {
+        pi.Design.from_formula(f"y ~ I(age * {j})", SCHEMA).digest for j in range(2, 20)
+    }
 
 
 def test_the_count_outlives_the_process_and_ledgers_without_designs_load(tmp_path):
@@ -407,7 +424,10 @@ def test_the_count_outlives_the_process_and_ledgers_without_designs_load(tmp_pat
     for formula, known in (("y ~ age", True), ("y ~ income", True), ("y ~ g", False), ("y ~ age", True)):
         with SiteLedger(path) as ledger:
             site = Site(table(), SCHEMA, policy=policy, ledger=ledger)
-            assert bool(site.handle(design_query(SCHEMA.design(formula)), "north").error) != known
+            assert (
+                bool(site.handle(design_query(pi.Design.from_formula(formula, SCHEMA)), "north").error)
+                != known
+            )
     lines = path.read_text().splitlines()
     assert sum('"design"' in one for one in lines) == 2
     path = tmp_path / "south.ledger"
@@ -416,7 +436,7 @@ def test_the_count_outlives_the_process_and_ledgers_without_designs_load(tmp_pat
         assert not Site(table(), SCHEMA, policy=policy, ledger=ledger)._journal._designs
         stricter = SitePolicy(trusted_server=True, new_designs=0)
         site = Site(table(), SCHEMA, policy=stricter, ledger=ledger, rebase=True)
-        assert site.handle(design_query(SCHEMA.design("y ~ age")), "north").error
+        assert site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north").error
 
 
 def refusal(content, policy=OPEN, site=None):
@@ -428,7 +448,7 @@ def refusal(content, policy=OPEN, site=None):
 
 
 def test_designs_that_are_refused(monkeypatch):
-    good = SCHEMA.design("y ~ age").to_dict()
+    good = pi.Design.from_formula("y ~ age", SCHEMA).to_dict()
     assert "does not describe a design" in refusal({})
     many = good | {"columns": [good["columns"][1] | {"name": f"c{j}"} for j in range(1001)]}
     assert "up to 1000 columns" in refusal(many)
@@ -449,8 +469,8 @@ def test_designs_that_are_refused(monkeypatch):
     called = {"name": "f", "pieces": [{"expression": "np.sin(age)"}]}
     assert "SchemaError" in refusal(good | {"columns": [good["columns"][0], called]})
     other = pi.Schema({**{name: SCHEMA[name] for name in ("y", "age")}, "income": (0.0, 2e6)})
-    assert "AlignmentError" in refusal(other.design("y ~ age"))
-    public = SCHEMA.design("y ~ age", response="public").to_dict()
+    assert "AlignmentError" in refusal(pi.Design.from_formula("y ~ age", other))
+    public = pi.Design.from_formula("y ~ age", SCHEMA, response="public").to_dict()
     assert "public bounds" in refusal(public)
     monkeypatch.setattr("privinf.federation.site_designs.MOST_BYTES", 8 * 2 * 40 - 1)
     assert "MiB" in refusal(good)
@@ -466,8 +486,8 @@ def test_columns_that_cannot_be_read_are_refused_from_a_public_list():
             site = Site(frame.drop(columns="g"), SCHEMA, policy=OPEN)
         assert site.description()["unavailable"] == ["income", "g"]
         assert set(site.defects) == {"income", "g"}, name
-        errors.add(refusal(SCHEMA.design("y ~ np.log1p(income)"), site=site))
-        assert not site.handle(design_query(SCHEMA.design("y ~ age")), "north").error
+        errors.add(refusal(pi.Design.from_formula("y ~ np.log1p(income)", SCHEMA), site=site))
+        assert not site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north").error
         assert str(value) not in str(site.description())
     assert len(errors) == 1
     assert "cannot offer the column(s) income" in errors.pop()
@@ -475,7 +495,7 @@ def test_columns_that_cannot_be_read_are_refused_from_a_public_list():
 
 def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
     site = Site(table(), SCHEMA, policy=OPEN)
-    designs = [SCHEMA.design("y ~ age"), SCHEMA.design("y ~ age + income")]
+    designs = [pi.Design.from_formula("y ~ age", SCHEMA), pi.Design.from_formula("y ~ age + income", SCHEMA)]
     for design in designs:
         site.answer(design_query(design), "north")
     built = []
@@ -510,7 +530,7 @@ def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
 
 def test_the_bounds_of_a_design_are_the_sites_own():
     """A digest leaves them out: a question that was charged must not come back about other bounds."""
-    design = SCHEMA.design("y ~ np.log1p(income)")
+    design = pi.Design.from_formula("y ~ np.log1p(income)", SCHEMA)
     content = design.to_dict()
     content["high"][1] *= 1.0 - 1e-11
     content["outcome"]["bounds"][1] *= 1.0 - 1e-11
@@ -522,7 +542,7 @@ def test_the_bounds_of_a_design_are_the_sites_own():
 
 def test_a_design_needs_an_introduction():
     site = Site(table(), SCHEMA, policy=OPEN)
-    digest = SCHEMA.design("y ~ age").digest
+    digest = pi.Design.from_formula("y ~ age", SCHEMA).digest
     with pytest.raises(NotAvailableError, match="no design yet"):
         site.answer(
             Query(
@@ -536,7 +556,7 @@ def test_a_design_needs_an_introduction():
             ),
             "north",
         )
-    site.answer(design_query(SCHEMA.design("y ~ income")), "north")
+    site.answer(design_query(pi.Design.from_formula("y ~ income", SCHEMA)), "north")
     with pytest.raises(NotAvailableError, match="send 'design' first"):
         site.answer(
             Query(

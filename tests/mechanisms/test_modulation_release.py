@@ -68,7 +68,7 @@ def test_projection_and_clipping_enforce_the_declared_bounds():
     data = frame()
     data.loc[0, "x1"] = 1e9
     data.loc[1, "y"] = -1e9
-    design = SCHEMA.design("y ~ x1 + x2 + C(g)")
+    design = Design.from_formula("y ~ x1 + x2 + C(g)", SCHEMA)
     encoded = encode(design, Rows(data))
     assert np.abs(encoded.private).max() <= 1.0
     assert np.abs(encoded.response).max() <= 1.0
@@ -181,7 +181,7 @@ def test_wrong_designs_are_refused():
     with pytest.raises(pi.errors.ArgumentError, match="formula"):
         Modulation(SCHEMA)
     with pytest.raises(pi.errors.ArgumentError, match="either"):
-        Modulation(SCHEMA.design("y ~ x1"), "y ~ x1")
+        Modulation(Design.from_formula("y ~ x1", SCHEMA), "y ~ x1")
     with pytest.raises(pi.errors.SensitivityError, match="public"):
         Modulation(Design.from_arrays(["const"], bounds=[], public=["const"], radius=1.0))
     with pytest.raises(pi.errors.ArgumentError):

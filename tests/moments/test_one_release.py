@@ -121,7 +121,7 @@ def user_loadings(formula):
     """Return the columns and the response of a formula as sums of the released columns, from made-up rows."""
     rng = np.random.default_rng(0)
     probe = table(400, seed=int(rng.integers(1 << 30)))
-    fitted = SCHEMA.design(formula)
+    fitted = pi.Design.from_formula(formula, SCHEMA)
     wanted = np.column_stack([fitted.matrix(probe), fitted.response_values(probe)])
     held = np.column_stack([MECHANISM.design.matrix(probe), MECHANISM.design.response_values(probe)])
     found, *_ = np.linalg.lstsq(held, wanted, rcond=None)
@@ -135,7 +135,7 @@ def test_a_formula_is_the_fit_of_rows_with_the_noise_added(formula, release):
     """50 formulas: least squares from the rows' own sums plus the very noise of the release, to 1e-10."""
     noise = user_noise(release)
     loadings = user_loadings(formula)
-    design = SCHEMA.design(formula)
+    design = pi.Design.from_formula(formula, SCHEMA)
     own = np.column_stack([design.matrix(ROWS), design.response_values(ROWS)])
     moments = own.T @ own + loadings @ noise @ loadings.T
     expected = np.linalg.solve(moments[:-1, :-1], moments[:-1, -1])

@@ -231,7 +231,7 @@ case(
     "Schema",
     pi.Schema,
     {"columns": dict(BOUNDS), "public": ["a"], "unit": "person", "max_rows": 2},
-    lambda r, w: r.design("y ~ a"),
+    lambda r, w: pi.Design.from_formula("y ~ a", r),
 )
 case("Schema.from_dict", pi.Schema.from_dict, lambda w: {"content": SCHEMA.to_dict()})
 case("Schema.__getitem__", lambda w: SCHEMA.__getitem__, {"name": "a"}, method=True)
@@ -248,11 +248,10 @@ case(
     lambda r, w: pi.Schema({"a": r, "y": (0, 1)}),
 )
 case(
-    "Schema.design",
-    lambda w: SCHEMA.design,
-    {"formula": "y ~ a + C(g)"},
+    "Design.from_formula",
+    pi.Design.from_formula,
+    {"formula": "y ~ a + C(g)", "schema": SCHEMA},
     lambda r, w: r.to_dict(),
-    method=True,
 )
 case(
     "Design.from_arrays",
@@ -260,9 +259,16 @@ case(
     {"names": ["a", "b"], "bounds": [(0, 1), (0, 1)], "y_bounds": (0, 2)},
     lambda r, w: r.to_dict(),
 )
-case("Design.from_dict", pi.Design.from_dict, lambda w: {"content": SCHEMA.design("y ~ a").to_dict()})
 case(
-    "Design.matrix", lambda w: SCHEMA.design("y ~ a + C(g)").matrix, lambda w: {"table": w.frame}, method=True
+    "Design.from_dict",
+    pi.Design.from_dict,
+    lambda w: {"content": pi.Design.from_formula("y ~ a", SCHEMA).to_dict()},
+)
+case(
+    "Design.matrix",
+    lambda w: pi.Design.from_formula("y ~ a + C(g)", SCHEMA).matrix,
+    lambda w: {"table": w.frame},
+    method=True,
 )
 case("add_constant", pi.add_constant, lambda w: {"X": w.frame[["a", "b"]]})
 
@@ -674,25 +680,37 @@ case(
     "InProcessFederation",
     InProcessFederation,
     lambda w: {"sites": {"north": w.site()}},
-    lambda r, w: federation.TrustedServer(r, ledger=w.ledger, rng=0, design=SCHEMA.design("y ~ a")),
+    lambda r, w: federation.TrustedServer(
+        r, ledger=w.ledger, rng=0, design=pi.Design.from_formula("y ~ a", SCHEMA)
+    ),
 )
 case(
     "TrustedServer",
     federation.TrustedServer,
-    lambda w: {"federation": w.sites(), "ledger": w.ledger, "rng": 0, "design": SCHEMA.design("y ~ a")},
+    lambda w: {
+        "federation": w.sites(),
+        "ledger": w.ledger,
+        "rng": 0,
+        "design": pi.Design.from_formula("y ~ a", SCHEMA),
+    },
     lambda r, w: repr(r),
 )
 case(
     "SecureServer",
     federation.SecureServer,
-    lambda w: {"federation": w.sites(), "ledger": w.ledger, "rng": 0, "design": SCHEMA.design("y ~ a")},
+    lambda w: {
+        "federation": w.sites(),
+        "ledger": w.ledger,
+        "rng": 0,
+        "design": pi.Design.from_formula("y ~ a", SCHEMA),
+    },
     lambda r, w: repr(r),
 )
 
 
 def server(w: World, kind: Any = federation.TrustedServer) -> Any:
     """Return a server of two sites."""
-    return kind(w.sites(), ledger=w.ledger, rng=0, design=SCHEMA.design("y ~ a + b"))
+    return kind(w.sites(), ledger=w.ledger, rng=0, design=pi.Design.from_formula("y ~ a + b", SCHEMA))
 
 
 BETA = {"support": np.array([0, 1]), "beta": np.array([0.5, 0.1])}

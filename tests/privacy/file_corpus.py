@@ -445,6 +445,6 @@ def _tables(folder: Path) -> list[Kind]:
 
 def _load_table(path: Path) -> bytes:
     rows = open_table(path, TABLE, id="patient", n=N)
-    design = TABLE.design("age ~ sex")
+    design = pi.Design.from_formula("age ~ sex", TABLE)
     told = [str(design.matrix(block).shape) for _, block in rows.blocks()]
     return " ".join(told).encode()

@@ -21,7 +21,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 NAME = "north"
 COLUMNS = tuple("abcdefghij")
 SCHEMA = pi.Schema({"y": (-3.0, 3.0), **dict.fromkeys(COLUMNS, (-1.0, 1.0))})
-DESIGN = SCHEMA.design("y ~ " + " + ".join(COLUMNS))
+DESIGN = pi.Design.from_formula("y ~ " + " + ".join(COLUMNS), SCHEMA)
 POLICY = SitePolicy(trusted_server=True)
 ARGS = {"columns": list(range(1, 11)), "clip": 1.0, "residual_clip": 1.0, "bits": 30}
 

@@ -168,7 +168,7 @@ def _fits() -> list[Any]:
 
 
 def _peelings(federation: Recorded) -> None:
-    server = TrustedServer(federation, design=SCHEMA.design(FORMULA))
+    server = TrustedServer(federation, design=pi.Design.from_formula(FORMULA, SCHEMA))
     for method in ("gumbel", "laplace"):
         for k in (1, 2):
             server.top_k("clipped_products", {"bound": 1.0}, k, label="picks", method=method, mu=1.0)
@@ -179,7 +179,7 @@ def _peelings(federation: Recorded) -> None:
 
 def _others(federation: Recorded) -> None:
     """Ask for every statistic that has not been asked for."""
-    server = TrustedServer(federation, design=SCHEMA.design(FORMULA), rng=0)
+    server = TrustedServer(federation, design=pi.Design.from_formula(FORMULA, SCHEMA), rng=0)
     for name, args in STATISTICS.items():
         server.vector_sum(name, args, label=name, mu=1.0)
     whole = {"client_rows": 2 * ROWS, "client_clip": 3.0}
@@ -463,7 +463,7 @@ class Mutator:
         with suppress(PrivinfError, RecursionError):
             right = self.one(("{}", "u * ({})", "{} * C(g, Sum)", "poly(v, 2) * ({})", "{} + I(u ** 2)"))
             formula = f"{self.one(('y', 'hit', 'np.log1p(y)'))} ~ u + {right.format(self.expression())}"
-            made = SCHEMA.design(formula)
+            made = pi.Design.from_formula(formula, SCHEMA)
             header["args"]["design"] = (made.conditioned() if self.rng.uniform() < 0.5 else made).to_dict()
             return
         columns = content.get("columns")

@@ -675,8 +675,10 @@ def test_ledger_is_what_the_raw_noise_calls_say(kind, monkeypatch):
 
 
 def test_no_pair_of_records_moves_a_message_further_than_declared():
-    design = pi.Schema({"a": (-1, 3), "b": (0, 1), "g": ["u", "v", "w"], "y": (-1, 1)}).design(
-        "y ~ a * b + C(g)", radius=1.4
+    design = pi.Design.from_formula(
+        "y ~ a * b + C(g)",
+        pi.Schema({"a": (-1, 3), "b": (0, 1), "g": ["u", "v", "w"], "y": (-1, 1)}),
+        radius=1.4,
     )
     rng = np.random.default_rng(0)
     corners = np.array([[a, b, g] for a in (-1, 3, 500.0, -70.0) for b in (0, 1, 9.0) for g in range(3)])

@@ -35,7 +35,7 @@ def complaints():
     """Return which claims of which design rows pass."""
     found, table = [], extreme_rows()
     for formula in FORMULAS:
-        design = SCHEMA.design(formula).conditioned()
+        design = pi.Design.from_formula(formula, SCHEMA).conditioned()
         assert design.raw is not None
         sent = encode(design, as_rows(table))
         x = np.unique(np.round(sent.private, 12), axis=0)
@@ -61,7 +61,7 @@ def far_from_bounds():
     """Return which bounds are wider than anything that rows reach, as a bound without proof would be."""
     found = []
     for formula in FORMULAS[:2]:
-        design = SCHEMA.design(formula).conditioned()
+        design = pi.Design.from_formula(formula, SCHEMA).conditioned()
         X = design.released(extreme_rows(n=20_000))
         width = np.ptp(X, axis=0)[design.private] / (design.high - design.low)[design.private]
         found += [formula] if width.min() < 0.98 else []

@@ -15,8 +15,9 @@ from privinf.errors import PrivinfError
 from privinf.federation import Query
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
+from privinf.schema import Design
 
-DESIGN = SCHEMA.design(query_fuzzer.FORMULA)
+DESIGN = Design.from_formula(query_fuzzer.FORMULA, SCHEMA)
 VALUES = (
     *JUNK,
     *NUMBERS,

@@ -84,7 +84,7 @@ def test_rows_far_outside_their_bounds_neither_warn_nor_raise(formula, value):
 
 def test_public_columns_outside_their_bounds_stay_finite():
     schema = pi.Schema({"x": (1.0, 4.0), "y": (-1.0, 1.0), "z": (0.0, 1.0)}, public=["x"])
-    design = schema.design("y ~ np.log(x) + z")
+    design = pi.Design.from_formula("y ~ np.log(x) + z", schema)
     table = pd.DataFrame({"x": [-3.0, 2.0, 9.0], "y": 0.0, "z": 0.5})
     logs = design.matrix(table)[:, design.names.index("np.log(x)")]
     np.testing.assert_allclose(logs, np.log([1.0, 2.0, 9.0]))
@@ -92,7 +92,7 @@ def test_public_columns_outside_their_bounds_stay_finite():
 
 def test_a_public_response_without_bounds_is_refused_by_name_only():
     schema = pi.Schema({"x": (1.0, 4.0)})
-    design = schema.design("np.log(w) ~ x", response="public")
+    design = pi.Design.from_formula("np.log(w) ~ x", schema, response="public")
     with pytest.raises(SchemaError, match="not finite in some rows"):
         design.response_values(pd.DataFrame({"x": [1.0, 2.0], "w": [-1.0, 1.0]}))
 
@@ -161,16 +161,16 @@ def test_a_defective_column_is_publicly_unavailable_and_its_defect_is_the_holder
     rows = opened(table, schema)
     assert rows.unavailable == ("x", "g", "z")
     assert "missing values" in rows.defects["x"]
-    assert rows.lacks(schema.design("y ~ x")) == ("x",)
+    assert rows.lacks(pi.Design.from_formula("y ~ x", schema)) == ("x",)
     with pytest.raises(SchemaError, match="'x' is available"):
-        rows.matrix(schema.design("y ~ x"))
+        rows.matrix(pi.Design.from_formula("y ~ x", schema))
 
 
 def test_opened_columns_give_every_design_of_theirs():
     schema = pi.Schema({"x": (0.0, 1.0), "y": (-1.0, 1.0)})
     table = pd.DataFrame({"x": [0.1, HUGE, -3.0], "y": [0.0, 0.5, 9.0]})
     rows = opened(table, schema)
-    design = schema.design("I(y ** 2) ~ np.exp(x)")
+    design = pi.Design.from_formula("I(y ** 2) ~ np.exp(x)", schema)
     np.testing.assert_array_equal(rows.matrix(design), design.matrix(table))
     np.testing.assert_array_equal(rows.response(design), [0.0, 0.25, 1.0])
 
@@ -206,4 +206,4 @@ def test_matrices_are_opened_once_and_not_copied():
 @pytest.mark.parametrize("kind", ["bs", "cr"])
 def test_knots_without_room_for_digits_are_refused(kind, knots):
     with pytest.raises(SchemaError, match="knots must"):
-        pi.Schema({"x": (0.0, 1.0), "y": (0.0, 1.0)}).design(f"y ~ {kind}(x, knots={knots})")
+        pi.Design.from_formula(f"y ~ {kind}(x, knots={knots})", pi.Schema({"x": (0.0, 1.0), "y": (0.0, 1.0)}))

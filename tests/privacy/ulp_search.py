@@ -135,7 +135,7 @@ SCHEMA = pi.Schema({"x": (LOW, HIGH), "y": (-1.0, 1.0)})
 def reply_of_site(candidate: Candidate, table: pd.DataFrame) -> Any:
     """Return what a site says to the design, for nothing."""
     try:
-        design = SCHEMA.design(f"y ~ I({candidate.formula})")
+        design = pi.Design.from_formula(f"y ~ I({candidate.formula})", SCHEMA)
     except PrivinfError as error:
         return str(error)
     site = Site(table, SCHEMA, policy=SitePolicy(trusted_server=True))

@@ -8,7 +8,7 @@ import statsmodels.formula.api as smf
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 
 FORMULA = "y ~ x1 + x2 + C(g) + x1:x2"
 
@@ -38,7 +38,9 @@ def frame():
 
 @pytest.fixture(scope="session")
 def design():
-    return Schema({"x1": (-1, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "y": (-3, 3)}).design(FORMULA)
+    return Design.from_formula(
+        FORMULA, Schema({"x1": (-1, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "y": (-3, 3)})
+    )
 
 
 @pytest.fixture(scope="session")

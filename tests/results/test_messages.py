@@ -204,7 +204,7 @@ def test_releases_of_a_model_remember_its_regression(model, door, rows, tmp_path
 
 
 def cause_of(formula, name):
-    design = SCHEMA.design(formula).conditioned()
+    design = pi.Design.from_formula(formula, SCHEMA).conditioned()
     column = next(column for column in design.columns if column.name == name)
     return advice.uncentered(column, SCHEMA)
 
@@ -330,7 +330,7 @@ def test_reprs_of_some_objects_name_their_class(rows, release):
             pi.ModulatedOLS.from_formula("y ~ x", rows, schema=SCHEMA).release(**SPENT)
         ),
         SitePolicy(),
-        SCHEMA.design("y ~ x"),
+        pi.Design.from_formula("y ~ x", SCHEMA),
     ]
     for one in made:
         assert type(one).__name__ in repr(one), repr(one)

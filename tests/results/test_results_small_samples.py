@@ -9,7 +9,7 @@ from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, load_results
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 
 FULL = "y ~ 0 + C(g) + x1"
 EXACT = {"rtol": 1e-10, "atol": 1e-13}
@@ -43,7 +43,9 @@ def fitted(frame, formula, rows, *, noise=0.0, bias=None, **given):
         df_resid=float(ols.df_resid),
         bias=bias,
     )
-    design = Schema({"x1": (-1, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "y": (-3, 3)}).design(formula)
+    design = Design.from_formula(
+        formula, Schema({"x1": (-1, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "y": (-3, 3)})
+    )
     known = {"rsquared": float(ols.rsquared), "scale": float(ols.scale)} | given
     return Results(estimate, report=report(), design=design, **known), ols
 

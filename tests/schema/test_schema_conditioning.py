@@ -62,7 +62,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("formula", CHANGED)
 def test_the_formulas_columns_are_sums_of_the_internal_ones(formula):
-    design = SCHEMA.design(formula)
+    design = Design.from_formula(formula, SCHEMA)
     found = design.conditioned()
     changed = [a.name for a, b in zip(found.columns, design.columns, strict=True) if a != b]
     assert len(changed) == len(CHANGED[formula])
@@ -104,7 +104,7 @@ def test_bounds_of_legendres_polynomials_are_attained_and_never_passed():
 
 
 def test_a_basis_from_elsewhere_must_be_one():
-    design = SCHEMA.design("y ~ x * z + I(x ** 2)").conditioned()
+    design = Design.from_formula("y ~ x * z + I(x ** 2)", SCHEMA).conditioned()
     content = design.to_dict()
     place = design.names.index("x:z")
 
@@ -210,7 +210,9 @@ def test_without_noise_logistic_and_poisson_models_are_statsmodels():
 def test_analyses_of_one_release_are_of_the_formulas_columns():
     data = rows()
     release = pi.MomentOLS.from_formula(FORMULA, data, schema=SCHEMA).release(epsilon=math.inf)
-    raw = pd.DataFrame(SCHEMA.design(FORMULA).matrix(data), columns=release.design.names).assign(y=data.y)
+    raw = pd.DataFrame(
+        Design.from_formula(FORMULA, SCHEMA).matrix(data), columns=release.design.names
+    ).assign(y=data.y)
     np.testing.assert_allclose(release.means().params, raw.mean().drop("Intercept"), rtol=1e-9)
     found = release.corr(["x", "I(x ** 2)", "x:z", "y"]).params
     np.testing.assert_allclose(found, raw[["x", "I(x ** 2)", "x:z", "y"]].corr(), rtol=1e-7)

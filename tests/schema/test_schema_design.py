@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema import Design, Numeric, Schema, add_constant
+from privinf.schema.formulas import formula_columns
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +25,56 @@ def schema() -> Schema:
 
 
 DESIGNS = [
-    lambda schema: schema.design("y ~ x + z + g + w"),
-    lambda schema: schema.design("y ~ 0 + x:z + g", radius=1.5),
-    lambda schema: schema.design(
-        "np.exp(y) ~ np.log(x) * g + bs(x, knots=[2], lower_bound=1, upper_bound=4)"
+    lambda schema: Design.from_formula("y ~ x + z + g + w", schema),
+    lambda schema: Design.from_formula("y ~ 0 + x:z + g", schema, radius=1.5),
+    lambda schema: Design.from_formula(
+        "np.exp(y) ~ np.log(x) * g + bs(x, knots=[2], lower_bound=1, upper_bound=4)", schema
     ),
-    lambda schema: schema.design("q ~ cr(x, knots=[2, 3], lower_bound=1, upper_bound=4)", response="public"),
+    lambda schema: Design.from_formula(
+        "q ~ cr(x, knots=[2, 3], lower_bound=1, upper_bound=4)", schema, response="public"
+    ),
     lambda schema: Design.from_arrays(["a", "const"], radius=1 / 3, public=["const"]),
     lambda schema: Design.from_arrays(["a", "b"], bounds={"a": (0, 0.1), "b": (-1 / 3, 1)}, y_bounds=(0, 1)),
 ]
+
+
+def test_the_removed_method_of_a_schema_names_what_replaces_it(schema):
+    with pytest.raises(AttributeError, match=r"write privinf\.Design\.from_formula\(formula, schema\)"):
+        schema.design("y ~ x")
+    with pytest.raises(AttributeError, match=r"^'Schema' object has no attribute 'levels'$"):
+        schema.levels
+    assert not hasattr(schema, "design")
+    assert "design" not in dir(schema)
+    for back in (pickle.loads(pickle.dumps(schema)), copy.copy(schema), copy.deepcopy(schema)):
+        assert back == schema
+
+
+def test_a_design_is_made_of_a_formulas_columns(schema):
+    coded = formula_columns("y ~ x + w + g + x:w", schema, response_public=False)
+    design = Design.from_formula("y ~ x + w + g + x:w", schema)
+    assert coded.names == design.names
+    assert coded.intercept == design.constant == 0
+    assert coded.private == tuple(design.private)
+    assert [(one.low, one.high) for one in coded.bounds] == list(zip(design.low, design.high, strict=True))
+    assert coded.exclusive == design.blocks == ((1, 2),)
+    assert coded.response == design.outcome
+    assert design.terms == dict(zip(design.names, ("Intercept", "g", "g", "x", "w", "x:w"), strict=True))
+    with pytest.raises(FrozenInstanceError):
+        coded.formula = "y ~ x"
+    with pytest.raises(SchemaError, match="it explains itself"):
+        Design.from_formula("y ~ x + y", schema)
+    assert formula_columns("y ~ x + y", schema, response_public=False).names[-1] == "y"
+
+
+@pytest.mark.parametrize("wrong", [{"y": (-3, 7), "x": (1, 4)}, "y ~ x", None])
+def test_a_formula_needs_a_schema(wrong):
+    with pytest.raises(ArgumentError, match=r"schema must be a privinf\.Schema"):
+        Design.from_formula("y ~ x", wrong)
+
+
+def test_a_design_of_arrays_has_no_terms():
+    with pytest.raises(SchemaError, match="was not made from a formula"):
+        Design.from_arrays(["a"], bounds=[(0, 1)]).terms
 
 
 @pytest.mark.parametrize("make", DESIGNS)
@@ -59,11 +102,11 @@ def test_round_trips_are_exact(schema, make):
 def test_designs_differ_in_digest(schema):
     designs = [make(schema) for make in DESIGNS]
     designs += [
-        schema.design("y ~ x"),
-        schema.design("y ~ x", radius=1.0),
-        schema.design("y ~ x", response="public"),
-        schema.design("y ~ 0 + x"),
-        Schema({"y": (-3, 7), "x": (1, 5)}).design("y ~ x"),
+        Design.from_formula("y ~ x", schema),
+        Design.from_formula("y ~ x", schema, radius=1.0),
+        Design.from_formula("y ~ x", schema, response="public"),
+        Design.from_formula("y ~ 0 + x", schema),
+        Design.from_formula("y ~ x", Schema({"y": (-3, 7), "x": (1, 5)})),
         Design.from_arrays(["a"], bounds=[(0, 1)]),
         Design.from_arrays(["a"], bounds=[(0, 2)]),
         Design.from_arrays(["a"], bounds=[(0, 1)], y_bounds=(0, 1)),
@@ -75,7 +118,7 @@ def test_designs_differ_in_digest(schema):
 
 
 def test_digest_does_not_depend_on_the_last_bit_of_a_logarithm(schema):
-    design = schema.design("np.exp(y) ~ np.log(x) + np.exp(z)")
+    design = Design.from_formula("np.exp(y) ~ np.log(x) + np.exp(z)", schema)
     content = design.to_dict()
     content["high"][1] = float(np.nextafter(content["high"][1], np.inf))
     content["outcome"]["bounds"][1] = float(np.nextafter(content["outcome"]["bounds"][1], np.inf))
@@ -130,7 +173,7 @@ def tampered(content, path, value):
     ],
 )
 def test_a_design_that_arrives_must_follow_from_its_schema(schema, path, value):
-    content = schema.design("y ~ x + z + g + w").to_dict()
+    content = Design.from_formula("y ~ x + z + g + w", schema).to_dict()
     assert [column["name"] for column in content["columns"]] == [
         "Intercept",
         "g[T.b]",
@@ -181,7 +224,7 @@ def test_scaled_least_squares_equals_statsmodels(schema):
     )
     table["y"] = table["x"] - 5 * table["z"] + rng.normal(size=n)
     for formula in ("y ~ x + z + g + w", "y ~ 0 + x + z + w", "y ~ 0 + g + x"):
-        design = schema.design(formula)
+        design = Design.from_formula(formula, schema)
         scaled = (design.matrix(table) - design.center) / design.scale
         response = (design.response_values(table) - design.y_center) / design.y_scale
         transform, shift = design.to_user
@@ -333,7 +376,7 @@ def test_scaled_bounds_lie_in_the_unit_box(pairs, constant):
 
 
 def test_designs_are_immutable(schema):
-    design = schema.design("y ~ x")
+    design = Design.from_formula("y ~ x", schema)
     with pytest.raises(AttributeError):
         design.radius = 1.0
     with pytest.raises(ValueError, match="read-only"):
@@ -341,7 +384,7 @@ def test_designs_are_immutable(schema):
 
 
 def test_repr_is_short(schema):
-    assert repr(schema.design("y ~ x + w")) == "Design('y ~ x + w': 3 columns, 1 private)"
+    assert repr(Design.from_formula("y ~ x + w", schema)) == "Design('y ~ x + w': 3 columns, 1 private)"
     assert "y ~ a + b" in repr(Design.from_arrays(["a", "b"], radius=1.0))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privinf.errors import ArgumentError, SchemaError
-from privinf.schema import Numeric, Schema
+from privinf.schema import Design, Numeric, Schema
 
 N = 400
 
@@ -82,7 +82,7 @@ FORMULAS = [
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_names_and_matrix_are_those_of_patsy(schema, table, formula):
-    design = schema.design(formula)
+    design = Design.from_formula(formula, schema)
     left, right = patsy.dmatrices(formula, table)
     assert list(design.names) == right.design_info.column_names
     assert design.response == left.design_info.column_names[0]
@@ -97,7 +97,7 @@ def test_names_and_matrix_are_those_of_patsy(schema, table, formula):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_bounds_diameter_and_norm_hold_for_all_rows(schema, table, formula):
     """Corners of the box, random rows: no pair is farther apart than the diameter says."""
-    design = schema.design(formula)
+    design = Design.from_formula(formula, schema)
     rng = np.random.default_rng(1)
     corners = table.copy()
     for name in ("x", "z", "s", "odd name"):
@@ -118,7 +118,7 @@ def test_bounds_diameter_and_norm_hold_for_all_rows(schema, table, formula):
 
 
 def test_private_mask_constant_and_blocks(schema):
-    design = schema.design("y ~ x + w + x:w + site + g + site:g + h")
+    design = Design.from_formula("y ~ x + w + x:w + site + g + site:g + h", schema)
     private = dict(zip(design.names, design.private.tolist(), strict=True))
     assert design.constant == design.names.index("Intercept")
     assert {name for name, flag in private.items() if not flag} == {"Intercept", "site[T.q]", "w"}
@@ -144,15 +144,15 @@ def test_private_mask_constant_and_blocks(schema):
     ],
 )
 def test_diameters_of_the_methods_page(schema, formula, expected):
-    assert schema.design(formula).diameter == pytest.approx(expected, rel=1e-14)
+    assert Design.from_formula(formula, schema).diameter == pytest.approx(expected, rel=1e-14)
 
 
 def test_center_and_scale_follow_the_constant(schema):
-    with_constant = schema.design("y ~ x + g + w")
+    with_constant = Design.from_formula("y ~ x + g + w", schema)
     assert with_constant.center.tolist() == [0.0, 0.0, 0.0, 2.0, 0.0]
     assert with_constant.scale.tolist() == [1.0, 1.0, 1.0, 1.0, 1.0]
     assert (with_constant.y_center, with_constant.y_scale) == (5.0, 5.0)
-    without = schema.design("y ~ 0 + x + z")
+    without = Design.from_formula("y ~ 0 + x + z", schema)
     assert without.constant is None
     assert without.center.tolist() == [0.0, 0.0]
     assert without.scale.tolist() == [3.0, 4.0]
@@ -162,17 +162,17 @@ def test_center_and_scale_follow_the_constant(schema):
 
 
 def test_radius_and_box_the_smaller_wins(schema):
-    assert schema.design("y ~ x + z", radius=1.0).diameter == 2.0
-    assert schema.design("y ~ x + z", radius=1.0).norm == 1.0
-    assert schema.design("y ~ x + z", radius=5.0).diameter == pytest.approx(np.sqrt(8))
-    assert schema.design("y ~ x + z", radius=5.0).norm == pytest.approx(np.sqrt(2))
+    assert Design.from_formula("y ~ x + z", schema, radius=1.0).diameter == 2.0
+    assert Design.from_formula("y ~ x + z", schema, radius=1.0).norm == 1.0
+    assert Design.from_formula("y ~ x + z", schema, radius=5.0).diameter == pytest.approx(np.sqrt(8))
+    assert Design.from_formula("y ~ x + z", schema, radius=5.0).norm == pytest.approx(np.sqrt(2))
     for bad in (0.0, -1.0, np.nan, np.inf, "1", True):
         with pytest.raises(ArgumentError):
-            schema.design("y ~ x", radius=bad)
+            Design.from_formula("y ~ x", schema, radius=bad)
 
 
 def test_center_and_standardize_use_the_declared_numbers(schema, table):
-    design = schema.design("y ~ center(z) + standardize(z) + scale(z) + np.exp(standardize(z))")
+    design = Design.from_formula("y ~ center(z) + standardize(z) + scale(z) + np.exp(standardize(z))", schema)
     assert design.names[1:] == ("center(z)", "standardize(z)", "scale(z)", "np.exp(standardize(z))")
     z = table["z"].to_numpy()
     expected = [z - 1.5, (z - 1.5) / 2, (z - 1.5) / 2, np.exp((z - 1.5) / 2)]
@@ -212,7 +212,7 @@ def test_center_and_standardize_use_the_declared_numbers(schema, table):
 )
 def test_transforms_that_would_learn_are_refused(schema, formula, words):
     with pytest.raises(SchemaError, match=words):
-        schema.design(formula)
+        Design.from_formula(formula, schema)
 
 
 @pytest.mark.parametrize(
@@ -255,33 +255,33 @@ def test_transforms_that_would_learn_are_refused(schema, formula, words):
 )
 def test_formulas_that_cannot_be_used(schema, formula, words):
     with pytest.raises(SchemaError, match=words):
-        schema.design(formula)
+        Design.from_formula(formula, schema)
 
 
 @pytest.mark.parametrize("formula", [None, 3, ["y ~ x"]])
 def test_formula_must_be_text(schema, formula):
     with pytest.raises(SchemaError, match="text"):
-        schema.design(formula)
+        Design.from_formula(formula, schema)
 
 
 def test_response_choices(schema, table):
-    clear = schema.design("q ~ x", response="public")
+    clear = Design.from_formula("q ~ x", schema, response="public")
     assert clear.response_public
     assert (clear.y_low, clear.y_high, clear.y_center, clear.y_scale) == (None, None, 0.0, 1.0)
     rows = table.assign(q=np.arange(N) * 1e6)
     assert clear.response_values(rows).tolist() == rows["q"].tolist()
-    logged = schema.design("np.log(q + 1) ~ x", response="public")
+    logged = Design.from_formula("np.log(q + 1) ~ x", schema, response="public")
     np.testing.assert_allclose(logged.response_values(rows), np.log(rows["q"] + 1))
-    assert schema.design("y ~ x", response="public").response_public
-    assert not schema.design("y ~ x").response_public
-    assert schema.design("w ~ x").response_public  # declared public
-    assert not schema.design("I(w + y) ~ x").response_public
+    assert Design.from_formula("y ~ x", schema, response="public").response_public
+    assert not Design.from_formula("y ~ x", schema).response_public
+    assert Design.from_formula("w ~ x", schema).response_public  # declared public
+    assert not Design.from_formula("I(w + y) ~ x", schema).response_public
     with pytest.raises(ArgumentError, match="'clear'"):
-        schema.design("y ~ x", response="clear")
+        Design.from_formula("y ~ x", schema, response="clear")
 
 
 def test_response_bounds_by_interval_arithmetic(schema):
-    design = schema.design("np.log1p(y) ~ x")
+    design = Design.from_formula("np.log1p(y) ~ x", schema)
     assert (design.y_low, design.y_high) == (0.0, pytest.approx(np.log(11)))
     assert design.y_norm == pytest.approx(1.0)
     assert design.y_diameter == pytest.approx(2.0)
@@ -296,7 +296,7 @@ def test_no_formula_is_executed(schema, monkeypatch):
     monkeypatch.setattr(patsy.eval.EvalEnvironment, "eval", mined)
     monkeypatch.setattr(patsy.EvalFactor, "eval", mined)
     for formula in FORMULAS:
-        schema.design(formula)
+        Design.from_formula(formula, schema)
 
 
 TOKENS = ["x", "z", "g", "k", "y", "~", "+", "-", ":", "*", "/", "**", "2", "0", "1", "(", ")", "I(", "C("]
@@ -322,7 +322,7 @@ TOKENS += [
 @given(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=8))
 def test_any_text_gives_a_design_or_a_schema_error(schema, tokens):
     try:
-        design = schema.design("y ~ " + " ".join(tokens))
+        design = Design.from_formula("y ~ " + " ".join(tokens), schema)
     except SchemaError:
         return
     assert len(design.names) == design.matrix(design.frame()).shape[1]
@@ -336,4 +336,4 @@ def test_every_level_combination_is_coded_as_patsy_codes_it(levels):
     rows = pd.DataFrame(pairs, columns=["a", "b"]).assign(y=0.5)
     for formula in ("y ~ a * b", "y ~ 0 + a:b", "y ~ a + a:b", "y ~ b:a"):
         expected = patsy.dmatrix(formula.split("~")[1], rows)
-        np.testing.assert_array_equal(schema.design(formula).matrix(rows), np.asarray(expected))
+        np.testing.assert_array_equal(Design.from_formula(formula, schema).matrix(rows), np.asarray(expected))

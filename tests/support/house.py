@@ -17,8 +17,6 @@ from functools import cache
 
 from support.limits import (
     BY_STRING,
-    CYCLE_CUT,
-    CYCLE_TYPE,
     EVERYWHERE,
     FLOOR,
     FREE,
@@ -27,7 +25,7 @@ from support.limits import (
     SINGLE,
     TOWERS,
 )
-from support.tree import Function, Import, Module, Tree, circles, functions, house_tree, is_private, room_of
+from support.tree import Function, Module, Tree, circles, functions, house_tree, is_private, room_of
 from support.walks import closure, files
 
 LONG = 350
@@ -79,20 +77,14 @@ def kept_from_the_formatter(tree: Tree) -> Found:
 # ---- arrows
 
 
-def counted(tree: Tree) -> list[Import]:
-    """Every import, deferred and TYPE_CHECKING ones too, but for the one circle that is cut by name."""
-    return [
-        found
-        for found in tree.imports
-        if found.within != CYCLE_CUT and (found.source, found.name, found.kind) != CYCLE_TYPE
-    ]
-
-
 def import_circles(tree: Tree) -> Found:
-    """Strongly connected parts of the graph of imports."""
+    """Strongly connected parts of the graph of all imports: at the top, in functions, for types alone.
+
+    A name that a lazy facade offers counts as an import of the module where the facade's stub finds it.
+    """
     arrows: dict[str, set[str]] = defaultdict(set)
-    for found in counted(tree):
-        arrows[found.source].add(found.target)
+    for one in tree.imports:
+        arrows[one.source] |= {one.target, tree.behind_facade(one)}
     return [" ".join(part) for part in circles(arrows)]
 
 
@@ -100,7 +92,7 @@ def _crossing(tree: Tree, breaks: Callable[[str, str], bool]) -> Found:
     """Return the arrows between rooms that break a rule; those of free rooms break none."""
     found = {
         f"{one.source} -> {one.target}"
-        for one in counted(tree)
+        for one in tree.imports
         if one.source.startswith("privinf")
         and one.target.startswith("privinf")
         and one.source not in FREE

@@ -37,10 +37,6 @@ EVERYWHERE = {
 }
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "planning", "sklearn", "privinf.accounting.planning"}
-# The one circle that is cut by name: a schema makes designs, and a design has a schema. `Schema.design`
-# imports what it calls when it is called, and its module the type of what it returns.
-CYCLE_CUT = "Schema.design"
-CYCLE_TYPE = ("privinf.schema.table", "Design", "typing")
 SINGLE = ("ROOT2", "CONSTANT", "FALSE_PICKS")
 # Who may name modules of the package in strings: the table that stored files, data sets and studies ask.
 BY_STRING = {"privinf.registry", "privinf.cli", "privinf.cli.groups"}

@@ -60,8 +60,6 @@ class Import:
         What the module calls it.
     kind : {"top", "deferred", "typing"}
         At the top, inside a function, or under ``if TYPE_CHECKING``.
-    within : str
-        The class and function around it, such as ``Schema.design``; "" at the top.
     """
 
     source: str
@@ -69,7 +67,6 @@ class Import:
     name: str | None
     bound: str
     kind: str
-    within: str
 
 
 class Tree:
@@ -95,6 +92,25 @@ class Tree:
         return [found for module in self.modules.values() for found in self._imports(module)]
 
     @cached_property
+    def facades(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """Where a lazy facade has a name from, by its stub: (package, name) -> (module, name there)."""
+        return {
+            (module.name, alias.asname or alias.name): (f"{module.name}.{node.module}", alias.name)
+            for module in self.modules.values()
+            if module.is_package and (stub := module.path.with_suffix(".pyi")).exists()
+            for node in ast.parse(stub.read_text()).body
+            if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
+            for alias in node.names
+        }
+
+    def behind_facade(self, one: Import) -> str:
+        """Return the module that defines what an import takes from a lazy facade; else its target."""
+        place = (one.target, one.name or "")
+        while place in self.facades:
+            place = self.facades[place]
+        return place[0]
+
+    @cached_property
     def rebound(self) -> set[str]:
         """Names ``a.b.c`` that are a module, but for which ``a/b/__init__.py`` binds another thing."""
         return {
@@ -107,27 +123,18 @@ class Tree:
         }
 
     def _imports(self, module: Module) -> Iterator[Import]:
-        for node, kind, within in _statements(module.tree, "top", ""):
+        for node, kind in _statements(module.tree, "top"):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     if alias.name in self.modules:
                         bound = alias.asname or alias.name
-                        yield Import(
-                            source=module.name,
-                            target=alias.name,
-                            name=None,
-                            bound=bound,
-                            kind=kind,
-                            within=within,
-                        )
+                        yield Import(source=module.name, target=alias.name, name=None, bound=bound, kind=kind)
             elif node.module in self.modules:
                 for alias in node.names:
                     bound = alias.asname or alias.name
                     full = f"{node.module}.{alias.name}"
                     if full in self.modules and full not in self.rebound:
-                        yield Import(
-                            source=module.name, target=full, name=None, bound=bound, kind=kind, within=within
-                        )
+                        yield Import(source=module.name, target=full, name=None, bound=bound, kind=kind)
                     else:
                         yield Import(
                             source=module.name,
@@ -135,7 +142,6 @@ class Tree:
                             name=alias.name,
                             bound=bound,
                             kind=kind,
-                            within=within,
                         )
 
 
@@ -202,22 +208,18 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, Function, bool]]:
     yield from walk(tree.body, "", False)
 
 
-def _statements(
-    node: ast.AST, kind: str, within: str
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, str, str]]:
-    """Yield every import statement, with its kind and what is around it."""
+def _statements(node: ast.AST, kind: str) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    """Yield every import statement, with its kind."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child, kind, within
-        elif isinstance(child, ast.ClassDef):
-            yield from _statements(child, kind, f"{within}.{child.name}".lstrip("."))
+            yield child, kind
         elif isinstance(child, Function):
-            yield from _statements(child, "deferred", f"{within}.{child.name}".lstrip("."))
+            yield from _statements(child, "deferred")
         elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            yield from _statements(ast.Module(child.body, []), "typing", within)
-            yield from _statements(ast.Module(child.orelse, []), kind, within)
+            yield from _statements(ast.Module(child.body, []), "typing")
+            yield from _statements(ast.Module(child.orelse, []), kind)
         else:
-            yield from _statements(child, kind, within)
+            yield from _statements(child, kind)
 
 
 def _dotted(path: Path, root: Path) -> str:

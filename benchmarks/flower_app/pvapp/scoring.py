@@ -13,7 +13,7 @@ import numpy as np
 from privinf.accounting import compose
 from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.noise import SimulationNoise
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 
 SCHEMA = Schema({"y": (-3.0, 3.0), "x1": (-1.0, 1.0), "x2": (-1.0, 1.0)})
 FORMULA = "y ~ x1 + x2"
@@ -23,7 +23,7 @@ COLUMNS = [0, 1, 2]
 
 def fit(federation: Federation, config: dict[str, Any]) -> None:
     """Fit, and write every step to the file that the configuration names."""
-    design = SCHEMA.design(FORMULA)
+    design = Design.from_formula(FORMULA, SCHEMA)
     started, steps = time.time(), []
     if config["trust"] == "secure-sum":
         server = SecureServer(federation, design=design, missing="continue")

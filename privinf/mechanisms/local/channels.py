@@ -245,7 +245,7 @@ def label_design(
     Raises
     ------
     ArgumentError, SchemaError
-        Schema, formula and radius do not fit together; see `Schema.design`.
+        Schema, formula and radius do not fit together; see `Design.from_formula`.
     """
     if isinstance(schema, Design):
         if formula is not None or radius is not None:
@@ -257,13 +257,13 @@ def label_design(
     name, right = _factor_response(schema, formula)
     if name is None or label == "gaussian":
         mode: Any = "public" if label in ("response", "clear") else "protected"
-        return schema.design(formula, response=mode, radius=radius)
+        return Design.from_formula(formula, schema, response=mode, radius=radius)
     stand_in = "response"
     while stand_in in schema:
         stand_in += "_"
-    design = schema.design(f"{stand_in} ~ {right}", response="public", radius=radius)
+    design = Design.from_formula(f"{stand_in} ~ {right}", schema, response="public", radius=radius)
     design = replace(design, formula=formula, outcome=Response(Column(name, (Plain(name),)), True, None))
-    refuse_response(design, formula)
+    refuse_response(formula, schema, design.columns, design.outcome.column)
     return design
 
 

@@ -83,7 +83,8 @@ class LocalExamples:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        See `Schema.design`; a label without levels or bounds; an unknown binary column; nothing to protect.
+        See `Design.from_formula`; a label without levels or bounds; an unknown binary column; nothing to
+        protect.
 
     Notes
     -----

@@ -79,7 +79,7 @@ class Modulation:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        See `Schema.design`; `response_share` outside (0, 1).
+        See `Design.from_formula`; `response_share` outside (0, 1).
 
     Notes
     -----

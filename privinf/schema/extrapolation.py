@@ -1,0 +1,59 @@
+"""Which columns of new rows hold values that no fit could see, by what was declared alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from privinf.schema.declared import Numeric
+from privinf.schema.reading import Reader
+from privinf.schema.table import Schema
+from privinf.schema.terms import Column, Spline
+from privinf.typing import Flags, Floats
+
+# How far a value may pass a bound unmentioned, in ranges: numerical derivatives step so far.
+HAIR = 1e-3
+# What is passed, and what the fit did there: the end of a sentence about a column.
+FLAT_BEYOND = "passes the boundary knots of its spline, beyond which the curve is flat"
+BEYOND_BOUNDS = "passes its declared bounds, to which values were clipped in the fit: this extrapolates"
+
+
+def inputs_beyond(
+    inputs: Iterable[str], columns: Sequence[Column], schema: Schema | None, rows: Reader
+) -> dict[str, str]:
+    """Return the inputs of a formula's columns that pass their knots or bounds in new rows, and which."""
+    beyond = {}
+    knots = {
+        piece.column: (piece.basis.lower, piece.basis.upper)
+        for column in columns
+        for piece in column.pieces
+        if isinstance(piece, Spline)
+    }
+    for name in inputs:
+        declared = None if schema is None or name not in schema else schema[name]
+        if not isinstance(declared, Numeric):
+            continue
+        values = rows.number(name)
+        if name in knots and passes(values, *knots[name]):
+            beyond[name] = FLAT_BEYOND
+        elif not declared.public and passes(values, declared.low, declared.high):
+            beyond[name] = BEYOND_BOUNDS
+    return beyond
+
+
+def columns_beyond(
+    names: Sequence[str], private: Flags, low: Floats, high: Floats, rows: Floats
+) -> dict[str, str]:
+    """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan."""
+    beyond = {}
+    for place, name in enumerate(names):
+        ends = float(low[place]), float(high[place])
+        if private[place] and math.isfinite(ends[0]) and passes(rows[:, place], *ends):
+            beyond[name] = BEYOND_BOUNDS
+    return beyond
+
+
+def passes(values: Floats, low: float, high: float) -> bool:
+    """Return whether some values lie outside, by more than a hair of the range."""
+    room = HAIR * (high - low)
+    return bool(((values < low - room) | (values > high + room)).any())
