@@ -648,10 +648,8 @@ def _check_declared(design: Design) -> None:
     outcome = design.outcome
     if schema is None:
         return
-    for column, low, high, private in zip(
-        design.columns, design.low, design.high, design.private, strict=True
-    ):
-        column.check_declared(schema, low, high, private=bool(private))
+    for j, column in enumerate(design.columns):
+        column.check_declared(schema, design.low[j], design.high[j], private=bool(design.private[j]))
     if design.constant is not None and design.columns[design.constant].pieces:
         raise SchemaError("the constant must be the column without factors")
     if outcome.bounds is not None:
