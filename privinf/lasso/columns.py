@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import score_correlation, steadied
-from privinf.lasso.marks import NeighbourMarks
+from privinf.lasso.diagnostics import NeighbourMarks
 from privinf.lasso.nodewise import (
     ColumnRegression,
     column_regression,

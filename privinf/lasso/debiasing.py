@@ -26,7 +26,7 @@ from privinf.lasso.coordinates import (
     debiased_coordinates,
     joint_covariance,
 )
-from privinf.lasso.marks import NeighbourMarks
+from privinf.lasso.diagnostics import NeighbourMarks
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums

@@ -32,8 +32,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.marks import MissedColumnTest, test_without_targets
-from privinf.lasso.missed import find_suspects, missed_column_test
+from privinf.lasso.omitted import find_suspects, missed_column_test, sparse_columns
 from privinf.lasso.picks import VectorServer
 from privinf.lasso.plan import (
     MOST_LOGISTIC,
@@ -310,8 +309,7 @@ def _fitted(
         else:
             debiased = debias(sums, fit, targets, prices, neighbours=count, excluded=always, target=aim)
     except HiddenByNoise as hidden:
-        known = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
-        missed = test_without_targets(suspects, rows, fit.support, known, plan.automatic)
+        missed = None if suspects is None else suspects.test(rows, sparse_columns(fit, plan))
         return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
     shown = clear_targets(targets, debiased)
     missed = missed_column_test(sums, rows, fit, shown, suspects, debiased, plan, vectors)

@@ -43,7 +43,6 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.federation.rounds import SumOptions
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.marks import FOUND
 from privinf.lasso.radii import norm_moments, product_moments
 from privinf.lasso.sums import ROOM, UNCLIPPED, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers
@@ -56,6 +55,7 @@ VECTORS = {
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05
+FOUND = 0.8  # what is called found is found with this probability
 # Clips of products that one column is peeled from, in units of the residuals; and where there is no noise.
 PICK_CLIPS = np.geomspace(0.1, 2.0, 24)
 CLEAR_CLIP = 1.5

@@ -11,8 +11,7 @@ from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
 from privinf.lasso.columns import found_correlation
-from privinf.lasso.marks import MissedColumnTest, critical_value
-from privinf.lasso.missed import PICK, find_suspects
+from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, find_suspects
 from privinf.lasso.picks import pick_clip
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.sums import SparseSums

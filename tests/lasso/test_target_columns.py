@@ -12,7 +12,7 @@ import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
 from privinf.lasso.columns import LEAST, MOST, DebiasingBudget, neighbour_count, target_columns
-from privinf.lasso.marks import NeighbourMarks
+from privinf.lasso.diagnostics import NeighbourMarks
 from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit

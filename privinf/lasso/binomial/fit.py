@@ -32,7 +32,7 @@ from privinf.lasso.binomial.thresholding import (
 from privinf.lasso.columns import found_correlation
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fits import LassoOptions, plan_of
-from privinf.lasso.marks import MissedColumnTest, Suspects, test_of, test_without_targets
+from privinf.lasso.omitted import MissedColumnTest, SparseColumns, Suspects, TargetSight
 from privinf.lasso.plan import LassoPlan, check_shares
 from privinf.lasso.results import (
     NONE_SELECTED,
@@ -255,7 +255,8 @@ def _without_intervals(
 ) -> LassoResults:
     """Return what a fit bought whose intervals the noise hides: the sparse fit, and the reason."""
     settings, notes = _sparse_fit(rows, sums, fit, fit.signs)
-    missed = test_without_targets(suspects, rows, fit.columns, fit.ratios(sums.n), plan.automatic)
+    columns = SparseColumns(kept=fit.columns, ratios=fit.ratios(sums.n), automatic=plan.automatic)
+    missed = None if suspects is None else suspects.test(rows, columns)
     if missed is not None:
         settings["missed"] = missed.settings()
         notes.append(missed.note)
@@ -310,26 +311,20 @@ def _missed(
     debiased: DebiasedLogistic,
     correlation: float,
     automatic: bool,
-) -> MissedColumnTest:
+) -> MissedColumnTest | None:
     """Return the test that no column was missed."""
     sampling = np.diag(debiased.sampling)
-    known = fit.ratios(sums.n)
-    kept = fit.columns
+    ratios = fit.ratios(sums.n)
     for j in chosen:
-        known.pop(j, None)
-    return test_of(
-        suspects,
-        suspects.found,
-        suspects.exhausted,
-        rows,
-        kept,
-        known,
-        (suspects.seen_from, correlation),
-        np.sqrt(sampling),
-        np.sqrt(sampling + np.diag(debiased.privacy)),
-        sums.sparse.units.scale[chosen],
-        automatic,
+        ratios.pop(j, None)
+    sight = TargetSight(
+        seen_from=suspects.seen_from,
+        correlation=correlation,
+        sampling=np.sqrt(sampling),
+        errors=np.sqrt(sampling + np.diag(debiased.privacy)),
+        unit=sums.sparse.units.scale[chosen],
     )
+    return suspects.test(rows, SparseColumns(kept=fit.columns, ratios=ratios, automatic=automatic), sight)
 
 
 def _results(

@@ -1,4 +1,4 @@
-r"""Was a column missed by a sparse logistic fit: as in `privinf.lasso.missed`, with weighted scores.
+r"""Was a column missed by a sparse logistic fit: as in `privinf.lasso.omitted`, with weighted scores.
 
 The suspect l is the column outside the fit's P (picked columns and targets) with the largest noisy
 ``|sum clip(x_j, B / q) e|``. With z = (1, x_P, x_l) and G~ the noisy mean of c z z', w_l = G~^-1 e_l and
@@ -34,9 +34,8 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.binomial.thresholding import LogisticFit
-from privinf.lasso.marks import FOUND, Suspects, critical_value
-from privinf.lasso.missed import GRAM, PICK, SIZE, SUSPECT, searched
-from privinf.lasso.picks import picked_from
+from privinf.lasso.omitted import GRAM, PICK, SIZE, SUSPECT, Suspects, critical_value, searched
+from privinf.lasso.picks import FOUND, picked_from
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED

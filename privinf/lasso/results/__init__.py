@@ -23,8 +23,9 @@ from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.diagnostics import EXPLAINED_NOTE, ScoreTail, tail_notes
 from privinf.lasso.extras import Extras, with_bias_bound
-from privinf.lasso.marks import EXPLAINED_NOTE, MissedColumnTest, ScoreTail, tail_notes
+from privinf.lasso.omitted import MissedColumnTest
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
@@ -183,7 +184,7 @@ class LassoResults(JointResults):
         """Test that no column outside the fit has an effect, and what one too small to see could do.
 
         What it finds joins the fit; where more are likely, intervals come with a warning. See
-        `privinf.lasso.missed`.
+        `privinf.lasso.omitted`.
 
         Raises
         ------

@@ -41,18 +41,18 @@ picked by is seen likewise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
+from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.columns import NEAR_CLIP, found_correlation
 from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.marks import FOUND, MissedColumnTest, Suspects, critical_value, test_of
-from privinf.lasso.picks import PickRelease, VectorServer, pick_clip, sharpest
+from privinf.lasso.picks import FOUND, PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
@@ -96,6 +96,266 @@ NO_SLOPES: dict[str, PlainValue] = {
     "average_clip": 1.0,
     "average_weight": 1e-3,
 }
+LEVEL = 0.05  # of the test for missed columns
+NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
+WHOLE_NUMBERS = ("columns", "kept", "standing_out")
+# So many kept columns that were seen by luck say that others of their size were not.
+MANY_FADING = 3
+FADING = (
+    "Not to be trusted: sparsity is in doubt. {} of the {} columns that are kept have effects below {:.2g} "
+    "standard errors, which are seen with a probability of less than {:.1g}: others of their size are likely "
+    "to have been missed. "
+)
+EXHAUSTED_SEARCH = (
+    "Not to be trusted: more columns matter than are kept. Outside the {} that are kept {} (z = {:.2f}, "
+    "p = {:.2g} over {} columns), and more are likely to. Keep {} or more; if columns still stand out then, "
+    "sparsity does not hold, and no choice of columns makes the intervals right."
+)
+FOUND_LATER = (
+    "More columns matter than the {} that are kept: {} (z = {:.2f}, p = {:.2g} over {} columns) and joined "
+    "the fit; then no other did. Intervals allow for it"
+)
+NOT_KEPT = " {} of the columns that were picked and not kept stand out, too, and are allowed for."
+NOTHING_SEEN = (
+    "Was a column missed? Of {} columns outside the fit {} stands out most: z = {:.2f}, p = {:.2g}. An "
+    "effect of {:.2g} standard errors (without privacy) would have been seen with probability {:.1g}{}."
+)
+BIAS = (
+    "; a smaller one, of a column whose correlation with a target is below {:.2g} given its precision "
+    "column, moves an interval by up to {:.2g} standard errors"
+)
+NOT_LOOKED = "; correlations with targets were not looked for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissedColumnTest:
+    """Test that no column outside the fit has an effect.
+
+    Attributes
+    ----------
+    column : str
+        The column outside the fit that stood out most.
+    statistic : float
+        T, its size over its standard error.
+    pvalue : float
+        By Bonferroni over all columns outside the fit.
+    columns : int
+        Number of these.
+    kept : int
+        Columns that the fit keeps.
+    standing_out : int
+        Columns beside the kept ones that were seen to stand out: found here, or picked and not kept.
+    found : tuple of str
+        Those found here, which joined the fit: intervals allow for them.
+    exhausted : bool
+        Whether the last that was looked at still stood out, so that more are likely to: intervals come with a
+        warning.
+    seen_from : float
+        Effect, in standard errors without privacy, that is seen with probability .8 (with all columns as
+        targets: in their own standard errors).
+    correlation : float
+        Correlation with a target from which on a column is among its neighbours; 1 if it had none picked.
+    bias : tuple of float
+        What an effect just below `seen_from` of one column correlated just below `correlation` does to the
+        coefficient of each target, user units.
+    bias_in_errors : float
+        The largest of these in standard errors of the target.
+    faint : int
+        Columns that a fit chose itself and that are below `seen_from`; three and more bring a warning.
+    """
+
+    column: str
+    statistic: float
+    pvalue: float
+    columns: int
+    kept: int
+    standing_out: int
+    found: tuple[str, ...]
+    exhausted: bool
+    seen_from: float
+    correlation: float
+    bias: tuple[float, ...]
+    bias_in_errors: float
+    faint: int = 0
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
+        """Return the test that `settings` describe."""
+        plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
+        plain |= {name: int(settings[name]) for name in WHOLE_NUMBERS}
+        bias = tuple(float(value) for value in settings["bias"])
+        found = tuple(str(name) for name in settings["found"])
+        exhausted = bool(settings["exhausted"])
+        plain["faint"] = int(settings.get("faint", 0))
+        return cls(column=str(settings["column"]), bias=bias, found=found, exhausted=exhausted, **plain)
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything as plain numbers and texts."""
+        return asdict(self) | {"bias": list(self.bias), "found": list(self.found)}
+
+    @property
+    def rejects(self) -> bool:
+        """Whether columns outside the fit matter, at the level of 5%."""
+        return self.pvalue < LEVEL
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether more columns are likely to matter than were found: intervals come with a warning."""
+        return self.exhausted or self.faint >= MANY_FADING
+
+    @property
+    def note(self) -> str:
+        """What the summary says."""
+        bias = BIAS.format(self.correlation, self.bias_in_errors) if self.correlation < 1.0 else NOT_LOOKED
+        names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
+        out = f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
+        first = (self.statistic, self.pvalue, self.columns)
+        if self.exhausted:
+            return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
+        kept = self.kept + len(self.found)
+        doubt = FADING.format(self.faint, kept, self.seen_from, FOUND) * self.doubtful
+        if self.found:
+            return f"{doubt}{FOUND_LATER.format(self.kept, out, *first)}{bias}."
+        dropped = NOT_KEPT.format(self.standing_out) * (self.standing_out > 0)
+        seen = NOTHING_SEEN.format(*first[2:], self.column, *first[:2], self.seen_from, FOUND, bias)
+        return f"{doubt}{seen}{dropped}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SparseColumns:
+    """The columns that a sparse fit ended with.
+
+    Attributes
+    ----------
+    kept : sequence of int
+        Kept columns, with or without those that were found later.
+    ratios : mapping of int to float
+        Coefficients over their errors, of all columns in the fit.
+    automatic : bool
+        Whether all kept columns stood out: a number that was asked for is filled up.
+    """
+
+    kept: Sequence[int]
+    ratios: Mapping[int, float]
+    automatic: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TargetSight:
+    """What an effect that is too small to be found may do to the intervals of k targets.
+
+    Attributes
+    ----------
+    seen_from, correlation : float
+        From where on effects, in standard errors without privacy, and correlations with targets are found.
+    sampling, errors : ndarray, shape (k,)
+        Standard errors of the targets: without privacy, and whole.
+    unit : ndarray, shape (k,)
+        What divides the targets' coefficients.
+    """
+
+    seen_from: float
+    correlation: float
+    sampling: Floats
+    errors: Floats
+    unit: Floats
+
+    @classmethod
+    def without(cls, seen_from: float) -> TargetSight:
+        """Return that of no target."""
+        nothing = np.empty(0)
+        return cls(seen_from=seen_from, correlation=1.0, sampling=nothing, errors=nothing, unit=nothing)
+
+    @property
+    def bias(self) -> Floats:
+        """Bias that an effect just below both may give each target, shape (k,)."""
+        return self.correlation * self.seen_from * self.sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspects:
+    """Columns outside a fit that were looked at, one after the other, and their statistics.
+
+    Attributes
+    ----------
+    statistics : dict of int to float
+        T of each, in order: all but the last stand out.
+    columns : int
+        Number of columns outside the fit.
+    seen_from : float
+        As in `MissedColumnTest`.
+    further : float
+        Price of all but the first, and of the fits with what was found, zCDP.
+    targets : dict of int to float
+        Statistics of debiased targets that are outside the fit: they are missed for the other targets.
+    """
+
+    statistics: dict[int, float]
+    columns: int
+    seen_from: float
+    further: float = 0.0
+    targets: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def critical(self) -> float:
+        """The statistic that rejects."""
+        return critical_value(self.columns)
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Those that stand out, targets aside: they joined the fit."""
+        return tuple(j for j, t in self.statistics.items() if t > self.critical)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether more columns are likely to matter: the last one looked at stands out, or a target does."""
+        last = len(self.found) == len(self.statistics) > 0
+        return last or max(self.targets.values(), default=0.0) > self.critical
+
+    def test(
+        self, rows: LassoRows, columns: SparseColumns, targets: TargetSight | None = None
+    ) -> MissedColumnTest | None:
+        """Return the test in names and user units; None if no column outside the fit was looked at.
+
+        Parameters
+        ----------
+        rows : LassoRows
+        columns : SparseColumns
+            What the fit ended with.
+        targets : TargetSight, optional
+            Without it no target has an interval, and none can be biased.
+        """
+        statistics = self.statistics | self.targets
+        if not statistics:
+            return None
+        if targets is None:
+            targets = TargetSight.without(self.seen_from)
+        column = max(statistics, key=lambda j: statistics[j])
+        fixed = {rows.constant, *self.found}
+        kept = {*columns.kept}
+        dropped = [t for j, t in columns.ratios.items() if j not in fixed | kept]
+        fitted = (kept | {*self.found}) - {rows.constant}
+        faint = [j for j in fitted if columns.ratios.get(j, math.inf) < self.seen_from]
+        return MissedColumnTest(
+            column=rows.names[column],
+            statistic=statistics[column],
+            pvalue=min(1.0, 2.0 * self.columns * float(ndtr(-statistics[column]))),
+            columns=self.columns,
+            kept=len(kept - fixed),
+            standing_out=sum(int(t > self.critical) for t in [*dropped, *statistics.values()]),
+            found=tuple(rows.names[j] for j in self.found),
+            exhausted=self.exhausted,
+            seen_from=targets.seen_from,
+            correlation=targets.correlation,
+            bias=tuple(float(value) for value in targets.bias / targets.unit),
+            bias_in_errors=float((targets.bias / targets.errors).max(initial=0.0)),
+            faint=len(faint) if columns.automatic else 0,
+        )
+
+
+def critical_value(columns: int) -> float:
+    """Return the statistic from which on the test over so many columns rejects."""
+    return upper_quantile(LEVEL / 2.0 / columns)
 
 
 def find_suspects(
@@ -189,7 +449,8 @@ def searched(
             break
         fit = again(fit)
         taken = taken + price
-    return fit, Suspects(statistics, outside, seen, taken if math.isfinite(price) else 0.0)
+    further = taken if math.isfinite(price) else 0.0
+    return fit, Suspects(statistics=statistics, columns=outside, seen_from=seen, further=further)
 
 
 def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
@@ -235,7 +496,7 @@ def _none_beside_all(sums: SparseSums, fit: SparseFit) -> Suspects | None:
     """Return what is tested beside targets that are all columns: nothing; None if all are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - FOUND)
-    return Suspects({}, outside, need) if outside else None
+    return Suspects(statistics={}, columns=outside, seen_from=need) if outside else None
 
 
 def _tested(
@@ -336,32 +597,27 @@ def missed_column_test(
     if suspects is None:
         return None
     parts = debiased.coordinates
-    found = suspects.found
-    exhausted = suspects.exhausted
     errors = np.sqrt(parts.variance)
     if len(targets) > 1:
         sizes = zip(targets, np.abs(parts.params) / errors, strict=True)
         inside = set(fit.support if plan.every else fit.picked)
-        beside = {j: float(t) for j, t in sizes if j not in inside}
-        exhausted |= max(beside.values(), default=0.0) > suspects.critical
-        suspects = replace(suspects, statistics=suspects.statistics | beside)
-    known = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
+        suspects = replace(suspects, targets={j: float(t) for j, t in sizes if j not in inside})
     releases = () if vectors is None else vectors.releases
-    if not suspects.statistics:
-        return None
-    return test_of(
-        suspects,
-        found,
-        exhausted,
-        rows,
-        fit.support,
-        known,
-        _sight(suspects.seen_from, sums, fit, debiased, plan, releases),
-        np.sqrt(parts.sampling),
-        errors,
-        sums.units.scale[list(targets)],
-        plan.automatic,
+    seen, correlation = _sight(suspects.seen_from, sums, fit, debiased, plan, releases)
+    sight = TargetSight(
+        seen_from=seen,
+        correlation=correlation,
+        sampling=np.sqrt(parts.sampling),
+        errors=errors,
+        unit=sums.units.scale[list(targets)],
     )
+    return suspects.test(rows, sparse_columns(fit, plan), sight)
+
+
+def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
+    """Return the columns that a linear sparse fit ended with."""
+    ratios = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
+    return SparseColumns(kept=fit.support, ratios=ratios, automatic=plan.automatic)
 
 
 def _sight(
