@@ -32,7 +32,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.omitted import find_suspects, missed_column_test, sparse_columns
+from privinf.lasso.omitted import MissedColumnTest, find_suspects, missed_column_test, sparse_columns
 from privinf.lasso.picks import VectorServer
 from privinf.lasso.plan import (
     MOST_LOGISTIC,
