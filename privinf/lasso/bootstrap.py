@@ -53,16 +53,13 @@ from privinf.typing import Floats, Multipliers
 from privinf.validation import check_fraction
 from privinf.wire import Labels, Statistics
 
-# A and R, in standard deviations.
-FORM_CLIP = 1.0
-RESIDUAL_CLIP = 1.0
-GAUSSIAN_BOUND = 3.0
-# Share of the price for each of two releases of variances.
-VARIANCE_SHARE = 0.05
-# Share of a draw's price for the value: the noise of the pick costs less.
-VALUES_SHARE = 0.7
-_NORMAL = ndtri((np.arange(2000) + 0.5) / 2000)
-_SHIFTS = np.linspace(0.0, 8.0, 161)
+FORM_CLIP = 1.0  # A, in standard deviations of a score
+RESIDUAL_CLIP = 1.0  # R, in standard deviations of the residuals
+GAUSSIAN_BOUND = 3.0  # Gaussian multipliers are clipped here, so that a record's part is bounded
+VARIANCE_SHARE = 0.05  # share of the price for each of two releases of variances
+VALUES_SHARE = 0.7  # v, share of a draw's price for the value: the noise of the pick costs less
+_NORMAL = ndtri((np.arange(2000) + 0.5) / 2000)  # quantiles that stand for the standard normal z in pi(d)
+_SHIFTS = np.linspace(0.0, 8.0, 161)  # values of d that are tried, in units of b + t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

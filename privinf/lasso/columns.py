@@ -35,23 +35,19 @@ from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 
-# Where factors of products are clipped; correlations below MATTERS are left to chance.
-NEAR_CLIP = 0.7
-MATTERS = 0.08
-LEAST = 4
-MOST = 40
-STEADY = 0.125
-# Of the price of the columns: the Gram matrix before the picks, sizes of neighbours, forms at the end.
-START = 0.1
-SIZES = 0.05
-FORMS = 0.06
-REGRESSIONS = 1.0 - START - SIZES - FORMS
-FORMS_ROOM = 4.0
-# Neighbours that explain more than this share of the target, and so many sds of noise, matter.
-MATERIAL = 0.02
-OUT = 3.0
-# Tails that the regressions cut matter from this part of the sampling variance on.
-HIDDEN_TAIL = 0.5
+NEAR_CLIP = 0.7  # c: where both factors of a product are clipped, in units of their sizes
+MATTERS = 0.08  # smaller correlations of a target are not looked for (`neighbour_count`)
+LEAST = 4  # neighbours of a target, at least
+MOST = 40  # neighbours of a target, at most; also their number where there is no noise
+STEADY = 0.125  # largest noise of all coefficients of a regression, relative to the target's residual
+START = 0.1  # share of the columns' price for the Gram matrix before the picks
+SIZES = 0.05  # share for the sizes of the neighbours
+FORMS = 0.06  # share for the Gram matrix of residuals and targets at the end
+REGRESSIONS = 1.0 - START - SIZES - FORMS  # what is left, for the regressions on the neighbours
+FORMS_ROOM = 4.0  # residuals and targets are shrunk to the root of this many times k + 2
+MATERIAL = 0.02  # share of the target that the smallest quarter of its neighbours may explain; more is marked
+OUT = 3.0  # sds of its noise that the share must also exceed to be marked
+HIDDEN_TAIL = 0.5  # part of the sampling variance from which on tails that the regressions cut matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,9 +42,8 @@ var_j = v_j / (n kappa_j^2) + s_s^2 / kappa_j^2 + (s_j s_kappa / kappa_j^2)^2 + 
 sampling: v_j / (n kappa_j^2), v_j the mean square of the clipped scores; with the scores' correlations
 score noise, slope noise: of sds s_s and s_kappa in the scores s_j and in their slopes kappa_j
 precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
-# The projection keeps eigenvalues above this, so that the correlation stays invertible.
-SMALLEST = 1e-8
-ETA = 0.01
+SMALLEST = 1e-8  # eigenvalue that the projection leaves a correlation matrix, so that it stays invertible
+ETA = 0.01  # probability that the bound of `privacy_slack` fails, by default, for each target alone
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -150,8 +149,7 @@ class HiddenByNoise(NotAvailableError):
     """The noise hides what was paid for. Fits catch it and return what else they bought, with this text."""
 
 
-# Multiples of the sd of its noise that a slope must exceed.
-CLEAR_OF_NOISE = 4.0
+CLEAR_OF_NOISE = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
     "the noise hides the slope of a score or its variance: name fewer targets, spend more, or move budget "
     "with shares="

@@ -34,12 +34,10 @@ from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Flags, Floats, ScoreTarget
 from privinf.wire import Labels, Statistics
 
-# Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
-SLOPE_ROOM = 3.0
-SLOPE_NOISE = 0.05
-# A share of values outside the bounds that changes coefficients, and how many sds of noise it must pass.
-MOST_OUTSIDE = 0.02
-SURE = 3.0
+SLOPE_ROOM = 3.0  # products u_j x_j are shrunk to this many times C, or to more while that costs little noise
+SLOPE_NOISE = 0.05  # the noise of a slope that counts as little, relative to the slope (`slope_norm`)
+MOST_OUTSIDE = 0.02  # share of values outside the bounds that changes coefficients
+SURE = 3.0  # sds of its noise that this share must also exceed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

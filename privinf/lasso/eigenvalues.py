@@ -32,11 +32,10 @@ from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
-FORM_CLIP = 3.0
-RESIDUAL_CLIP = 2.5
-VECTORS = 400
-# Clipped squares above this share of the squared clip say nothing of the variance any more.
-SATURATED = 0.95
+FORM_CLIP = 3.0  # where v'x is clipped, in standard deviations of normal columns
+RESIDUAL_CLIP = 2.5  # where residuals are clipped for their variance, in units of their scale
+VECTORS = 400  # n_1, random sparse directions that are tried, by default
+SATURATED = 0.95  # share of the squared clip above which clipped squares do not show the variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,13 +27,12 @@ from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, p
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels, Statistics
 
-PRODUCT_CLIP = 1.0
-STANDS_OUT = 3.0
-SMALLEST_REST = 0.1
-LEAST_RESIDUAL = 0.6
-STAGES = 6
-# Of the price of means, for that of the residuals.
-RESIDUAL_SHARE = 0.2
+PRODUCT_CLIP = 1.0  # where both factors of a product are clipped, in units of the columns' sizes
+STANDS_OUT = 3.0  # sds of its noise from which on a product is used as it was released
+SMALLEST_REST = 0.1  # least share of a column's variance that the picked columns leave
+LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of their scale
+STAGES = 6  # of the progress bar
+RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
 HIDDEN_GRAM = (
     "the noise hides the Gram matrix of the columns of the fit: spend more, keep fewer columns, or move "
     "budget with shares="

@@ -50,19 +50,17 @@ from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats, PlainValue
 from privinf.wire import Labels, Statistics
 
-# Of the score's price, for the counts; of that of slopes and variances, for the slopes.
-COUNTS_SHARE = 0.14
-SLOPES_SHARE = 0.5
-# Thresholds: from so many times sqrt k on, each so many times the next lower one.
-LOWEST = 0.7
-RATIO = 2.0**0.25
-MOST_CELLS = 120
-# A count is seen from so many sds on: thresholds reach far beyond what scores usually are, and noise alone is
-# taken for a tail in one release of a thousand.
+COUNTS_SHARE = 0.14  # share of the score's price for the counts above thresholds
+SLOPES_SHARE = 0.5  # share of the price of slopes and variances for the slopes
+LOWEST = 0.7  # smallest threshold, in units of sqrt k
+RATIO = 2.0**0.25  # of a threshold to the next lower one
+MOST_CELLS = 120  # thresholds, at most
+# Sds of its noise that a count must exceed: thresholds reach far beyond what scores usually are, and noise
+# alone is taken for a tail in one release of a thousand.
 SEEN = 2.5
-# Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no
-# more than this share of the smallest.
+# Products u_j x_j are shrunk to this many times sqrt k, or to more while that costs little noise.
 SLOPE_ROOM = 4.0
+# The noise of a slope that counts as little, relative to the smallest slope (`_slope_norm`).
 SLOPE_NOISE = 0.06
 
 

@@ -43,29 +43,21 @@ from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
-# Shares of the price of one target: its Gram matrix, the second where it is needed, sizes of residuals, what
-# the coefficients of y leave in the products with the neighbours, the tail of residuals; the rest is for the
-# steps.
-LOOK = 0.26
-SECOND_LOOK = 0.17
-SCALES = 0.05
-EFFECTS = 0.12
-TAIL = 0.05
-STEPS = (0.2, 0.3, 0.5)
-# Residuals of columns are clipped at this many times their size.
-CLIP = 2.0
-# Smallest eigenvalue over the noise's largest, below which a second look is taken; and T is marked after it.
-CLEAR = 3.0
-HIDDEN = 0.5
-# Tails are counted above so many sizes and on, by a ratio; the chance that noise alone is taken for one.
-FAR = 4.0
-APART_BY = math.sqrt(2.0)
-TAIL_CELLS = 8
-FALSE_TAIL = 0.01
-# No eigenvalue is taken to be below this share of the mean.
-TINIEST = 1e-6
-# Nor any residual larger than this, in units of the target's released size.
-LARGEST_SIZE = 1.5
+LOOK = 0.26  # share of a target's price for the Gram matrix of its neighbours
+SECOND_LOOK = 0.17  # share for a second one, where it is needed
+SCALES = 0.05  # share for the sizes of residuals
+EFFECTS = 0.12  # share for what the coefficients of y leave in the products with the neighbours
+TAIL = 0.05  # share for the tail of residuals; what is left of the price is for the steps
+STEPS = (0.2, 0.3, 0.5)  # shares of the steps' price; the last step decides the noise
+CLIP = 2.0  # of residuals of columns, in units of their size
+CLEAR = 3.0  # smallest eigenvalue over the noise's largest, below which there is a second look
+HIDDEN = 0.5  # the same after the second look, below which the target is marked
+FAR = 4.0  # smallest threshold of the tails that are counted, in sizes
+APART_BY = math.sqrt(2.0)  # ratio of a threshold to the one below it
+TAIL_CELLS = 8  # number of thresholds
+FALSE_TAIL = 0.01  # chance that noise alone is taken for a tail, over all thresholds
+TINIEST = 1e-6  # least eigenvalue, relative to the mean of all
+LARGEST_SIZE = 1.5  # of a residual, in units of the target's released size
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -74,19 +74,15 @@ from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels
 
 Fit = TypeVar("Fit")
-# Of the price: the pick, the suspect's size, the Gram matrix, and the rest the score.
-PICK = 0.5
-SIZE = 0.03
-GRAM = 0.12
-SUSPECT = Labels.SUSPECT
-# So many columns are looked at, one after the other, for no more than this part of the scores' price.
-MOST_LOOKS = 4
-OF_SCORES = 0.75
-# A fit with one that was found costs this part of a look.
-AGAIN = 0.45
-AGAIN_STEPS = (0.3, 0.7)
-# Released variances stay above this share of what normal scores have.
-SMALLEST_VARIANCE = 0.5
+PICK = 0.5  # share of a look's price for the pick
+SIZE = 0.03  # share for the size of the suspect
+GRAM = 0.12  # share for the Gram matrix with the suspect; the rest is for its score
+SUSPECT = Labels.SUSPECT  # label of the pick
+MOST_LOOKS = 4  # columns that are looked at, one after the other
+OF_SCORES = 0.75  # part of the scores' price that all looks and new fits may cost together
+AGAIN = 0.45  # price of a new fit with a column that was found, relative to that of a look
+AGAIN_STEPS = (0.3, 0.7)  # shares of the steps' price in such a fit
+SMALLEST_VARIANCE = 0.5  # least released variance of a score, relative to that of normal scores
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
 ALL_BUT_INFINITE = 1e4
 # Slopes are not needed: their place in the release is all but empty.
@@ -97,10 +93,10 @@ NO_SLOPES: dict[str, PlainValue] = {
     "average_weight": 1e-3,
 }
 LEVEL = 0.05  # of the test for missed columns
+# Settings of `OmittedColumnTest` that are floats.
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
-WHOLE_NUMBERS = ("columns", "kept", "standing_out")
-# So many kept columns that were seen by luck say that others of their size were not.
-MANY_FADING = 3
+WHOLE_NUMBERS = ("columns", "kept", "standing_out")  # and those that are integers
+MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
     "Not to be trusted: sparsity is in doubt. {} of the {} columns that are kept have effects below {:.2g} "
     "standard errors, which are seen with a probability of less than {:.1g}: others of their size are likely "

@@ -54,11 +54,10 @@ VECTORS = {
 }
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
-MISSED = 0.05
-FOUND = 0.8  # what is called found is found with this probability
-# Clips of products that one column is peeled from, in units of the residuals; and where there is no noise.
-PICK_CLIPS = np.geomspace(0.1, 2.0, 24)
-CLEAR_CLIP = 1.5
+MISSED = 0.05  # chance that a pick is missed in `detectable_sds`: by larger noise elsewhere, or by its own
+FOUND = 0.8  # probability with which the smallest effect that is stated as detected is detected
+PICK_CLIPS = np.geomspace(0.1, 2.0, 24)  # grid of clips for the pick of one column, in units of the residuals
+CLEAR_CLIP = 1.5  # where products are clipped without noise, in the same units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,17 +31,13 @@ NOT_GAUSSIAN = (
     "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
 )
 PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
-NEIGHBOURS = 4
-# Of the whole budget, where it is asked for, and the response's part of that.
-MEANS_SHARE = 0.04
-RESPONSE_SHARE = 0.2
-# Of the whole budget, for the test of columns outside the fit; with every column as a target it is free.
-MISSED_SHARE = 0.05
-# By default at most as many columns are picked as keep the noise of their Gram matrix below this.
-EDGE_ROOM = 0.25
-MOST_PICKS = 50
-# A logistic fit picks all of them, and pays for each.
-MOST_LOGISTIC = 10
+NEIGHBOURS = 4  # of every target, by default, where sites have parts of their own
+MEANS_SHARE = 0.04  # of the whole budget, where means are released
+RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
+MISSED_SHARE = 0.05  # of the whole budget, for the test of columns outside the fit; free if all are targets
+EDGE_ROOM = 0.25  # largest noise of the Gram matrix of picked columns, by default (`largest_sparsity`)
+MOST_PICKS = 50  # columns that are picked by default
+MOST_LOGISTIC = 10  # the same of a logistic fit, which picks all of them, and pays for each
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.
 ALL_SHARES = {
     "selection": 0.12,

@@ -38,17 +38,14 @@ from privinf.inference.estimate import upper_quantile
 from privinf.typing import Floats
 from privinf.validation import check_count, check_positive
 
-# Midpoints of as many equal probabilities stand for the law of |u|.
-_CELLS = 4000
-_SIZES = 400
-_SWEEPS = 8
-# |r| has this probability below one sd if it is normal.
-ONE_SD = 0.6827
-# Chance that a cell without records is taken for one with some, over all cells.
-FALSE_CELLS = 0.001
+_CELLS = 4000  # cells of equal probability whose midpoints stand for the distribution of |u|
+_SIZES = 400  # the same for that of |r|, where scores are clipped alone
+_SWEEPS = 8  # searches in C and R by turns; C and R are exact to more digits than matter
+ONE_SD = 0.6827  # probability that a normal residual is below one sd
+FALSE_CELLS = 0.001  # chance that a cell without records is taken for one with some, over all cells
+# Largest unit of clips, in middles of |r|: tails without a variance would drown picks in noise.
 MOST_SPREAD = 3.0
-# A response of two values has so much of its mass in two cells.
-TWO_CELLS = 0.9
+TWO_CELLS = 0.9  # share of all residuals in two cells from which on a response is taken to have two values
 
 
 @dataclass(frozen=True, slots=True)

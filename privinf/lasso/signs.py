@@ -18,7 +18,7 @@ from scipy.stats import binom
 from privinf.typing import Flags, Floats, Integers
 
 SATURATION = 2.0  # of sqrt(n) mu: beyond, 1 in 44 signs tells how far
-_BISECTIONS = 80
+_BISECTIONS = 80  # halvings of the bracket, more than a double has digits
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

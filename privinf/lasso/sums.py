@@ -19,17 +19,13 @@ from privinf.wire import Labels, Statistics
 
 Sites: TypeAlias = Sequence[str] | None
 
-# Stands for "not clipped" where nothing is noised: no sum of records comes near it; and what stands at its
-# bound is not cut by rounding.
-UNCLIPPED = 1e12
-ROOM = 1.0 + 1e-9
-# Typical sizes that are released stay above this share of what was declared.
-SMALLEST_SIZE = 0.05
-CELLS_PER_OCTAVE = 4
-OCTAVES = 14
-# Means are of rows shrunk to so many times sqrt k, of residuals clipped at so many of their sizes.
-MEAN_ROOM = 1.5
-RESIDUAL_ROOM = 4.0
+UNCLIPPED = 1e12  # stands for "not clipped" where nothing is noised: no sum of records comes near it
+ROOM = 1.0 + 1e-9  # factor of a bound, so that rows at their bound are not cut by rounding
+SMALLEST_SIZE = 0.05  # least released size of a column, relative to what was declared
+CELLS_PER_OCTAVE = 4  # cells of the histogram of residuals for each factor of 2
+OCTAVES = 14  # factors of 2 that the histogram goes down from the largest residual
+MEAN_ROOM = 1.5  # rows are shrunk to this many times sqrt k for their means
+RESIDUAL_ROOM = 4.0  # residuals are clipped here for their mean, in units of their scale
 
 
 class SparseServer(Protocol):

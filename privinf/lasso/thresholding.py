@@ -44,27 +44,24 @@ from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels
 
-# Multiples of the residuals' scale: of clipped products, and of residuals in a step.
-PRODUCT_CLIP = 1.5
-BLOCKS = 3
-OPEN_BLOCK = 5
-LIVELY = 3
-# The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
+PRODUCT_CLIP = 1.5  # of products for picks, and of residuals in a step, in units of the residuals' scale
+BLOCKS = 3  # of picks, where their number is given (`block_sizes`)
+OPEN_BLOCK = 5  # columns in a block, where their number is to be chosen
+LIVELY = 3  # picking ends when fewer columns of a block than these stand out
+# A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
 GRAM_ROOM = 1.4
-# Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
-STEPS = (0.1, 0.15, 0.25, 0.5)
-CHEAP_STEPS = (0.5, 0.5)
-GRAM_SHARE = 0.25
-CHEAP_GRAM_SHARE = 0.4
-CHEAP_FITS = 0.25
-# Residuals of a fit larger than this many times the response: its steps went astray.
-ASTRAY = 1.15
-# A last step longer than this many times what the noise of it and of the one before explains: still moving.
+STEPS = (0.1, 0.15, 0.25, 0.5)  # shares of the steps' price; the last step decides the noise
+CHEAP_STEPS = (0.5, 0.5)  # the same in the fits between blocks
+GRAM_SHARE = 0.25  # share of a fit's price for its Gram matrix
+CHEAP_GRAM_SHARE = 0.4  # the same in the fits between blocks
+CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
+ASTRAY = 1.15  # residuals of a fit larger than this many times the response: its steps diverged
+# A last step longer than this many times what its noise and the one's before explain has not converged.
 UNSETTLED = 2.5
 # Smallest eigenvalue of the released Gram matrix over the largest of its noise, below which steps astray were
 # common in simulations: without a word intervals covered .87 at .5 to .7, and .94 above.
 CLEAR = 0.75
-SHRINK = 0.7
+SHRINK = 0.7  # residuals' scale after a cheap step relative to before it, instead of a release
 
 
 @dataclass(frozen=True, slots=True)

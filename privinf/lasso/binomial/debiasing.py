@@ -55,14 +55,13 @@ from privinf.typing import Floats
 from privinf.wire import Labels
 
 UNION_LABEL = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
-# Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
-LEAST_NEIGHBOURS = 2
-MOST_NEIGHBOURS = 25
+LEAST_NEIGHBOURS = 2  # neighbours of a target, at least, where their number is not an argument
+MOST_NEIGHBOURS = 25  # and at most; also their number where there is no noise
+# Share of a coordinate's variance that noise of the Gram matrix may add (`afforded_neighbours`).
 AFFORDED = 0.03
-TYPICAL = 40
-# M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
-STANDING = 4.0
-FAR = 1.0
+TYPICAL = 40  # columns for which the bound on c |v|^2 is worked out; the rule uses that bound per column
+STANDING = 4.0  # standard deviations of its noise that M must lie above zero
+FAR = 1.0  # root mean square move of the predictor beyond which a step is not local, and is shortened
 FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean square: too far for one step"
 WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large as the matrix"
 

@@ -36,14 +36,12 @@ from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels, Statistics
 
 NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
-NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()
-LENGTHS = (np.arange(200) + 0.5) / 200.0
-# K leaves this share of rows as they are; of a matrix that noise would drown, that share.
-WHOLE = 0.995
-MOST_ROWS = 0.9
-CLIPS = np.geomspace(0.2, 6.0, 120)
-# Predictors spread no further than this, in sds: beyond it the rows are separated.
-WIDEST = 4.0
+NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()  # made to add up to 1: probabilities of the nodes
+LENGTHS = (np.arange(200) + 0.5) / 200.0  # midpoints of 200 equally probable cells of |v|^2, as probabilities
+WHOLE = 0.995  # share of rows that K leaves as they are, for scores
+MOST_ROWS = 0.9  # the same for a matrix that the noise could drown
+CLIPS = np.geomspace(0.2, 6.0, 120)  # grid on which B is sought, relative to sqrt(k odds)
+WIDEST = 4.0  # largest sd of the predictor: beyond it the responses are separated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,8 +68,7 @@ class Point:
         return np.append(self.intercept, self.beta)
 
 
-# Of the response at a node of the predictor.
-LEAST_MEAN = 1e-12
+LEAST_MEAN = 1e-12  # of the response at a node of the predictor, so that no curvature is 0
 
 
 @dataclass(frozen=True, slots=True)

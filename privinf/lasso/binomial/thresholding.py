@@ -44,28 +44,21 @@ from privinf.lasso.thresholding import CLEAR, UNSETTLED, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-PEELS = 2
-SPARE = 2
-# Of the price of a matrix its first look; eigenvalues of that one, in shares of their mean, and the share of
-# |v|^2 that is left, are at least these.
-FIRST_LOOK = 0.3
-SMALLEST_VALUE = 0.01
-LEAST_ENERGY = 0.25
-# Shares of a fit's price: its matrix, and its steps; of all fits: the cheap ones.
-MATRIX_SHARE = 0.25
-STEP_SHARES = (0.15, 0.25, 0.6)
-CHEAP_STEP_SHARES = (0.4, 0.6)
-CHEAP_FIT = 0.25
-# Predictors move no further in a step, root mean square.
-LARGEST_MOVE = 2.0
-MOST_STEPS = 100
-SMALLEST_CHANGE = 1e-10
-# Responses of the rarer kind below so many sds of the noise of their number are too few.
-FEWEST_SDS = 8.0
-# Predictors' noise in the last step, root mean square: beyond the first a fit is marked, beyond the second
-# there is none, as one step cannot repair what is not near.
-SHAKY = 0.6
-HOPELESS = 1.2
+PEELS = 2  # blocks in which columns are picked, with a fit after each: halves (step 2 above)
+SPARE = 2  # columns picked beyond `sparsity`, of which the largest are kept (step 4 above)
+FIRST_LOOK = 0.3  # share of a matrix's price for its first look
+SMALLEST_VALUE = 0.01  # eigenvalues of the first look are at least this share of their mean
+LEAST_ENERGY = 0.25  # smallest share of |v|^2 that is taken to be left after the first look
+MATRIX_SHARE = 0.25  # share of a fit's price for its matrix; the rest is for its steps
+STEP_SHARES = (0.15, 0.25, 0.6)  # of the steps' price in the last fit; the last step decides the noise
+CHEAP_STEP_SHARES = (0.4, 0.6)  # of the steps' price in the fits between blocks
+CHEAP_FIT = 0.25  # share of the price of all fits for those between blocks
+LARGEST_MOVE = 2.0  # of the predictor in one step, root mean square
+MOST_STEPS = 100  # Newton steps without noise
+SMALLEST_CHANGE = 1e-10  # of any coefficient; below it Newton's method without noise has converged
+FEWEST_SDS = 8.0  # fewer responses of the rarer kind than this many sds of their number's noise are too few
+SHAKY = 0.6  # a fit is marked if noise of its last step moves the predictor by more, root mean square
+HOPELESS = 1.2  # there is no fit beyond this: one step cannot repair what is not near
 TOO_FEW = (
     "{} for {} columns: the noise of a fit's last step alone would move the linear predictor by {:.1f}, root "
     "mean square. Keep fewer columns, or spend more"

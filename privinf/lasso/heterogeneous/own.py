@@ -22,15 +22,14 @@ from privinf.lasso.thresholding import ASTRAY, CLEAR, GRAM_ROOM, UNSETTLED, bloc
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-COLUMN_CLIP = 1.0
-# Shares of the price for the refits of the shared part and of the own parts, where they are separate.
-SHARED_PART = 0.12
-OWN_PART = 0.20
-SMALL_CLIP = 0.1
-BLOCKS = 2
-# Shares of the refit: after the first block, and the last steps.
-FIRST_STEP = 0.25
-LAST_STEPS = (0.2, 0.55)
+COLUMN_CLIP = 1.0  # bound of a column in Gram matrices of all columns, in units of its size
+SHARED_PART = 0.12  # share of the matrices' price for the shared part, where matrices are separate
+OWN_PART = 0.20  # the same for the sites' own parts; the rest is for the precision columns
+SMALL_CLIP = 0.1  # of products for picks, in units of the residuals' scale: own parts are small
+BLOCKS = 2  # in which a site's own columns are picked
+FIRST_STEP = 0.25  # share of the refit for the steps before the last block
+LAST_STEPS = (0.2, 0.55)  # shares of the refit for the two steps after the last block
+# Grid of residual clips among which the one with the least variance is chosen.
 _RESIDUALS = np.geomspace(0.2, 1.75, 24)
 
 

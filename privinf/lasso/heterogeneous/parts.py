@@ -34,23 +34,21 @@ from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-# Factors of (log p)^2 k (k + s/4) / (rho n^2), and shares at rho n^2 = REFERENCE; found in simulations.
-PICKING = 6.4
-ERROR_SHARE = 0.25
-NEIGHBOUR_SUM = 5e4
-REFERENCE = 3e5
-SCALES = 0.025
-SLOPES = 0.03
-LEAST_SCORE = 0.25
-SEPARATE_GRAMS = 0.15
-# Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
+PICKING = 6.4  # factor of (log p)^2 k (k + s/4) / (rho n^2) in the share for k picks; found in simulations
+ERROR_SHARE = 0.25  # factor of the sparsity s in that rule; found in simulations
+NEIGHBOUR_SUM = 5e4  # share for one neighbour, times rho n^2; found in simulations
+REFERENCE = 3e5  # rho n^2 at which shares of Gram matrices and refits were found in simulations
+SCALES = 0.025  # share of the price for sizes of columns and residuals
+SLOPES = 0.03  # share for slopes and variances of the scores
+LEAST_SCORE = 0.25  # share that is left for the scores, however large all others are
+SEPARATE_GRAMS = 0.15  # share for Gram matrices where each target or site has its own
+# Of columns before their squares, in declared units: large ones only add noise to typical sizes.
 SIZE_CLIP = 1.5
-SHARED_STEPS = (0.2, 0.3, 0.5)
-# Of the price of all sizes: of columns, of residuals on all rows, on a site's after a block and at the end.
-SIZES = 0.35
-POOLED_LOOKS = 0.30
-BLOCK_LOOKS = 0.10
-LAST_LOOK = 0.25
+SHARED_STEPS = (0.2, 0.3, 0.5)  # shares of the refit of the shared part; the last step decides the noise
+SIZES = 0.35  # share of the sizes' price for those of columns
+POOLED_LOOKS = 0.30  # share for the residuals' scale on all rows, in three equal releases
+BLOCK_LOOKS = 0.10  # share for a site's residuals after its blocks
+LAST_LOOK = 0.25  # share for a site's residuals at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

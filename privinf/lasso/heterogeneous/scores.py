@@ -27,19 +27,15 @@ from privinf.lasso.thresholding import positions
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats
 
-# Of the price of slopes: averages over targets; the rest goes to single targets.
-MEAN_SHARE = 0.4
-# u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
-SLOPE_CLIP = 4.0
-AVERAGE_SPREAD = 7.0
-# Limits of a variance, in units of what normal scores have; B^2 is another.
-LEAST_VARIANCE = 0.5
-# Sd of the slopes of single targets around their average, of which it is this share: by columns' own laws, by
-# the noise of sizes and of precision columns.
+MEAN_SHARE = 0.4  # share of the slopes' price for their averages over targets; the rest is for single targets
+SLOPE_CLIP = 4.0  # clip of a single u_j x_j sqrt(w_jj), whose mean is 1
+AVERAGE_SPREAD = 7.0  # averages of these over k targets are clipped at 1 + this / sqrt k
+LEAST_VARIANCE = 0.5  # least variance of a score, relative to that of normal scores; B^2 is the largest
+# Sd of a target's slope relative to the average slope, from columns that are not normal and from the noise of
+# sizes and of precision columns.
 SLOPE_SPREAD = 0.08
-# Slopes of sites and targets in units of the average, and the noise of one in units of itself.
-LEAST_SLOPE = 0.5
-MOST_NOISE = 0.24
+LEAST_SLOPE = 0.5  # least slope of a site or target, relative to the average
+MOST_NOISE = 0.24  # largest sd of a slope's noise, relative to the slope
 
 
 @dataclass(frozen=True, slots=True)
