@@ -25,15 +25,13 @@ CHEAPER = (
     '; tighter bounds of the response cost less, and residual_clip="bounds" assumes nothing, at the price of '
     "noise for the whole range"
 )
-# From so many standard errors on that a wrong mean of rows far out may move an estimate.
-FAR_OUT = 0.5
+FAR_OUT = 0.5  # standard errors that a wrong mean of rows far out may move an estimate before a note says so
 MISFIT_FAR_OUT = (
     "rows far out are weighted down at this budget. That changes nothing if the model's mean is right; if it "
     "is not, a coefficient may be some {:.1f} standard errors from that of the unweighted regression. More "
     "rows or budget weight less; so do tighter bounds, and a long-tailed column's logarithm"
 )
-# From such a variance over the mean on.
-DISPERSED = 20.0
+DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
     "the counts vary {:.0f} times as much as a Poisson model's: a few records decide the coefficients, and "
     "what noisy counts do not see of them is missing. Give what they grow with as exposure=, or model a "
@@ -58,9 +56,8 @@ FAR_START = (
     "standard errors elsewhere if they counted in the Hessian. Tighter bounds of columns that reach far, "
     'their logarithms, or more budget start nearer; residual_clip="bounds" assumes nothing'
 )
-# Standard errors of the middle slope over those without noise, and clips in usual lengths, from which on.
-WIDE_FIT = 2.0
-LONG_CLIP = 3.0
+WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
+LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
 COSTS = (
     "Noise makes the standard errors of slopes {:.1f} times as large (the middle one): scores are clipped at "
     "{:.1f} times their usual length. What costs most: {}."
@@ -109,12 +106,10 @@ SEPARATES = (
 FAR = (
     "the budget is small for {1} coefficients and {2} records: spend more, use fewer columns, tighter bounds"
 )
-# Smallest eigenvalue of the columns' normalised moments above which they are not alike.
-ALIKE = 0.1
+ALIKE = 0.1  # smallest eigenvalue of the columns' normalised moments above which they are not alike
 # Mean curvature over that of the mean response, below which predictors tell nearly every outcome.
 TELLING = 0.35
-# Spread, in scaled units, below which bounds are called wide or levels rare.
-NARROW = 0.05
+NARROW = 0.05  # spread, in scaled units, below which bounds are called wide or levels rare
 # So many sds of its noise the smallest eigenvalue of the last Hessian must be. Noise alone passes in one fit
 # of 160; of real tables' intervals below it .76 held (a column beside its logarithm, in loose bounds).
 CLEAR = 2.5
@@ -124,17 +119,15 @@ WEAKEST_EFFECTS = LEAST_STRENGTH
 # How many of its standard errors the second order of the Hessian's noise may move a coefficient on average:
 # beyond it intervals of a product of columns held .48 to .73 (benchmarks/results/rare_groups.md).
 LARGEST_REMAINDER = 0.35
-# An indicator is told of if the noise of the counts may hide this share of the records with its rarer value,
-# or if it is as rare as that, and what lies beyond the clip could move it so many standard errors.
-HIDDEN_SHARE = 0.5
-RARE = 0.15
+HIDDEN_SHARE = 0.5  # share of an indicator's rarer records that the counts may hide before a note says so
+RARE = 0.15  # an indicator is rare if fewer rows than this share have its rarer value
+# Standard errors that the records beyond the clip may move a rare indicator before a note says so.
 FAR_MOVED = 1.0
 # From so many standard errors on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
 # and where a few large values of a column blinded the first release 14 to 100, and no interval held.
 TOO_FAR = 4.0
-# In sds of the noise, how near moments come to those of columns of zeros and ones that exclude one another.
-NEAR_ENDS = 3.0
-NEAR_NONE = 2.0
+NEAR_ENDS = 3.0  # sds of its noise within which a moment is taken to be that of a column of zeros and ones
+NEAR_NONE = 2.0  # the same for the share of rows in which two columns are both 1: they exclude one another
 
 
 def heavy_tail(ratio: float) -> str:

@@ -38,14 +38,11 @@ from privinf.schema import Numeric
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
-# Of mu^2, for the count.
-COUNT_SHARE = 0.01
-# A share above which a caution comes, and one that must be seen for the count to be asked.
-LEAST_SHARE = 0.01
-SEEN_SHARE = 0.05
-# Level of the simultaneous lower bounds, and the power at the share that must be seen.
-LEVEL = 0.95
-POWER = 0.8
+COUNT_SHARE = 0.01  # share of mu^2 for the count
+LEAST_SHARE = 0.01  # share of values outside above which a caution comes
+SEEN_SHARE = 0.05  # share of values outside that must be detectable for the count to be asked
+LEVEL = 0.95  # of the simultaneous lower bounds
+POWER = 0.8  # probability with which SEEN_SHARE must be detected
 LABEL = Labels.VALUES_OUTSIDE
 
 

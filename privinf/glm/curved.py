@@ -42,49 +42,39 @@ from privinf.inference.tails import (
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-# Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
-ROUND_COUNTS = 0.015
-ROUND_STEP = 0.07
-FINAL_COUNTS = 0.03
-FINAL_MEAT = 0.04
-# Of a Poisson model's final release: counts of scores, and all of the meat.
-LAYERS_COUNTS = 0.1
-LAYERS_MEAT = 0.06
-# Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
-LONGEST_MOVE = 2.0
-SHORT_MOVE = 0.5
-SHORT_COUNTS = 0.1
-LONGEST_SECANT = 2.0
-NEWTON_ROUNDS = 100
-TOLERANCE = 1e-12
-# Without noise: rounds in which a step that goes too far may leave hardly any curvature for a while.
-OVERSHOOTING = 12
+ROUND_COUNTS = 0.015  # share of mu^2 for the counts of a round
+ROUND_STEP = 0.07  # share of mu^2 for the score and Hessian of a round, half each
+FINAL_COUNTS = 0.03  # share of mu^2 for the counts of the final release
+FINAL_MEAT = 0.04  # share of mu^2 for the meat of the final release
+LAYERS_COUNTS = 0.1  # share of mu^2 for counts of scores in a Poisson model's final release
+LAYERS_MEAT = 0.06  # share of mu^2 for the meat of a Poisson model's final release
+LONGEST_MOVE = 2.0  # of linear predictors in a round, root mean square
+SHORT_MOVE = 0.5  # a round that moves predictors of a logistic model less is the last one
+SHORT_COUNTS = 0.1  # the same for a Poisson model
+LONGEST_SECANT = 2.0  # length of the preliminary step, along which the final Hessian is a secant
+NEWTON_ROUNDS = 100  # rounds without noise
+TOLERANCE = 1e-12  # move of predictors, root mean square, below which a fit without noise has converged
+OVERSHOOTING = 12  # rounds without noise in which a step that goes too far may leave hardly any curvature
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
-NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
-# Thresholds of the counts, in units of the typical size; clips that are tried between two of them.
-CELLS = 2.0 ** np.arange(-5.0, 2.51, 0.25)
-SCORE_SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
-FINE = 8
-# A public allowance for a mean that is not right: what share of what weights leave out moves the score. The
-# smaller the curvature the less a mean can be wrong: so much of it, and no less than the least.
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()  # made to add up to 1: probabilities at NODES
+CELLS = 2.0 ** np.arange(-5.0, 2.51, 0.25)  # thresholds of counts of curvature, in units of its typical size
+SCORE_SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)  # thresholds of counts of scores, in units of sqrt p
+FINE = 8  # clips that are tried between two thresholds
+# What weights leave out may move the score by this share of the curvature: a public allowance for a wrong
+# mean, which can be less wrong where the curvature is small.
 MISFIT = 0.4
-LEAST_MISFIT = 0.015
-# A wider one, where its noise stays below this share of the sampling variance.
-WIDE_MISFIT = 0.2
-CHEAP = 0.3
-# B is no less than this quantile of the scores; counts whose noise is this share of n choose no K.
-LOWEST_QUANTILE = 0.3
+LEAST_MISFIT = 0.015  # least such share, whatever the curvature
+WIDE_MISFIT = 0.2  # a wider allowance, where its noise costs little
+CHEAP = 0.3  # share of the sampling variance up to which noise costs little
+LOWEST_QUANTILE = 0.3  # B is no less than this quantile of the scores
+# Sd of the curvature counts, as a share of n, above which they choose no K: 6 sds are 5%.
 MOST_NOISE = 0.05 / 6.0
-# Weights and log exposures pass their middle by a factor of two at most.
-ROOM = 2.001
-LARGEST_LOG = 60.0
-# Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the
-# largest response are not looked for.
-LOWEST_SCORE = 0.7
-MOST_THRESHOLDS = 120
-LARGEST_MEAN = 4.0
-# What lies beyond the clip of counts is of one sign for this share at least.
-ONE_SIGN = 0.25
+ROOM = 2.001  # factor of lengths at most: weights and log exposures pass their middle by a factor of two
+LARGEST_LOG = 60.0  # logarithm of a mean beyond which bounds and thresholds grow no further
+LOWEST_SCORE = 0.7  # lowest threshold of scores, in units of their usual size
+MOST_THRESHOLDS = 120  # of counts of scores
+LARGEST_MEAN = 4.0  # means above this many times the largest response are not looked for
+ONE_SIGN = 0.25  # least share of what lies beyond the clip that is taken to be of one sign
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

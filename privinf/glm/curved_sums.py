@@ -17,16 +17,13 @@ from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
-# Counts, made nonincreasing, below so many of their sds count as none; fewer where rows are few: there what
-# is overlooked costs more than what noise pretends.
-SEEN_SDS = 2.0
-SEEN_IN_FEW = 1.2
-# Sizes r = n mu / p^1.5: none, one and two rounds below these.
-FULL_ROUNDS = 3
-LEAST_SIZE = 3.5
-SMALL = 25.0
-MIDDLE = 60.0
-FEW_COLUMNS = 20
+SEEN_SDS = 2.0  # counts, made nonincreasing, that are fewer sds of their noise than this count as none
+SEEN_IN_FEW = 1.2  # the same where rows are few: what is overlooked costs more there than what noise adds
+FULL_ROUNDS = 3  # rounds at most, from r = MIDDLE on
+LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand clear of its noise (`enough`)
+SMALL = 25.0  # r below which there is one round; and no fit of more than FEW_COLUMNS columns
+MIDDLE = 60.0  # r below which there are two rounds
+FEW_COLUMNS = 20  # for which a posterior is drawn where a fit is weak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,19 +32,19 @@ from privinf.inference.solution import quadratic
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, SamplingKind
 
-DRAWS = 4000
-FEWER_DRAWS = 1500
-MANY_COLUMNS = 20
-# Eigenvalues of a drawn Hessian, in mean ones, are not below this.
-LEAST_DRAWN = 0.02
-PRIOR_CONSTANT = 10.0
-PRIOR_SLOPE = 5.0
-FEWEST_KEPT = 200
-# A last step that moves predictors further, or goes on where the last round had not come to rest, or is of
-# more standard errors (squared, a coefficient), leaves a remainder that intervals do not know of; the less it
-# moves predictors, the less.
+DRAWS = 4000  # of the coefficients' distance D
+FEWER_DRAWS = 1500  # the same where columns are many: each draw inverts a matrix
+MANY_COLUMNS = 20  # from one more column on
+LEAST_DRAWN = 0.02  # least eigenvalue of a drawn Hessian, relative to the mean one
+PRIOR_CONSTANT = 10.0  # sd of the named prior on the constant, see above
+PRIOR_SLOPE = 5.0  # sd of the named prior on slopes, in units in which columns are in [-1, 1]
+FEWEST_KEPT = 200  # positive definite draws of the Hessian that suffice for a posterior; else all are made so
+# A last step that moves predictors further (root mean square) leaves a remainder that intervals do not
+# include.
 LONGEST_SHIFT = 1.2
-WALKING_SHIFT = 0.6
+WALKING_SHIFT = 0.6  # the same where the round before had not come to rest
+# Squared length of the last step in standard errors, a coefficient, that leaves such a remainder: the more
+# the step moves predictors (key: up to so much), the shorter it may be.
 LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 
 

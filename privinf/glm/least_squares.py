@@ -45,32 +45,25 @@ from privinf.inference.tails import ALLOWED, LAYER, Clip, Tail, best_clip, layer
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.wire import Labels, Statistics
 
-# Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
-SCALE = 0.03
-COUNTS = 0.01
-REGRAM = 0.12
-SCORE_COUNTS = 0.02
-SCORE_ROUND = 0.08
-HESSIAN = 0.06
-HESSIAN_AGAIN = 0.12
-TAIL = 0.14
-# The first Gram matrix is made anew where its smallest eigenvalue is below so many times its floor; the pilot
-# is improved where its noise passes this share of the residuals' scale.
-WEAK = 3.5
-COARSE = 0.2
-SCALE_CELLS = 18
-SCALE_LEVEL = 0.7
-NORMAL_QUANTILE = 1.04
-RESPONSE_WEIGHT = 0.87
-# Gram matrices are counted first where the longest row passes so many times p.
-LONG = 3.0
-# Eigenvalues of the last Hessian are floored at this share of the operator norm of its noise.
-LAST_FLOOR = 0.5
-# Where target="robust" clips scores, in units of sqrt p.
-ROBUST = 2.0
-# Without noise, looks go on until the step is so small.
-MOST_LOOKS = 100
-SMALLEST_STEP = 1e-10
+SCALE = 0.03  # share of mu^2 for the scale of the residuals
+COUNTS = 0.01  # share of mu^2 for counts of lengths before a Gram matrix
+REGRAM = 0.12  # share of mu^2 for the second Gram matrix, where the first was weak
+SCORE_COUNTS = 0.02  # share of mu^2 for counts before the score that improves the pilot
+SCORE_ROUND = 0.08  # share of mu^2 for that score
+HESSIAN = 0.06  # share of mu^2 for the last Hessian
+HESSIAN_AGAIN = 0.12  # the same where the first Gram matrix was weak
+TAIL = 0.14  # share of mu^2 for the tail counts that choose the clip; what is left is for both layers
+WEAK = 3.5  # a first Gram matrix whose smallest eigenvalue is fewer times its floor is weak
+COARSE = 0.2  # noise of the pilot, relative to the residuals' scale, above which it is improved
+SCALE_CELLS = 18  # thresholds of the counts for the residuals' scale
+SCALE_LEVEL = 0.7  # quantile of the residuals that is their scale
+NORMAL_QUANTILE = 1.04  # that of |e| of a standard normal e, so that the scale is the sd of normal residuals
+RESPONSE_WEIGHT = 0.87  # of y in the first release, relative to the radius of z
+LONG = 3.0  # lengths are counted before a Gram matrix where the longest squared row passes this many times p
+LAST_FLOOR = 0.5  # of the last Hessian's eigenvalues, relative to the operator norm of its noise
+ROBUST = 2.0  # where target="robust" clips scores, in units of sqrt p
+MOST_LOOKS = 100  # looks without noise
+SMALLEST_STEP = 1e-10  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
 
 
 @dataclass(frozen=True, slots=True)

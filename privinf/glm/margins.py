@@ -24,18 +24,18 @@ from privinf.inference.intervals import Precision
 from privinf.schema import Design
 from privinf.typing import Floats
 
-# Of mu^2, where average effects are asked for.
-SHARE = 0.1
+SHARE = 0.1  # share of mu^2 for average effects, where they are asked for
 NOT_ASKED = "average marginal effects need fit(margins=True), which keeps a tenth of the budget for them"
 NO_CONSTANT = "marginal effects need a model with a constant"
 NO_OFFSET = (
     "average marginal effects of a logistic model with an offset are not offered: how they go with the "
     "coefficients is not released; get_margeff('mean') is free, at offset 0"
 )
-# Beyond this variance of a predictor, or width of what stands beside it, standard errors say nothing anyway.
+# Largest variance of a predictor, or width of a term, that is worked with: beyond it standard errors say
+# nothing anyway.
 SAYS_NOTHING = 20.0
 CURVES, SPREAD = np.polynomial.hermite_e.hermegauss(41)
-SPREAD = SPREAD / SPREAD.sum()
+SPREAD = SPREAD / SPREAD.sum()  # made to add up to 1: probabilities at CURVES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,15 +17,12 @@ from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
 from privinf.wire import Labels
 
-# Of the final release: score, Hessian, meat.
-FINAL_SHARES = (0.7, 0.2, 0.1)
-# Of a round before that: its Hessian, and how budgets grow from round to round.
-EARLY_HESSIAN = 0.2
-GROWTH = 2.0
-# The dimension rule: beyond it the noise of the Hessian biases its inverse.
-RULE = 0.1
-MOST_ROUNDS = 100
-TOLERANCE = 1e-11
+FINAL_SHARES = (0.7, 0.2, 0.1)  # of the final release's mu^2: score, Hessian, meat
+EARLY_HESSIAN = 0.2  # the Hessian's share of mu^2 in a round before that
+GROWTH = 2.0  # of mu^2 from round to round
+RULE = 0.1  # largest p^1.5 / (n mu of the final Hessian): beyond it the Hessian's noise biases its inverse
+MOST_ROUNDS = 100  # rounds without noise
+TOLERANCE = 1e-11  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
 
 
 @doors

@@ -31,7 +31,7 @@ from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNe
 from privinf.validation import check_choice, check_count, check_cov_type, counted, reporting_delta
 from privinf.wire import Places
 
-LARGEST_SEED = 2**62
+LARGEST_SEED = 2**62  # public seeds are below it, so that seed + round stays below 2^63, a site's limit
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
 REACH = 0.0075
 

@@ -29,20 +29,16 @@ from privinf.schema.geometry import Reachable
 from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget
 from privinf.wire import Labels, Statistics
 
-# Shares of mu^2: of narrower bounds, of the first moments, of the last ones.
-NARROWER = 0.04
-MOMENTS = 0.15
-MEAT = 0.06
-COARSE_RATIO = math.sqrt(2.0)
-FINE_RATIO = math.pow(2.0, 0.25)
-# Lowest thresholds, in units of sqrt p and of p; most thresholds.
-LOWEST = 0.7
-MOST_THRESHOLDS = 120
-# Cells of a column's bounds, and the share of records that may be beyond either narrower bound.
-CELLS = 64
-BEYOND = 0.01
-# A count that is this many sds of its noise may be nothing.
-UNSEEN = 2.0
+NARROWER = 0.04  # share of mu^2 for narrower bounds
+MOMENTS = 0.15  # share of mu^2 for the first release, of second moments
+MEAT = 0.06  # share of mu^2 for the meat
+COARSE_RATIO = math.sqrt(2.0)  # of a threshold to the one below it, in counts on the way
+FINE_RATIO = math.pow(2.0, 0.25)  # the same in the tail counts that choose the clip
+LOWEST = 0.7  # lowest threshold, of scores in units of sqrt p and of squared lengths in units of p
+MOST_THRESHOLDS = 120  # of one release of counts
+CELLS = 64  # of a column's bounds, in the counts for narrower ones
+BEYOND = 0.01  # share of the records that may be beyond either narrower bound
+UNSEEN = 2.0  # sds of its noise up to which a count may be nothing
 
 # A statistic, its share of mu^2, its label and its arguments.
 Asked: TypeAlias = tuple[str, float, str, Mapping[str, Any]]

@@ -15,11 +15,10 @@ import numpy as np
 from privinf.typing import Floats
 
 Probes = Literal["unbiased", "orthonormal"]
-BETA1 = 0.9
-BETA2 = 0.999
-TINY = 1e-8
-# The second moment stays above this share of the noise's variance, which was subtracted from it.
-FLOOR = 0.1
+BETA1 = 0.9  # decay of the gradients' mean, Adam's usual one
+BETA2 = 0.999  # decay of the mean of their squares, Adam's usual one
+TINY = 1e-8  # added to the root of that mean, as Adam does
+FLOOR = 0.1  # least second moment, as a share of the noise's variance, which is subtracted from it
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,11 +17,9 @@ from privinf.typing import Family, Floats, Integers, PlainValue
 from privinf.validation import check_words
 from privinf.wire import Labels, Places, Statistics
 
-BYTES = 8
-# Above the largest mean, so that rounding never makes the cap bind.
-CAP_ROOM = 1.0 + 1e-9
-# The smallest argument that a statistic takes.
-SMALLEST_CAP = 1e-30
+BYTES = 8  # of a number in messages
+CAP_ROOM = 1.0 + 1e-9  # factor above the largest mean, so that rounding never makes the cap bind
+SMALLEST_CAP = 1e-30  # the smallest argument that a statistic accepts
 
 
 class GlmServer(Protocol):
@@ -306,6 +304,6 @@ class Roles:
         return " + ".join([formula, *self.names])
 
 
-NO_ROLES = Roles()
+NO_ROLES = Roles()  # no weights, offset or exposure
 _OFFSET = re.compile(r"\s*\+\s*offset\(\s*(\w+)\s*\)")
 _LOG_OFFSET = re.compile(r"offset\(\s*(?:np\.)?log\(\s*(\w+)\s*\)\s*\)")

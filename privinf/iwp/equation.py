@@ -19,7 +19,7 @@ from privinf.validation import ReadRows, check_choice, check_count, check_number
 
 Correction = Literal["exact", "conditional", "series", "none"]
 
-BINARY = ("quadratic", "exponential", "logistic")
+BINARY = ("quadratic", "exponential", "logistic")  # losses whose label has two levels, sent as -1 and 1
 CORRECTIONS: dict[str, tuple[str, ...]] = {
     "squared": ("exact", "none"),
     "quadratic": ("exact", "series", "none"),

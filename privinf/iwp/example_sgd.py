@@ -23,7 +23,7 @@ from privinf.iwp.transforms import series_coefficients
 from privinf.typing import Floats, Integers
 from privinf.validation import as_generator, check_array
 
-BURN_IN = 0.2
+BURN_IN = 0.2  # share of the steps that averages leave out, by default
 # The average of iterates that started away from the root is biased; intervals are given while that bias is
 # estimated below this many standard errors.
 LARGEST_MEMORY = 0.25

@@ -16,12 +16,12 @@ from privinf.iwp.score_test import NullPoint, null_point, parameters_under_test
 from privinf.typing import Flags, Floats
 from privinf.validation import check_count, check_fraction, check_positive
 
-_STEPS = 12
-_HALVINGS = 6
-_DECREASE = 1e-3
-_FAR = 5.0
-_GROWTH = 1.5
-_LEVERAGE = 0.25
+_STEPS = 12  # of Newton's method on T, for each value of the profiled coefficient
+_HALVINGS = 6  # of such a step, before the search ends
+_DECREASE = 1e-3  # expected decrease of T below which the search ends: critical values are 2.7 and more
+_FAR = 5.0  # T over its critical value beyond which no more of the set is looked for
+_GROWTH = 1.5  # factor by which the distance from the centre grows
+_LEVERAGE = 0.25  # `NullPoint` whose leverage is larger is outside the region where T is trusted
 
 EMPTY = "no coefficients near the estimate are compatible with the scores: the score set is empty there"
 

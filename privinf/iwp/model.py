@@ -85,6 +85,7 @@ SCATTER_HIDDEN = (
     "new counts."
 )
 
+# Spending options that examples under randomized response refuse, with the reason.
 NO_GAUSSIAN_LEVEL = dict.fromkeys(
     ("mu", "rho"),
     "has no meaning here: labels and binary features are sent by randomized response, whose cost is an "

@@ -11,10 +11,10 @@ import numpy as np
 from privinf.typing import Floats
 from privinf.validation import check_positive
 
-STEPS = 60
-TOLERANCE = 1e-10
-_HALVINGS = 12
-_RUNAWAY = 1e4
+STEPS = 60  # Newton steps, by default
+TOLERANCE = 1e-10  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
+_HALVINGS = 12  # of a step, before the search for a shorter one ends without a root
+_RUNAWAY = 1e4  # coefficients larger than this, relative to 1 + the start, are taken to be infinite
 
 NO_ROOT = (
     "no root of the corrected score was found: the noise leaves too little signal, or the levels are "

@@ -14,7 +14,7 @@ from privinf.releases import Release
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_number
 
-MOST_COMBINATIONS = 64
+MOST_COMBINATIONS = 64  # of levels of features under response: the cost of a score grows with their product
 
 
 def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:

@@ -16,7 +16,7 @@ from privinf.iwp.forms import Form, Slopes
 from privinf.iwp.noise import Combinations, LabelNoise
 from privinf.typing import Floats
 
-SIGNED = np.array([-1.0, 1.0])
+SIGNED = np.array([-1.0, 1.0])  # values of a label of two levels in losses of the margin y x'theta
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from privinf.iwp.transforms import choose_truncation, truncation_bias
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count
 
-_ROWS = 100_000
-_RELIABILITY = 0.02
-_STEPS = 15
+_ROWS = 100_000  # rows that regression calibration uses at most: it only has to find a start
+_RELIABILITY = 0.02  # least share of the calibrated features' variance that is taken to be signal
+_STEPS = 15  # Newton steps of regression calibration
 
 
 def regression_calibration(system: ExampleScores) -> Floats:

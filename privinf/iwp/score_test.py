@@ -29,7 +29,7 @@ LARGEST_SKEWNESS = 0.1
 FEWEST_RECORDS = 500.0
 # Without nuisance coefficients the test errs on the safe side; below this number it can hardly reject.
 FEWEST_ALONE = 5.0
-_STEP = 1e-5
+_STEP = 1e-5  # length of the central differences, relative to 1 + the largest coefficient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

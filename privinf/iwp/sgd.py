@@ -15,8 +15,8 @@ from privinf.validation import check_array, check_count, check_fraction, check_n
 
 Gradient = Callable[[Floats, slice], Floats]
 
-BATCH = 128
-AVERAGED_DECAY = 0.6
+BATCH = 128  # records per step, by default
+AVERAGED_DECAY = 0.6  # power a of step sizes t^-a where iterates are averaged, by default
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

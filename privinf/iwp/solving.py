@@ -36,7 +36,7 @@ DEFAULT_CORRECTION: dict[str, Correction] = {
     "logistic": "conditional",
     "multinomial": "conditional",
 }
-NUMERIC: tuple[LossName, ...] = ("squared", "poisson")
+NUMERIC: tuple[LossName, ...] = ("squared", "poisson")  # losses whose label is a number
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
 EQUATION = """\

@@ -93,7 +93,7 @@ NO_SLOPES: dict[str, PlainValue] = {
     "average_weight": 1e-3,
 }
 LEVEL = 0.05  # of the test for missed columns
-# Settings of `OmittedColumnTest` that are floats.
+# Settings of `MissedColumnTest` that are floats.
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 WHOLE_NUMBERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
