@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 # Arrow's types that become doubles as they do in a data frame.
 ARROW_NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
-# Numbers from which on polars decodes a file; and is loaded for it, which takes as long as it saves.
-LARGE_FILE = 1 << 22
-WORTH_LOADING = 1 << 26
-# The header of a page: type, both sizes, and a checksum, each after its mark in Thrift's compact protocol.
+LARGE_FILE = 1 << 22  # numbers in a file from which on polars decodes it, if it is loaded
+WORTH_LOADING = 1 << 26  # numbers from which on polars is loaded for it, which takes as long as it saves
+# The header of a page that has a checksum: type, both sizes and the checksum, each after its mark in Thrift's
+# compact protocol.
 _CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){3}\x15", re.DOTALL)
-_HEADER = 32
-_HERE = os.getpid()
+_HEADER = 32  # bytes that hold all these
+_HERE = os.getpid()  # process in which this module was loaded: polars does not work in one forked from it
 
 
 def by_polars(

@@ -73,13 +73,12 @@ from privinf.typing import Floats, Integers, Table
 from privinf.validation import check_array
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
-ROOT_DIGITS = 22
-CELL_LIMIT = 1 << 14
-MOST_ROWS = 1 << 40
-WORD_DIGITS = 20
-ROOT_TWO = math.sqrt(2.0)
-# Of the sd, what the grid may take of the tail.
-GRID_ROOM = 2.0**-18
+ROOT_DIGITS = 22  # binary digits after the point to which f is rounded
+CELL_LIMIT = 1 << 14  # edges are fewer than this
+MOST_ROWS = 1 << 40  # for which sums are exact, see above
+WORD_DIGITS = 20  # binary digits of counts in the lower of two words
+ROOT_TWO = math.sqrt(2.0)  # sensitivity of counts of labels: two of them move by 1
+GRID_ROOM = 2.0**-18  # what the grid of the noise may take of the tail, in sds
 
 
 @lru_cache(maxsize=16)

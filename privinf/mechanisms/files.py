@@ -27,8 +27,9 @@ from privinf.sealed import unreadable
 from privinf.validation import blanks_alone, check_path
 
 ROWS = 1 << 16  # rows a block
+# Characters of a CSV file's first line: one that is longer, as a packed file can pretend, is refused.
 LONGEST_HEADER = 1 << 24
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t")  # the one that is most frequent in the first line is used
 NO_ROWS = "the table has no rows"
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")

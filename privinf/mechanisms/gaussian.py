@@ -34,15 +34,16 @@ from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws
 
 T = TypeVar("T")
 
-# The grid of secure noise ends at 2^45 steps, and noise spans at least 2^20 of them.
+# Noisy values are held within this many sds: the grid of secure noise ends at 2^45 steps, and noise spans at
+# least 2^20 of them.
 REACH = 2.0**24
-LARGEST = 2.0**1000
+LARGEST = 2.0**1000  # noisy values are held within this, too, far inside the range of doubles
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,
 # which is charged to every sensitivity.
 FLOAT_SLACK = 2.0**-40
 
 
-WORDS = tuple(SpendingWords.__annotations__)
+WORDS = tuple(SpendingWords.__annotations__)  # arguments that say what a call may spend
 
 
 def total_mu(words: SpendingWords) -> float:

@@ -49,7 +49,7 @@ from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, 
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
 from privinf.wire import Derivations, Labels, Mechanisms, Statistics
 
-ROBUST_SHARE = 0.25
+ROBUST_SHARE = 0.25  # share of mu^2 for the second release, of residuals, by default (robust_share=)
 # A call that is right, for the error about a missing formula.
 MOMENTS_EXAMPLE = (
     "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', 'x1', 'x2']) for "

@@ -39,9 +39,8 @@ from privinf.validation import check_delta, check_fraction, check_positive, is_z
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
 PURE_PICKS = "delta=0 is pure epsilon: for positions alone (values=False), or with method='laplace'"
-# Grid steps charged to the sensitivity of a pick.
-GUMBEL_ROUNDINGS = 3.0
-LAPLACE_ROUNDINGS = 1.0
+GUMBEL_ROUNDINGS = 3.0  # grid steps charged to the sensitivity of a pick by Gumbel noise
+LAPLACE_ROUNDINGS = 1.0  # grid steps charged to the sensitivity of a pick by Laplace noise
 
 
 class PeelingOptions(TypedDict, total=False):

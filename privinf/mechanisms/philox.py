@@ -16,14 +16,13 @@ from privinf.typing import Integers
 
 Words: TypeAlias = NDArray[np.uint64]
 
-# Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3: multipliers and the
-# increments of the key between rounds.
-_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
-_INCREMENTS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-_ROUNDS = 10
-_MASK64 = 2**64 - 1
-_LOW32 = np.uint64(2**32 - 1)
-_HALF = np.uint64(32)
+# Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3.
+_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)  # of two words of the counter in a round
+_INCREMENTS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # of the key's words between rounds
+_ROUNDS = 10  # of the cipher
+_MASK64 = 2**64 - 1  # Python's integers modulo 2^64
+_LOW32 = np.uint64(2**32 - 1)  # mask of a word's lower half
+_HALF = np.uint64(32)  # binary digits of half a word
 
 # Reading a run and picking from it costs about a twelfth of the vectorised cipher a word.
 _SPARSE = 12

@@ -10,14 +10,13 @@ import numpy as np
 from privinf.schema import Design
 from privinf.typing import Floats
 
-# Residuals are clipped at such a multiple of their released standard deviation before the HC0 release: at the
+# Residuals are clipped at a multiple of their released standard deviation before the HC0 release: at the
 # largest, unless noise would drown what it is added to. At 3 intervals cover .85 to .92 on skewed responses,
 # at 20 .92 to .97: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
-LEAST_MULTIPLE = 3.0
-RESIDUAL_MULTIPLE = 20.0
-# Of mean squares of rows, of which noise may leave nothing.
-SMALLEST_TRACE = 0.05
-# Of what it is added to, how large the noise of units' residual moments may be: as large, 95% covered .93.
+LEAST_MULTIPLE = 3.0  # smallest multiple
+RESIDUAL_MULTIPLE = 20.0  # largest multiple
+SMALLEST_TRACE = 0.05  # of mean squares of rows, of which noise may leave nothing
+# Largest noise of units' residual moments, relative to what it is added to: 95% covered .93 there.
 UNITS_NOISE = 0.2
 
 

@@ -30,7 +30,7 @@ SEVERAL_TYPES = (
     "the id column holds whole numbers in some rows and texts in others, so that one id could stand there in "
     "both: store the ids as one of them"
 )
-_HASHED = 1 << 16
+_HASHED = 1 << 16  # ids that are digested at a time
 _INTEGER_TEXT = "S20"  # -9223372036854775808
 
 # Whole numbers, or UTF-8 texts, whose bytes sort as their code points do.

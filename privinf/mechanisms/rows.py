@@ -24,6 +24,7 @@ from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
+# Tables that are in memory; others are sources, read block by block.
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
 MESSAGES = "a release of messages, one a row,"
 ALIGNED = "a release that is joined with those of others"

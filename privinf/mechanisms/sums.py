@@ -35,18 +35,16 @@ from privinf.typing import Floats, Integers
 
 # Python's integers, of any size.
 Wide: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
-# Binary digits of a value in units of its reach; of doubles, all of which a block's sums may have.
-VALUE_BITS = 20
-EXACT_BITS = 53
-FULL_SCALE = 2.0**VALUE_BITS
-# Rows whose products of two values add up to no more than a double can tell from its neighbours.
+VALUE_BITS = 20  # binary digits of a value in units of its reach
+EXACT_BITS = 53  # binary digits of doubles, all of which a block's sums may have
+FULL_SCALE = 2.0**VALUE_BITS  # a value at its reach, in units of its grid
+# Rows whose products of two values add up to no more than EXACT_BITS digits.
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
-_MOST_ROWS = 1 << 40
-# Numbers of a block of factors: its copies stay in the cache.
-BLOCK_NUMBERS = 3 << 16
+_MOST_ROWS = 1 << 40  # of all blocks: 2^40 products of 2^40 are below what both words hold
+BLOCK_NUMBERS = 3 << 16  # numbers of a block of factors: its copies stay in the cache
 # What rounding leaves of an exact equality of norms; the float slack of ledger lines is larger.
 NORM_SLACK = 2.0**-44
-_WORD = 32
+_WORD = 32  # binary digits of the lower word
 _MOST_ADDED = 256  # sums of 2^53 that the lower word takes before its digits are carried
 
 

@@ -24,6 +24,7 @@ from privinf.typing import DiameterChoice, Floats, MixingKind, MixingMethod, Tar
 from privinf.validation import check_flag, shown
 
 REGRESSION = "mixing-regression"
+# What the releases of all parties of a plan must have in common.
 AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan", "ids_sha256")
 WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
 

@@ -16,15 +16,15 @@ import numpy as np
 
 from privinf.typing import Floats
 
-# The prior, fixed before any data: log variances even between a hundredth of what the public bounds allow
-# and all of it, the multiple correlation even between 0 and 1.
+# The prior, fixed before any data.
+# Log variances even between a hundredth of what the public bounds allow and all of it.
 VARIANCE_RATIOS = np.geomspace(0.01, 1.0, 13)
-RSQUARED_GRID = np.linspace(0.025, 0.975, 20) ** 2
-# Sample covariances count once their sum of squares is this much above what independent columns give.
+RSQUARED_GRID = np.linspace(0.025, 0.975, 20) ** 2  # the multiple correlation even between 0 and 1
+# Sample covariances count if their squares add up to this many times what independent columns give.
 COVARIANCE_MARGIN = 1.3
-# Least eigenvalue of the estimated signal, in mean signal: the truth is positive definite.
+# Of the estimated signal, relative to the mean signal: the truth is positive definite.
 LEAST_EIGENVALUE = 0.02
-# Columns without noise get this much of their signal, so that one set of formulas serves.
+# Noise of columns without noise, relative to their signal, so that one set of formulas serves.
 LEAST_NOISE = 1e-9
 
 

@@ -511,15 +511,13 @@ def layout_of(design: Design) -> tuple[MomentLayout, Integers]:
 
 # ---- what makes a fit wide
 
-# Standard errors over those without noise, of the middle slope and of the widest, from which on it is said.
-WIDE = 2.0
-WIDEST = 3.0
-# A cause that costs so many times the variance is named; the dearest always.
-COSTLY = 3.0
+WIDE = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
+WIDEST = 3.0  # the same of the widest coefficient
+COSTLY = 3.0  # a cause that costs this many times the variance is named; the dearest always
+# Residual variance, in units of the largest squared response, at which bounds cost 1.
 EVEN_RESPONSE = 1.0 / 4.0
-EVEN_COLUMN = 1.0 / 3.0
-# A column with less than this share of its variance beside the others goes along with them.
-ALONE = 0.3
+EVEN_COLUMN = 1.0 / 3.0  # variance of a uniform column in units of its bounds; at that its bounds cost 1
+ALONE = 0.3  # a column of which the others leave a smaller share of the variance is correlated with them
 RANGES = (
     "It is for the whole ranges of response and columns: what costs most: {}. OLS with the same formula "
     "pays for the spread of the residuals instead, and is the narrower the wider the bounds are."

@@ -70,7 +70,7 @@ class SampleWords(SpendingWords, total=False):
 
 
 Cautions: TypeAlias = tuple[tuple[type[Warning], str], ...]
-OWN_WORDS = ("data", "schema", "missing", "noise", "ledger")
+OWN_WORDS = ("data", "schema", "missing", "noise", "ledger")  # arguments of a test that are not spending
 
 
 @dataclass(frozen=True, slots=True, eq=False)

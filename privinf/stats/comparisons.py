@@ -24,8 +24,8 @@ from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Pair, Table
 from privinf.validation import check_choice
 from privinf.wire import Labels
 
-FIRST = np.array([0])
-SECOND = np.array([1])
+FIRST = np.array([0])  # of two samples, as positions of a contrast
+SECOND = np.array([1])  # of two samples, likewise
 FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
 RARE = "The noise hides the count of {}: what is said of it is wide, and no more than the bounds allow."
 CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in which group is protected too."

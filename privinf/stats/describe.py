@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUARTILES = (0.25, 0.5, 0.75)
-TOLD_ROWS = ("mean", "25%", "50%", "75%")
-# Of a column's mu^2: its sums, and its distribution function.
-SUMS_SHARE = 0.4
+TOLD_ROWS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
+SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 CLIPPED_COLUMNS = "Numbers are those of values clipped to their public bounds."
 
 

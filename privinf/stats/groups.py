@@ -44,14 +44,13 @@ from privinf.stats.quantiles import CoreClip
 from privinf.typing import Flags, Floats, Integers, Label
 from privinf.validation import check_array
 
-# A group whose count is below so many sds of its noise has its squares about the common mean.
-SEEN_COUNT = 6.0
-# How far below 0 a noisy sum of squares may count, in squared sds of the noise: at 0 its mean is too large.
+SEEN_COUNT = 6.0  # a group whose count is fewer sds of its noise has its squares about the common mean
+# How far below 0 a noisy sum of squares may count, in squared sds of the noise: cut at 0 its mean would be
+# too large.
 BELOW = 0.1
-# The share of the values that may lie beyond a clip before that is warned of.
-NEARLY_NOTHING = 0.01
-MADE_UP = 9999
-STREAM = 10
+NEARLY_NOTHING = 0.01  # share of the values that may lie beyond a clip without a warning
+MADE_UP = 9999  # simulated releases of equal means
+STREAM = 10  # seed of these releases: the same release has the same p-value
 # Quantiles of Student's distribution with hardly any degrees of freedom are as good as this one, whose
 # square is a number.
 LARGEST_QUANTILE = 1e60

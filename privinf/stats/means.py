@@ -37,9 +37,9 @@ from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
 CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
-SIMULATED_BELOW = 1000
-DRAWS = 9999
-SEED = 16
+SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also simulated
+DRAWS = 9999  # simulated releases
+SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
     "the clip may have cut {:.0f} values below and {:.0f} above, of {}; the interval takes tails to go on as "
     "they were seen to, and would miss a few values far out: they could move the mean by {:.3g} down, {:.3g} "

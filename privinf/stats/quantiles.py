@@ -44,13 +44,11 @@ from privinf.typing import ColumnLike, Missing, NoiseChoice, Pair
 from privinf.validation import check_fraction
 from privinf.wire import Labels
 
-# Cells of a first look, its share of mu^2 for quantiles, and for the clip of a mean.
-FIRST_CELLS = 1024
-FIRST_SHARE = 0.25
-CLIP_SHARE = 0.2
-# Groups are compared on the median +- so many sds at least, and quantiles farther out than this are not used.
-LEAST_CORE = 1.5
-SEEN_TAIL = 0.02
+FIRST_CELLS = 1024  # of the first distribution function
+FIRST_SHARE = 0.25  # its share of mu^2 for quantiles; the rest is for windows around them
+CLIP_SHARE = 0.2  # its share of mu^2 for the clip of a mean
+LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
+SEEN_TAIL = 0.02  # quantiles farther out than this are not used for the sd
 CLIPPED_QUANTILES = "Quantiles among values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
     "Compared are means among values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up to {:.1%} "

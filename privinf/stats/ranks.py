@@ -45,8 +45,8 @@ from privinf.wire import Labels
 
 # Bounds of arrays of any numbers: a power of 2, by which values are divided exactly.
 ANY_NUMBER = (-(2.0**500), 2.0**500)
-RANK_STREAM = 12
-FINENESS = 2001
+RANK_STREAM = 12  # seed of simulated rank sums: the same release has the same p-value
+FINENESS = 2001  # values at which the test is inverted
 OF_LAWS = "A test of equal laws: groups may differ in it and have equal means, or the other way round."
 OF_SYMMETRY = "A test of symmetry about the centre: a skewed law may be rejected whatever its mean or median."
 SAMPLE_ONLY = (

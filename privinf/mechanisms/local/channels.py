@@ -20,7 +20,8 @@ from privinf.schema.terms import Column, Indicator, Piece, Plain
 from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, LabelKind, Missing
 from privinf.validation import check_choice, check_positive, shown_name
 
-ZERO_ONE: tuple[Level, ...] = (0, 1)
+ZERO_ONE: tuple[Level, ...] = (0, 1)  # levels of a label whose bounds are these, or that is not declared
+# Levels of a label whose bounds are these; codes of two levels are sent so.
 SIGNS: tuple[Level, ...] = (-1, 1)
 
 

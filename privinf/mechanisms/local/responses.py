@@ -20,7 +20,7 @@ from privinf.typing import ArrayLike, Floats, Integers, TrustModel
 from privinf.validation import check_count, check_number
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
-SMALLEST_EPSILON = 1e-9
+SMALLEST_EPSILON = 1e-9  # a smaller one makes responses that are all but coin flips, and is refused
 
 
 @doors

@@ -23,14 +23,14 @@ from privinf.typing import Floats, Integers
 Signs: TypeAlias = NDArray[np.int8]
 
 # Second word of the Philox key: streams of different use never meet.
-_SIGNS = 1
-_RECORD_SIGNS = 2
-_ROW_SAMPLE = 3
-_BUCKETS = 4
+_SIGNS = 1  # all entries of a SignKernel
+_RECORD_SIGNS = 2  # signs of a HadamardKernel's records
+_ROW_SAMPLE = 3  # rows of a HadamardKernel
+_BUCKETS = 4  # rows and signs of a SketchKernel's records
 
-_COUNTER_BITS = 256
+_COUNTER_BITS = 256  # random bits of one counter of Philox4x64: four words
 _DENSE_ENTRIES = 2**19  # entries unpacked at a time: 4 MiB of float64, about a second-level cache
-_SKETCH_BLOCK = 2**15
+_SKETCH_BLOCK = 2**15  # records of a SketchKernel that are added up at a time, at least
 _CACHED = 2**16  # numbers of a block that is transformed in cache
 _RADIX_BITS = 4  # H_16: the fastest stage of the transform as a matrix product
 _THIN = 2  # entries that take the time of one transformed number (measured, widths 3 to 40)

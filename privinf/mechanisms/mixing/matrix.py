@@ -18,8 +18,8 @@ from privinf.mechanisms.mixing.kernels import HadamardKernel, Kernel, SignKernel
 from privinf.typing import Floats, Integers, MixingKind
 from privinf.validation import check_array, check_choice, check_count
 
-_MOST_RECORDS = 2**40
-_DIGEST_ENTRIES = 2**24
+_MOST_RECORDS = 2**40  # people of a plan
+_DIGEST_ENTRIES = 2**24  # entries of the matrix that are digested at a time
 
 
 @dataclass(frozen=True, slots=True)

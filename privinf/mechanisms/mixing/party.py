@@ -19,6 +19,7 @@ from privinf.schema.terms import Column, Indicator, Plain, Response
 from privinf.typing import Calibration, DiameterChoice
 from privinf.validation import check_flag, check_fraction
 
+# In the place of the response in a plan that names none.
 NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
 

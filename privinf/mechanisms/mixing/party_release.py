@@ -27,9 +27,8 @@ from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Sourc
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 from privinf.wire import Assumptions, Derivations, Mechanisms
 
-# Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
-UNIT = 2.0**-24
-MOST_PEOPLE = 2**29
+UNIT = 2.0**-24  # numbers are multiples of this before they are summed
+MOST_PEOPLE = 2**29  # people whose sums stay exact: |x| <= 1, and 2^29 2^24 = 2^53
 # Scaling a sum and putting it on the grid moves two neighbours apart by at most 1 + 2^-7 grid steps.
 GRID_SLACK = 1.02
 

@@ -41,7 +41,7 @@ from privinf.validation import check_choice, check_count, check_number, check_va
 from privinf.wire import Formats
 
 FORMAT = Formats.MIXING_PLAN
-VERSION = 1
+VERSION = 1  # of a plan's file
 
 
 class PlanOptions(TypedDict, total=False):

@@ -19,12 +19,11 @@ from privinf.errors import ArgumentError
 from privinf.schema import Design
 from privinf.typing import Floats
 
-IDENTIFIED = 3.0
-# The all-ones row is to give every column mean to this sd, in scaled units.
-MEAN_SD = 0.02
-LEAST_SHARE = 0.01
-LARGEST_SHARE = 0.5
-ROWS_PER_COEFFICIENT = 6
+IDENTIFIED = 3.0  # phi from which on normal intervals can be expected
+MEAN_SD = 0.02  # sd to which the all-ones row is to give every column mean, in scaled units
+LEAST_SHARE = 0.01  # of the all-ones row (`default_share`)
+LARGEST_SHARE = 0.5  # of the all-ones row
+ROWS_PER_COEFFICIENT = 6  # mixed rows for each coefficient, at least
 # Too many rows cost more than too few (each brings its noise), so the default guess errs to the small side.
 DEFAULT_RSQUARED = 0.8
 # A label is guessed to fill its bounds less than a uniform variable: sd = range/6, a third of that variance.

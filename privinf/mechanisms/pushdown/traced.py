@@ -33,7 +33,7 @@ from privinf.mechanisms.sums import FULL_SCALE, held_norms
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
 
-TINY = 2.0**-500
+TINY = 2.0**-500  # smaller numbers count as 0 in a query
 T = TypeVar("T")
 Nodes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 

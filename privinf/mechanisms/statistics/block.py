@@ -27,15 +27,12 @@ from privinf.validation import check_array, check_number, even_parts
 
 Args: TypeAlias = Mapping[str, Any]
 
-# Numbers a block: a copy of it stays in the cache where all columns are worked on; where a few columns are
-# multiplied as matrices, fewer and larger products are better.
-ENTRIES = 1 << 18
-NARROW_ENTRIES = 1 << 21
-# Sizes that arguments, columns in their units and responses keep to: no product in a statistic passes 1e300,
-# and no clip falls below what doubles can tell from zero.
+ENTRIES = 1 << 18  # numbers a block: a copy of it stays in the cache where all columns are worked on
+NARROW_ENTRIES = 1 << 21  # numbers a block where a few columns are multiplied: larger products are better
+# Size of arguments, columns in their units and responses: no product in a statistic passes 1e300.
 LARGEST = 1e30
-SMALLEST = 1e-30
-SEEDS = frozenset({"seed", "probe_seed"})
+SMALLEST = 1e-30  # least positive argument: no clip falls below what doubles can tell from zero
+SEEDS = frozenset({"seed", "probe_seed"})  # arguments that may pass LARGEST
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)

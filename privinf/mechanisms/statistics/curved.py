@@ -57,7 +57,8 @@ from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
 from privinf.wire import Derivations, Statistics
 
-BASIS = ("center", "scale", "intercept", "bits")
+BASIS = ("center", "scale", "intercept", "bits")  # arguments of every statistic
+# And of those at a public theta.
 MODEL = (
     *BASIS,
     "family",
@@ -73,11 +74,11 @@ MODEL = (
 )
 # What rounding moves a vector of length 1 for each root of an entry, twice over: see `terms`.
 ROUNDED_ENTRY = 2.0**-19
-# Below this step the secant is the tangent in its middle, off by 2^-12 / 24 of itself at most, as is a secant
-# of tables there; without noise below the other.
+# A move of the predictor below which the secant is the tangent in its middle, off by 2^-12 / 24 of itself at
+# most, as is a secant of tables there.
 TANGENT = 2.0**-6
-SMALLEST_STEP = 1e-6
-COUNTED = ("score", "curvature", "residual")
+SMALLEST_STEP = 1e-6  # the same without noise, where means are not from tables
+COUNTED = ("score", "curvature", "residual")  # sizes of records that can be counted above thresholds
 
 
 class _Rows:

@@ -29,20 +29,18 @@ from privinf.validation import check_choice
 
 Curvature = Literal["exact", "bound"]
 
+# Arguments of every statistic of these models.
 GLM_ARGS = ("center", "scale", "bits", "family", "theta", "radius", "residual_clip", "mean_cap")
-# max over z of z expit(-z), rounded up, and a point below where it is attained.
-HIGHEST_PRODUCT = 0.2784646
-PRODUCT_PEAK = 1.2784
-ANGLES = 721
-# Of the tables of means: places in a unit, the end of the logistic one, digits of their numbers and of the
-# integers that they are made of; exponents end at these.
-PLACES = 1 << 10
-TABLE_END = 32
-TABLE_BITS = 40
-WORK_BITS = 256
-TABLE_UNIT = 2.0**-TABLE_BITS
-SMALLEST_PREDICTOR = -64
-LARGEST_PREDICTOR = 60
+HIGHEST_PRODUCT = 0.2784646  # max over z of z expit(-z), rounded up
+PRODUCT_PEAK = 1.2784  # a point below where that is attained
+ANGLES = 721  # at which the diameter of a logistic score is worked out; what lies between is bounded
+PLACES = 1 << 10  # of a table of means in a unit of the predictor: 1 / h
+TABLE_END = 32  # predictor where the logistic table ends
+TABLE_BITS = 40  # binary digits of a table's numbers after the point
+WORK_BITS = 256  # of the integers from which they are made
+TABLE_UNIT = 2.0**-TABLE_BITS  # of a table's numbers
+SMALLEST_PREDICTOR = -64  # of an exponential mean
+LARGEST_PREDICTOR = 60  # of an exponential mean
 
 
 def check_glm(args: Args, columns: int) -> float:

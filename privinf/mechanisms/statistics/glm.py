@@ -66,9 +66,9 @@ from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice
 from privinf.wire import Derivations, Places, Statistics
 
-# What rounding moves a logistic score of length 1, by a number and for each root of a column: see `terms`.
-ROUNDED = 2.0**-24
-ROUNDED_ENTRY = 2.0**-20
+# What rounding moves a logistic score of length 1, see `terms`.
+ROUNDED = 2.0**-24  # by a number
+ROUNDED_ENTRY = 2.0**-20  # for each root of a column
 
 
 def _score(rows: RowReader) -> tuple[Product]:

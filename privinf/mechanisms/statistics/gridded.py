@@ -40,7 +40,7 @@ from privinf.typing import Floats, Integers
 
 # A ball below this share of the widest column has a grid of its own.
 NARROW_BALL = 1.0 / 16.0
-PREDICTOR_BITS = 32
+PREDICTOR_BITS = 32  # binary digits of the public weights of a predictor below the sum of all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,7 +234,7 @@ def _outside_reach(args: Args, columns: int) -> Reach:
     return Reach.positive_box((size,), 1.0, Derivations.COUNTS_OUTSIDE)
 
 
-_FORMS = (*COMMON, "columns", "transform", "unit")
+_FORMS = (*COMMON, "columns", "transform", "unit")  # arguments of every statistic of scores
 
 LAYER_OPS: dict[str, SiteOp] = named(
     op_of_terms(Statistics.SHRUNK_SUMS, shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),

@@ -22,11 +22,11 @@ from privinf.typing import Floats, Integers
 if TYPE_CHECKING:
     from privinf.mechanisms.statistics.compiled import Compiled
 
-# Numbers of a block from which on its loops are compiled ones; those that numpy works on before numba is
-# loaded: on as many compiled loops save some of the .4 seconds that it takes.
-LARGE_BLOCK = 1 << 16
+LARGE_BLOCK = 1 << 16  # numbers of a block from which on its loops are compiled ones
+# Numbers that numpy works on before numba is loaded: on as many compiled loops save some of the .4 seconds
+# that it takes.
 WORTH_LOADING = 1 << 28
-TILE = 64
+TILE = 64  # rows that one operation of numpy covers, as if they were one long row
 
 
 # ---- in memory

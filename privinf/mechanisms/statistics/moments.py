@@ -154,7 +154,7 @@ class MomentLayout:
         return full
 
 
-ROOT2 = math.sqrt(2.0)
+ROOT2 = math.sqrt(2.0)  # of isometric entries beside the diagonal
 
 
 def moment_total(block: SiteBlock, args: Args) -> Floats:
@@ -287,6 +287,7 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     return _public(args)
 
 
+# Arguments of every statistic of moments.
 _SHARED = (
     *(name for name in COMMON if name not in ("support", "beta")),
     "constant",

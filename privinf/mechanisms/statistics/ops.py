@@ -32,6 +32,7 @@ from privinf.wire import Derivations, Places
 
 T = TypeVar("T")
 
+# Arguments of statistics of columns and residuals, each of which may take some.
 COMMON = ("center", "scale", "intercept", "response", "support", "beta", "bits")
 # Of statistics that may be asked about sites as units: how many rows one has, and where its total is clipped.
 CLIENTS = ("client_rows", "client_clip")

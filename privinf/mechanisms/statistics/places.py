@@ -22,8 +22,8 @@ from privinf.typing import Floats, Integers
 COPIED_BYTES = 1 << 26
 # Most batches that have a digest each: with more, one digest is of all rows, in every pass.
 MOST_BATCHES = 1 << 12
-KEY_BYTES = 32
-DIGEST_BYTES = 32
+KEY_BYTES = 32  # of the digests' key, which no other process knows
+DIGEST_BYTES = 32  # of a batch
 ROWS_MOVED = (
     "the table has changed since it was read first: its rows, or their order. Batches go by the places of "
     "rows, so nothing more is released. Start again with a table that nobody writes to"

@@ -61,7 +61,7 @@ __all__ = ["SPARSE_OPS", "from_isometric", "isometric_pairs"]
 
 # sqrt 2 from below, with so few digits that products with it stay exact.
 ROOT2_BELOW = 181.0 / 128.0
-ROOT2_BITS = 8
+ROOT2_BITS = 8  # binary digits that a product with it has more
 
 
 @lru_cache(maxsize=4)
@@ -340,6 +340,7 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
     return Reach.positive_box((size,), top, Derivations.COLUMN_SQUARES)
 
 
+# Arguments of every statistic of targets.
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SPARSE_OPS: dict[str, SiteOp] = named(

@@ -58,9 +58,10 @@ from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, ExactSum, Wide, adde
 from privinf.typing import Floats, Integers, SampleKind
 from privinf.wire import Derivations
 
+# c, the largest weight at which squares are free in l2, see *One sample*.
 PARABOLA_WEIGHT = math.sqrt(((1.0 + math.sqrt(5.0)) / 2.0) ** 5 / 4.0)
-PAIR_WEIGHTS = 0.7, 1.35
-PURE_PAIR_WEIGHT = 0.4
+PAIR_WEIGHTS = 0.7, 1.35  # a and b of *Pairs*
+PURE_PAIR_WEIGHT = 0.4  # a of *Pairs* in l1
 # Rows whose entries, at most 2^41 steps, doubles add up exactly.
 PART_ROWS = BLOCK_ROWS // 2
 

@@ -65,11 +65,11 @@ from privinf.typing import Floats
 from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
 
-SQUARE_WEIGHT = 1.5
-LAWS = ("rademacher", "gaussian")
-MOST_DRAWS = 100_000
-FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")
-_SCORES = (*FORM_ARGUMENTS, "residual_clip")
+SQUARE_WEIGHT = 1.5  # the largest at which squares are free beside scores, see above
+LAWS = ("rademacher", "gaussian")  # of the multipliers
+MOST_DRAWS = 100_000  # of the multipliers
+FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")  # arguments of statistics of linear forms
+_SCORES = (*FORM_ARGUMENTS, "residual_clip")  # and of those with residuals
 
 
 def target_scores(block: SiteBlock, args: Args) -> Floats:

@@ -31,13 +31,11 @@ from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_row
 from privinf.typing import Floats, Integers
 from privinf.wire import Derivations
 
-DIGITS = 24
-MOST_CELLS = 256
-# What is at most this counts as 0.
-LEAST = 2.0**-200
-# Digits of a product's number beyond an integer's; what a norm in doubles may be off by.
-MORE_BITS = 12
-NORM_ROOM = 1.0 - 2.0**-40
+DIGITS = 24  # binary digits after the point to which entries of U are rounded
+MOST_CELLS = 256  # thresholds of one count
+LEAST = 2.0**-200  # what is at most this counts as 0
+MORE_BITS = 12  # binary digits of a product's number beyond an integer's
+NORM_ROOM = 1.0 - 2.0**-40  # factor for what a norm in doubles may be off by
 
 
 @lru_cache(maxsize=256)

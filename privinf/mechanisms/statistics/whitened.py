@@ -58,6 +58,7 @@ from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
 from privinf.wire import Derivations, Statistics
 
+# Arguments of every statistic in whitened coordinates.
 _UNITS = (
     "center",
     "scale",
@@ -232,7 +233,7 @@ def _check(args: Args, columns: int) -> None:
         positive(args, "residual_clip")
 
 
-_SCORES = (*_UNITS, "unit", "residual_clip")
+_SCORES = (*_UNITS, "unit", "residual_clip")  # and of those of residuals
 
 WHITENED_OPS: dict[str, SiteOp] = named(
     op_of_terms(Statistics.WHITENED_COUNTS, _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
