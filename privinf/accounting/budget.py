@@ -39,15 +39,14 @@ ROUNDING = 1.0 - 1e-12
 
 Currency = Literal["mu2", "rho", "pure"]
 
-MAX_SHARES = 100_000
-# At which epsilon is told where no delta was stated.
-DEFAULT_DELTA = 1e-6
+MAX_SHARES = 100_000  # pieces into which a budget can be cut
+DEFAULT_DELTA = 1e-6  # at which epsilon is stated where no delta was given
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
 PURE_LIMIT = "delta=0 makes a limit in pure epsilon, which admits no Gaussian release"
 _FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
-_LARGEST_LIMIT = 10**300
+_LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 
 
 @doors

@@ -17,8 +17,8 @@ from privinf.errors import ArgumentError
 from privinf.typing import Calibration, Floats, Integers
 from privinf.validation import check_choice, check_count, check_delta, check_fraction, check_positive
 
-MAX_ATOMS = 100_000
-MAX_EVENTS = 10_000
+MAX_ATOMS = 100_000  # losses of a sum of responses that are worked out exactly
+MAX_EVENTS = 10_000  # different responses in one sum; more would take seconds
 
 
 def exact(value: float) -> Fraction:

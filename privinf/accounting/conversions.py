@@ -19,13 +19,13 @@ from privinf.errors import ArgumentError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive
 
-_TINY = 5e-324
+_TINY = 5e-324  # the smallest positive double
 _FAR = 1e3  # sds: beyond 39 of them a normal tail is 0 in doubles
-_SQRT2 = math.sqrt(2.0)
-_SMALLEST_DELTA = 1e-300
+_SQRT2 = math.sqrt(2.0)  # in erfc's argument of a normal tail
+_SMALLEST_DELTA = 1e-300  # among smaller ones doubles lose digits, and no bracket of the root is found
 # Their squares, and epsilon of such a mu, are finite doubles.
-_LARGEST_MU = 1e150
-_LARGEST_EPSILON = 1e200
+_LARGEST_MU = 1e150  # that is converted
+_LARGEST_EPSILON = 1e200  # that is converted
 
 
 def hockey_stick(epsilon: Floats, mu: float) -> Floats:

@@ -23,6 +23,7 @@ from privinf.validation import check_choice, check_number, shown, told
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
 
+# Words in the name of a noise term that speak of a draw, a seed or a value of the data.
 _FORBIDDEN = frozenset(
     {
         "seed",
@@ -233,7 +234,7 @@ class LedgerEntry:
         return LedgerEntry.from_dict, (self.to_dict(),)
 
 
-_FIELDS = tuple(one.name for one in fields(LedgerEntry))
+_FIELDS = tuple(one.name for one in fields(LedgerEntry))  # of a line, in the order in which it is written
 
 
 def stamp_of(entries: Iterable[LedgerEntry]) -> str:

@@ -25,10 +25,10 @@ from privinf.sealed import parse_json, read_text, sealed_json, unsealed, written
 from privinf.secret_files import own_path
 from privinf.wire import Formats
 
-CHAINED_VERSION = 2
+CHAINED_VERSION = 2  # of journals whose lines are chained by a secret
 PRIVATE = "private"
 ANCHOR = Formats.ANCHOR
-ANCHOR_FIELDS = ("format", "version", "id", "path", "count", "tag")
+ANCHOR_FIELDS = ("format", "version", "id", "path", "count", "tag")  # of a witness's file
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from privinf.validation import told
 from privinf.wire import Formats, readable
 
 FORMAT = Formats.LEDGER
-_VERSION = 1
+_VERSION = 1  # of a ledger's text
 _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 
@@ -495,8 +495,9 @@ class RereadAccount(Account):
         return self._read().to_dict()
 
 
+# Accounts of this process by identity, so that two ledgers of one file share theirs.
 _LIVE: WeakValueDictionary[str, Account] = WeakValueDictionary()
-_LIVE_LOCK = threading.Lock()
+_LIVE_LOCK = threading.Lock()  # for changes of `_LIVE`
 
 
 def _forked() -> None:

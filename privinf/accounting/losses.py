@@ -19,8 +19,8 @@ from privinf.validation import check_choice, check_number, shown, told
 
 # A cost outside these powers of ten is a mistake in the caller (a subnormal scale, a wrong unit); refusing it
 # keeps squares and exponentials of every accepted cost representable.
-_SMALLEST = 1e-100
-_LARGEST = 1e100
+_SMALLEST = 1e-100  # positive cost
+_LARGEST = 1e100  # finite cost
 V = TypeVar("V")
 
 

@@ -36,6 +36,7 @@ NOTHING_SPENT = "nothing: it was made from a release that was charged before"
 LEDGER = "Ledger at the end of this fit"
 # Where releases are counted that the ledger itself does not hold.
 LEDGER_AND_OTHERS = "Ledger at the end of this fit, with {} that {} charged to another ledger"
+# Numbers of a line in the table of releases.
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
 

@@ -349,6 +349,7 @@ class PrivacyReport:
         )
 
 
+# Of `PrivacyReport.releases`.
 _COLUMNS = (
     "label",
     "mechanism",

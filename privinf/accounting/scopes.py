@@ -22,7 +22,7 @@ Scope = tuple[str, ...]
 # A reservation: whose it is, and its name.
 Part = tuple[str, str]
 
-MAX_WORLDS = 64
+MAX_WORLDS = 64  # totals that are compared; more are replaced by one upper bound
 
 
 def scope_component(name: str, disjoint: str | None = None) -> str:

@@ -11,14 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-# Connections at once, and those of one account.
-MOST_CALLERS = 64
-MOST_OF_ONE = 48
-# Bytes of bodies and replies that are under way together; smaller ones are not counted.
-BYTES_HELD = 1 << 24
-SMALL_BODY = 1 << 16
-# Seconds that nobody is hung up on.
-GRACE = 0.25
+MOST_CALLERS = 64  # connections at a time
+MOST_OF_ONE = 48  # connections of one account at a time
+BYTES_HELD = 1 << 24  # bytes of bodies and replies that are under way together
+SMALL_BODY = 1 << 16  # bytes of a body up to which it is not counted
+GRACE = 0.25  # seconds in which no connection is closed
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 

@@ -34,7 +34,7 @@ ROWS_FILE = "rows.key"
 LOCK_FILE = "lock"
 HEADS_FILE = "heads.json"
 RESERVATION = "reservation.npz"
-OURS = re.compile(r"\d{5}(-asked)?\.npz")
+OURS = re.compile(r"\d{5}(-asked)?\.npz")  # names of the files of a fit
 CHARGES_STAND = (
     "What was charged stands; the same call goes on from {} once it can be written, and pays nothing twice"
 )

@@ -43,13 +43,10 @@ from privinf.validation import check_count, check_positive
 log = logging.getLogger(__name__)
 LONGEST_PATH = 100  # a unix socket's name is part of its address
 TICK = 0.1  # seconds until a stop is noticed
-# Bytes of a question: a square matrix of 1,000 columns fits.
-LARGEST_QUESTION = 1 << 23
-# Seconds in which a header must come.
-PATIENCE = 5.0
-# Characters of a caller's text that are logged, and lines of refusals in a minute.
-LOGGED = 100
-REFUSALS = 100
+LARGEST_QUESTION = 1 << 23  # bytes of a question: a square matrix of 1,000 columns fits
+PATIENCE = 5.0  # seconds in which a header must arrive
+LOGGED = 100  # characters of a caller's text that are logged
+REFUSALS = 100  # refusals in a minute that are logged
 
 
 @doors

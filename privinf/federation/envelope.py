@@ -31,6 +31,7 @@ Fields = Mapping[str, str]
 HEAD_FIELD = "head "
 # Heads of peers in one envelope: with more sites each question tells those of the next ones in the alphabet.
 MOST_HEADS = 200
+# A ledger's head: number of lines, tag and the site's signature.
 HEAD_TEXT = re.compile("([1-9][0-9]{0,15}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 QUESTION_FIELDS = {
     "site": "(?s:.*)",

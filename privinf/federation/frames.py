@@ -27,20 +27,17 @@ from privinf.wire import Keys
 MAGIC = Keys.FRAME
 HEAD = struct.Struct(">8sIQ")  # magic, bytes of the header, bytes of the body
 ITEM_BYTES = {"|b1": 1, "<i8": 8, "<f8": 8, "<u8": 8}
-CHUNK = 1 << 20
-# Bytes from which on a body has pages of its own.
-PAGED = 1 << 16
-# Of one header: bytes, values, arrays, characters of a name or a further text, dimensions of an array.
-MOST_HEADER = 1 << 16
-MOST_SIGNS = 2_000
-MOST_ARRAYS = 64
-MOST_NAME = 1_000
-MOST_DIMENSIONS = 8
-# Bytes of a question's text, and of values in it: what Python makes of them takes some fifty times as much.
+CHUNK = 1 << 20  # bytes up to which the parts of a message are sent as one
+PAGED = 1 << 16  # bytes from which on a body has pages of its own
+MOST_HEADER = 1 << 16  # bytes of a header
+MOST_SIGNS = 2_000  # values in a header
+MOST_ARRAYS = 64  # arrays of a header
+MOST_NAME = 1_000  # characters of a name, or of a further text, in a header
+MOST_DIMENSIONS = 8  # of an array
+# Bytes of a question's text: what Python makes of it needs about fifty times as many.
 MOST_TEXT_BYTES = 1 << 22
-MOST_VALUES = 1 << 17
-# Bytes of a reply's body.
-LARGEST = 1 << 28
+MOST_VALUES = 1 << 17  # values in a question's text
+LARGEST = 1 << 28  # bytes of a reply's body
 Body: TypeAlias = bytes | bytearray | mmap
 FOREIGN = "the message is not one of privinf"
 

@@ -35,12 +35,11 @@ class Changed(TypedDict, total=False):
     reservation: str
 
 
+# Keys are sorted: equal content has one text, and one digest.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
-# Rows that a site may say it has: beyond, no sum over them would be exact.
-MOST_SITE_ROWS = 1 << 48
-# Characters of a site's error that are told on.
-LONGEST_ERROR = 2_000
+MOST_SITE_ROWS = 1 << 48  # rows that a site may claim: no sum over more would be exact
+LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 

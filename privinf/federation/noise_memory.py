@@ -26,7 +26,7 @@ from privinf.validation import in_digits
 from privinf.wire import Formats, Places
 
 FORMAT = Formats.NOISE_KEY
-VERSION = 1
+VERSION = 1  # of the file of a noise key
 # What messages call the file.
 NOISE_KEY = "a noise key"
 

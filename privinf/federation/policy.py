@@ -40,7 +40,7 @@ LAWS = {
     Mechanisms.LAPLACE_PEELING: (NoiseLaws.LAPLACE, NoiseLaws.DISCRETE_LAPLACE),
     Mechanisms.LAPLACE: (NoiseLaws.LAPLACE, NoiseLaws.DISCRETE_LAPLACE),
 }
-MOST_NOISE = 1e300
+MOST_NOISE = 1e300  # scale of the noise in a ledger line
 # New designs that a site takes where its policy lets sums go out and says no number.
 NEW_DESIGNS = 16
 # What a holder can change in a policy that refuses designs.
@@ -53,7 +53,7 @@ ALLOW_DESIGNS = (
     "list the digests of designs, SitePolicy(designs=[...]), or allow some new ones, "
     "SitePolicy(new_designs=...)"
 )
-DIGEST = re.compile("[0-9a-f]{64}")
+DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
 
 @doors

@@ -19,11 +19,10 @@ from privinf.federation.envelope import Analyst, SignedHead
 from privinf.federation.messages import Query, Reply
 from privinf.wire import Requests
 
-# Seconds that a reservation lasts, and how many of them one analyst may have.
-LASTING = 7 * 24 * 3600
-MOST_OPEN = 64
-MOST_LOSSES = 64
-RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")
+LASTING = 7 * 24 * 3600  # seconds that a reservation lasts: a week
+MOST_OPEN = 64  # reservations that one analyst may have at a time
+MOST_LOSSES = 64  # losses of one reservation
+RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")  # of a session, which the holder's ledger shows
 WANTED = "what is to be reserved"
 
 

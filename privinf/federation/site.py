@@ -51,7 +51,7 @@ from privinf.validation import check_flag
 from privinf.version import __version__
 from privinf.wire import Requests
 
-NOTHING: Floats = np.empty(0)
+NOTHING: Floats = np.empty(0)  # numbers of a reply without a sum
 KEPT_REACHES = 16  # questions whose rehearsal on made-up rows a site remembers
 
 

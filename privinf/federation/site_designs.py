@@ -15,14 +15,13 @@ from privinf.mechanisms.statistics.block import SiteBlock, made_up, stream_of
 from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.schema import Design, Schema
 
-# What a design that comes with a question may have: columns, bytes of its matrix; and, so that it is checked
-# within a second or so, knots of all its splines, characters of all its expressions.
-MOST_COLUMNS = 1_000
-MOST_BYTES = 1 << 30
-MOST_KNOTS = 100
-MOST_TEXT = 1 << 16
-# Bytes of matrices that are kept beside the one in use.
-CACHE_BYTES = 1 << 30
+# Limits of a design that comes with a question; those of splines and expressions let it be checked within
+# about a second.
+MOST_COLUMNS = 1_000  # of the design
+MOST_BYTES = 1 << 30  # of its matrix
+MOST_KNOTS = 100  # of all its splines
+MOST_TEXT = 1 << 16  # characters of all its expressions
+CACHE_BYTES = 1 << 30  # of matrices that are kept in addition to the one in use
 
 
 class SiteDesigns:

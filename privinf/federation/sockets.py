@@ -23,11 +23,9 @@ from privinf.validation import check_positive, shown_name
 from privinf.wire import Requests
 
 log = logging.getLogger(__name__)
-# Seconds between tries where the daemon's queue is full or it has hung up, and how often it may hang up.
-PAUSE = 0.02
-TRIES = 5
-# Sites that are asked at once.
-MOST_AT_ONCE = 32
+PAUSE = 0.02  # seconds between tries where the daemon's queue is full or it has hung up
+TRIES = 5  # times that it may hang up
+MOST_AT_ONCE = 32  # sites that are asked at the same time
 
 
 @doors

@@ -38,8 +38,8 @@ def upper_quantile(p: float, df: float | Floats = np.inf) -> float | Floats:
     return float(found) if np.ndim(found) == 0 else np.asarray(found, dtype=np.float64)
 
 
-_SYMMETRY_TOLERANCE = 1e-8
-_ADDING = 1e-6
+_SYMMETRY_TOLERANCE = 1e-8  # rounding of a covariance, relative to the product of both standard errors
+_ADDING = 1e-6  # rounding of the sum of a variance's terms, relative to the same
 
 
 # What a covariance, estimated from what was released, differs by from the sum of its named terms.

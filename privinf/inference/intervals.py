@@ -11,7 +11,7 @@ from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantil
 from privinf.typing import Alternative, ArrayLike, Floats
 from privinf.validation import check_fraction
 
-QUANTILE_STEPS = 60
+QUANTILE_STEPS = 60  # halvings of the bracket, more than a double has digits
 CHI_SQUARE_FROM = 1e9  # degrees of freedom from which F is chi-square to nine digits
 
 

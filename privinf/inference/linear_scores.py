@@ -17,7 +17,7 @@ from privinf.inference.estimate import is_positive_definite
 from privinf.typing import Flags, Floats, Integers, SamplingKind
 from privinf.validation import check_array
 
-BLOCK = 1 << 15
+BLOCK = 1 << 15  # rows that are worked on at a time
 # The clean meat is a difference of two estimates. Its smallest eigenvalue relative to the noise's has a
 # sampling sd of up to sqrt(8/n) (products of Gaussians have kurtosis 9); below this many n^-1/2 the
 # homoskedastic form is the more accurate one.
@@ -73,7 +73,7 @@ class ScoreLaw:
         return self.rows - max(self.columns, df)
 
 
-CHI_SQUARE = ScoreLaw()
+CHI_SQUARE = ScoreLaw()  # normal and chi-square distributions of score tests on many independent records
 
 
 class LinearScores(Protocol):

@@ -16,26 +16,19 @@ from scipy.optimize import brentq, isotonic_regression
 
 from privinf.typing import Floats
 
-# Signed powers of 2 from 2^-20 to 2^43, within which a range is sought; where rows are seen at 0 alone, in
-# quarters of an octave.
-POWERS = (-20, 43)
-QUARTERS = 4
-# Rows beyond an edge are there for certain, and seen in a tail.
-CERTAIN = 4.0
-IN_TAIL = 2.0
-# A tail's slope is taken between counts so many times apart.
-TAIL_RATIO = 4.0
-# Cells of a range, of each side beyond it, how far these reach, in ranges, and cells of a narrow octave.
-INNER = 128
-OUTER = 64
-FAR = 15.0
-NARROW = 256
-# Edges of the second look at a quantile, and how fast a half of them draws near to it.
-WINDOW = 64
-SHRINK = 0.75
-# Slopes of a tail beyond what is seen of it, and the largest share of the rows that a clip may cut.
-SLOPES = (1.3, 12.0)
-MOST_CUT = 0.05
+POWERS = (-20, 43)  # signed powers of 2, from 2^-20 to 2^43, within which a range is sought
+QUARTERS = 4  # edges in an octave where rows are seen at 0 alone
+CERTAIN = 4.0  # sds of the noise from which on rows are certain to lie beyond an edge
+IN_TAIL = 2.0  # sds of the noise from which on rows count as seen in a tail
+TAIL_RATIO = 4.0  # ratio of the two counts between which a tail's slope is taken
+INNER = 128  # cells of a range
+OUTER = 64  # cells of each side beyond it
+FAR = 15.0  # how far these reach, in ranges
+NARROW = 256  # cells of a narrow octave
+WINDOW = 64  # edges of the second distribution function, around a quantile
+SHRINK = 0.75  # factor by which each of a half of them is nearer to the quantile than the one before
+SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is seen of it
+MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = (
     "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may lie below, {:.0f} "

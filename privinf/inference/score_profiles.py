@@ -10,11 +10,11 @@ import numpy as np
 from privinf.inference.score_surface import ScoreSurface
 from privinf.typing import Flags, Floats, Integers
 
-_GRID = 48
-_STARTS = 3
-_SWEEPS = 3
-_SECTIONS = 8
-_SECANTS = 60
+_GRID = 48  # angles of a line at which its profile is worked out, besides those of free minima
+_STARTS = 3  # starting points at each angle
+_SWEEPS = 3  # times that minima are sought from the neighbours' points
+_SECTIONS = 8  # parts of an interval between angles in which a crossing is looked for
+_SECANTS = 60  # steps to a crossing
 _NARROW = 1e-11  # angles
 _CLOSE = 1e-11  # in shares of the critical value's root
 

@@ -17,12 +17,12 @@ from privinf.errors import NotPositiveDefiniteError
 from privinf.inference.linear_scores import Concentrated
 from privinf.typing import Floats, Integers
 
-_ITERATIONS = 60
-_TOLERANCE = 1e-10
-_LARGEST_STEP = 0.5
-_STARTS = 4
-_CHUNK = 64
-_LOST = 1e-6
+_ITERATIONS = 60  # Newton steps to a minimum
+_TOLERANCE = 1e-10  # gain of a step, relative to 1 + T, below which a minimum is reached
+_LARGEST_STEP = 0.5  # length of a step on the unit sphere
+_STARTS = 4  # starting points of a minimum without constraints
+_CHUNK = 64  # points whose Hessians are decomposed at a time
+_LOST = 1e-6  # a point this much shorter on its plane lies along the normal, and an axis replaces it
 _FLAT = 1e-9  # smallest curvature that steps believe, in shares of the Hessian's norm
 
 

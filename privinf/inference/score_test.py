@@ -110,13 +110,12 @@ def score_test(
     )
 
 
-# The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise;
-# above the stretch a direction is called steep. Both by simulation, so that without a flag or a warning no
-# coefficient's 95% intervals miss more than 7%, and joint Wald tests reject at most 7.5%: see
-# benchmarks/results/identification.md, made by benchmarks/calibrate_identification.py.
-THRESHOLD = 3.5
-LARGEST_STRETCH = 1.96 / 22.0
-_QUANTILE = 1.96
+# Both limits are chosen by simulation, so that without a flag or a warning no coefficient's 95% intervals
+# miss more than 7%, and joint Wald tests reject at most 7.5%: see benchmarks/results/identification.md, made
+# by benchmarks/calibrate_identification.py.
+THRESHOLD = 3.5  # over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise
+LARGEST_STRETCH = 1.96 / 22.0  # stretch of a contrast above which its direction is called steep
+_QUANTILE = 1.96  # normal, of a 95% interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

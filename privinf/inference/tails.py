@@ -16,47 +16,34 @@ from scipy.optimize import isotonic_regression
 
 from privinf.typing import Floats
 
-# A count, made nonincreasing, is seen where it passes so many sds of its noise: of a sum that intervals rest
-# on, for whose sake noise may seem a tail in one release of 25; of others.
+# Sds of its noise from which on a count, made nonincreasing, is seen, of a sum that intervals rest on; for
+# their sake noise may seem a tail in one release of 25.
 SEEN = 1.6
-SEEN_BEFORE = 2.0
-# Where no count is seen, so many sds of the first one's noise stand for what may be there.
-UNSEEN = 2.5
-# A count of so many sds more is seen in all but a thirtieth of releases.
-SURE = 2.0
-# Counts this many times as far out as the last one of so many sds are asked for anew, at so many thresholds,
-# where they pass their noise, and then are seen where they pass it again.
-OFF = 2.5
-TOWERING = 3.5
-SEVERAL = 3
-SEEN_FAR = 1.0
-SEEN_AGAIN = 1.5
-# What is paid for that, over what counts cost.
-ONCE_MORE_COSTS = 0.43
-# Slopes of the power law beyond the last count that is seen.
-FLATTEST = 1.5
-STEEPEST = 8.0
-FLATTEST_SQUARES = 1.1
-# The second point of the power law counts so many times the first one's, or this share of all rows.
-APART = 8.0
-MOST = 0.7
-# What lies beyond the clip is so many times the signed layer below it, and this share of the layer may be
-# wrong.
-BEYOND = 0.6
-ALLOWED = 0.7
-# The lower layer ends at this share of the clip, and the ratio of excesses is at most so large.
-LAYER = 1.0 / 3.0
-LARGEST_RATIO = 3.0
-# Clips that are tried.
-TRIED_CLIPS = 400
-# From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
-HEAVY = 0.7
+SEEN_BEFORE = 2.0  # the same of other sums
+UNSEEN = 2.5  # sds of the first count's noise that stand for what may be there where no count is seen
+SURE = 2.0  # a count of this many sds more is seen in all but a thirtieth of releases
+OFF = 2.5  # counts more than this many times as far out as the last sure one are asked for again
+TOWERING = 3.5  # sds of its noise from which on a count is sure
+SEVERAL = 3  # thresholds that are asked for again
+SEEN_FAR = 1.0  # sds of its noise that a far count must pass to be asked for again
+SEEN_AGAIN = 1.5  # sds of its noise that it must pass the second time to be seen
+ONCE_MORE_COSTS = 0.43  # price of the second counts, as a part of that of the first
+FLATTEST = 1.5  # least slope of the power law beyond the last count that is seen
+STEEPEST = 8.0  # largest slope of that power law
+FLATTEST_SQUARES = 1.1  # least slope of the power law of squares: above 1 their mean is finite
+APART = 8.0  # the second point of the power law has this many times the first one's count
+MOST = 0.7  # or this share of all rows, if that is less
+BEYOND = 0.6  # what lies beyond the clip is taken as this times lambda times the signed layer below it
+ALLOWED = 0.7  # this times lambda times the layer may be wrong of that
+LAYER = 1.0 / 3.0  # where the lower layer ends, relative to the clip
+LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the layer, lambda
+TRIED_CLIPS = 400  # clips that are tried
+HEAVY = 0.7  # lambda from which on intervals rest on an assumption about the tail
 HEAVY_TAIL = (
     "heavy tail (lambda {:.2f}): much of the scores lies beyond what noisy counts can see, and the intervals "
     "take the tail to go on as it was seen to; more rows or budget see more"
 )
-# Of a shrunk meat, in shares of their mean.
-LEAST_EIGENVALUE = 0.05
+LEAST_EIGENVALUE = 0.05  # of a shrunk meat, relative to the mean of all
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -34,11 +34,11 @@ from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_number
 
 TAIL = 9.5  # sds that the table covers; any value above log 2 gives the same law
-MARGIN = 2.0**-42
-GUIDE_BITS = 14
+MARGIN = 2.0**-42  # error that doubles may have in the decision U < F rho(x)/W_b: 2^-45 is proved above
+GUIDE_BITS = 14  # first bits of a word by which the guide finds its block
 GUIDED = 1 << 13  # from so many proposals on, a guide to the table pays for itself
-SMALLEST_SIGMA = 2.0**-20
-LARGEST_SIGMA = 2.0**50
+SMALLEST_SIGMA = 2.0**-20  # of a draw, in steps
+LARGEST_SIGMA = 2.0**50  # of a draw, in steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ from privinf.wire import Keys
 
 Words = NDArray[np.uint64]
 
-WORD = 64
-KEY_BYTES = 32
+WORD = 64  # bits of a random word
+KEY_BYTES = 32  # of a ChaCha20 key
 RESEED = 1 << 20  # bytes of one key's stream
 
 
@@ -85,7 +85,7 @@ class SystemEntropy:
         return os.urandom(KEY_BYTES)
 
 
-SYSTEM = SystemEntropy()
+SYSTEM = SystemEntropy()  # keys of the operating system, for noise that nobody can repeat
 
 
 class Keystream:

@@ -34,16 +34,15 @@ from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number
 from privinf.wire import NoiseSources
 
-CHUNK = 1 << 15
-LARGEST_STEP = 2.0**45
-# Of sums that are integers before their noise, with room for it.
-LARGEST_SUM = 2.0**61
+CHUNK = 1 << 15  # numbers to which noise is added at a time: their arrays stay in the cache
+LARGEST_STEP = 2.0**45  # values beyond are put there before the noise, a public bound
+LARGEST_SUM = 2.0**61  # of sums that are integers before their noise, with room for it
 # Between V = EDGE and 1 - EDGE doubles place G within 2^-36 (near 1, where 1 - V is known to 2^-53 and E is
 # 14, within 2^-33/14): that is 2^-15 of a grid step at the largest `ratio`. Above U = EDGE they place E
 # within 2^-43, hence ratio E within 2^-22 at the largest ratio.
-EDGE = 2.0**-20
-CLOSE = 2.0**-12
-LARGEST_RATIO = 2.0**21
+EDGE = 2.0**-20  # uniform numbers nearer to an end are settled in exact arithmetic
+CLOSE = 2.0**-12  # and so are draws that lie nearer to where they would be rounded otherwise, in steps
+LARGEST_RATIO = 2.0**21  # scale of the noise over the step of the grid
 
 
 def gumbel_steps(ratio: float, count: int, entropy: Entropy = SYSTEM) -> Integers:

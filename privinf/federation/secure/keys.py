@@ -23,9 +23,8 @@ from privinf.secret_files import open_secret
 from privinf.validation import check_path
 from privinf.wire import Formats, Keys
 
-SITE_KEY_BYTES = 32
-# Of Curve25519's field: a public key is a number below it.
-FIELD = 2**255 - 19
+SITE_KEY_BYTES = 32  # of an identity's secret, as both X25519 and Ed25519 need
+FIELD = 2**255 - 19  # size of Curve25519's field: a public key is a number below it
 # The d of Edwards' curve x^2 (d y^2 + 1) = y^2 - 1, on which Ed25519 keys are points.
 EDWARDS = -121665 * pow(121666, -1, FIELD) % FIELD
 KEY = "an identity key"  # what messages call its file

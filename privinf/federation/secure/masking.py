@@ -51,8 +51,8 @@ from privinf.wire import Assumptions, Derivations, Keys, Mechanisms, NoiseLaws, 
 
 Words: TypeAlias = NDArray[np.uint64]
 
-COMPLETE = 50
-FAILURE_BITS = 100
+COMPLETE = 50  # sites up to which every two of them share a mask
+FAILURE_BITS = 100  # the chance that some site's neighbours all collude is at most 2^-100
 PURPOSE = Keys.MASKED_SUM
 
 

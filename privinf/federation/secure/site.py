@@ -39,12 +39,13 @@ from privinf.typing import Floats, Integers
 from privinf.validation import shown
 from privinf.wire import Mechanisms, Norms, readable
 
-LEAST_SIGMA = 4.0
-GAUSSIAN_SIGMA = 2.0**20
-NOISE_REACH = 64.0
-MOST_GRID = 2.0**1000
+LEAST_SIGMA = 4.0  # steps of the grid: the least sd of the whole noise that a site accepts, see *Noise*
+GAUSSIAN_SIGMA = 2.0**20  # steps of the grid from which on the noise is as good as mu-GDP
+NOISE_REACH = 64.0  # sds of its noise that a sum has room for, see *Range*
+MOST_GRID = 2.0**1000  # largest step of the grid that a question may state
 # The one protocol of this package, as a question names it.
 KIND = "masked"
+# What a question states about a secure sum.
 TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed"})
 
 
