@@ -36,10 +36,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep  # folder of the package's own code
 # Of a disk without room: for all, for this account, or for a file of this size.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_KEPT = (PrivinfError, Warning, MemoryError)
+_KEPT = (PrivinfError, Warning, MemoryError)  # errors that pass a door as they are
 
 
 def door(function: Callable[P, R]) -> Callable[P, R]:
@@ -204,6 +204,7 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
     )
 
 
+# Of every decorated function, by which doors are recognized.
 _CODE = next(
     part for part in door.__code__.co_consts if inspect.iscode(part) and part.co_name == "through_the_door"
 )

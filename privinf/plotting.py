@@ -32,9 +32,9 @@ FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)
 THEIR_CONSTANTS = ["Intercept", "const"]
 INK = "#333333"
 FAINT = "#CCCCCC"
-LONGEST_LABEL = 32
-BAR = 2.2
-INNER = 6.0
+LONGEST_LABEL = 32  # characters
+BAR = 2.2  # width of an interval's line, in points
+INNER = 6.0  # width of the line of the interval without noise, in points
 
 
 @reads_intervals

@@ -14,7 +14,7 @@ from typing import Any
 
 from privinf.errors import NotAvailableError
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})  # no further words or studies
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,9 @@ class Task:
     method: str = "fit"
 
 
+# Of all generalised linear models.
 _GLM = StoredModel("privinf.glm.results:FederatedGLMResults", "privinf.glm.least_squares:stored_scores")
+# Of all models of mixed rows.
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
 MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(

@@ -42,7 +42,7 @@ R = TypeVar("R")
 SEAL = "sha256"
 # No number of the package has more digits; with more, an int passes for a number and overflows as a float.
 MOST_DIGITS = 300
-MOST_BYTES = 1 << 28
+MOST_BYTES = 1 << 28  # of a text that is read
 # Of a Parquet file's metadata: what its table cannot hold.
 PARQUET_KEY = Formats.PARQUET_KEY
 

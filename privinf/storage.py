@@ -33,7 +33,7 @@ from privinf.wire import Formats
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 CONTAINER = Formats.CONTAINER
-CONTAINER_VERSION = 1
+CONTAINER_VERSION = 1  # of the layout of a file
 MANIFEST = "manifest.json"
 # The earliest moment that a zip archive can express: no clock enters the file.
 EPOCH = (1980, 1, 1, 0, 0, 0)

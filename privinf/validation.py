@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.typing import Floats, RngLike
 
-LONGEST_SHOWN = 80
+LONGEST_SHOWN = 80  # characters of an argument that a message quotes
 # Names of columns that a message lists.
 MOST_LISTED = 10
 READ_ROWS = 1 << 16  # rows that are in memory at once, of those that are read where they are wanted
@@ -219,7 +219,7 @@ def check_fraction(value: object, name: str) -> float:
     return check_number(value, name, low=0.0, high=1.0, open_low=True, open_high=True)
 
 
-USUAL_DELTA = 1e-6
+USUAL_DELTA = 1e-6  # that messages suggest, or less where n is large
 DELTA_MISSING = (
     "delta= is missing: Gaussian noise needs it beside epsilon=; delta={:g} is common, at most 1/n{}{}"
 )

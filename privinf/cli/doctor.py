@@ -29,6 +29,7 @@ from privinf.typing import SecretKind
 from privinf.wire import Requests
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+# Keys of site.toml.
 SITE_WORDS = (
     "name",
     "data",

@@ -24,7 +24,8 @@ from privinf.typing import Family
 FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso")
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
-TRUSTS = ("secure-sum", "server")
+TRUSTS = ("secure-sum", "server")  # of a plan, the default first
+# Keys of a plan's file.
 PLAN = (
     "model",
     STATISTIC,

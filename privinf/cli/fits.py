@@ -39,8 +39,8 @@ JoinedTarget = Literal["population", "sample"]
 PICTURES = (".png", ".svg", ".pdf")
 SUMMARIES = (".txt", ".html", ".csv", ".tex")
 ROW_MODELS = {"ols": "OLS", "logit": "Logit", "poisson": "Poisson", "moments": "MomentOLS"}  # of the package
-ROLE_COLUMNS = ("weights", "offset", "exposure")
-# Words of a fit on rows, and of one on the releases of several parties.
+ROLE_COLUMNS = ("weights", "offset", "exposure")  # options that name a column of the table
+# Options of a fit on rows.
 ON_ROWS = (
     "model",
     "epsilon",
@@ -53,10 +53,10 @@ ON_ROWS = (
     "coefficients_only",
     *ROLE_COLUMNS,
 )
-ON_RELEASES = ("plain", "shrink")
+ON_RELEASES = ("plain", "shrink")  # options of a fit on the releases of several parties
 UNREACHED = "{}. Nothing was charged. {}--coefficients-only returns coefficients without intervals"
 MOMENTS_INSTEAD = "--model moments has score intervals at any budget, wide ones here; "
-OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)
+OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)  # kinds of release that such a fit reads
 
 
 class FitOptions(TypedDict):

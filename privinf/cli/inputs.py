@@ -17,7 +17,7 @@ from privinf.schema import Schema
 from privinf.sealed import parse_json, read_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-SPENDING = ("epsilon", "delta", "mu", "rho")
+SPENDING = ("epsilon", "delta", "mu", "rho")  # options that state what may be spent
 
 
 def spending_options(command: Command) -> Command:

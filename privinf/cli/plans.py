@@ -22,6 +22,7 @@ from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
 
 Declared = Numeric | Factor
 Lines = list[tuple[str, str, Declared]]  # party, column, bounds or levels
+# Of the table of columns from which a plan can be made.
 CSV_FIELDS = ("party", "column", "low", "high", "levels")
 
 

@@ -31,6 +31,7 @@ from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import DAYS, Blank, Factor
 
+# Share of rows that bounds may leave out, where a budget is spent on them and --clip is not given.
 CLIP = 0.01
 SHELLS = ("bash", "zsh", "fish")
 DATA = click.Path(exists=True, path_type=Path)
@@ -120,7 +121,7 @@ def _blank(given: SuggestOptions) -> Schema:
 WRITTEN_NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
 # A date, or an address: names of columns have neither.
 WRITTEN_VALUE = r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?|\S+@\S+\.\S+"
-YEARS = range(1800, 2101)
+YEARS = range(1800, 2101)  # whole numbers that may be years
 
 
 def _refuse_values(table: str, names: Sequence[str]) -> None:

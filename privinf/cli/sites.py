@@ -22,8 +22,9 @@ from privinf.mechanisms.rows import Rows
 from privinf.schema import Design, Schema
 from privinf.sealed import parse_json, read_text, save_text
 
+# Settings of a policy that are true or false.
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
-TERMS = tuple(one.name for one in fields(SitePolicy))
+TERMS = tuple(one.name for one in fields(SitePolicy))  # all settings of a policy
 
 
 class SiteFiles(TypedDict):

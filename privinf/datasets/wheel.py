@@ -97,8 +97,8 @@ ice cores and spot measurements put the air of those decades well inside.
     "licence": "public domain",
 }
 Features = Literal["harmonic", "lags"]
-CO2_BOUNDS = Numeric(300.0, 400.0, unit="ppm")
-CO2_LAGS = 7
+CO2_BOUNDS = Numeric(300.0, 400.0, unit="ppm")  # from ice cores and spot measurements, see the description
+CO2_LAGS = 7  # weeks before, as features
 
 
 def load_co2(*, features: Features = "harmonic") -> Dataset:
@@ -224,7 +224,7 @@ table. A claim for one row is not a claim for one person.
     "licence": "public domain",
 }
 ResponseName = Literal["lncoins", "fmde"]
-_INDICATOR = Numeric(0.0, 1.0)
+_INDICATOR = Numeric(0.0, 1.0)  # bounds of a column of zeros and ones
 RANDHIE_COLUMNS = {
     "lncoins": Numeric(0.0, math.log(101.0)),
     "fmde": Numeric(0.0, math.log(4000.0)),

@@ -148,7 +148,7 @@ STATSMODELS = {
     "scale": "takes the residual variance as known: it is estimated from the release",
     "use_correction": "is the factor of HC1: ask for cov_type='HC1'",
 }
-RELEASE_WORDS = (*WORDS, "to")
+RELEASE_WORDS = (*WORDS, "to")  # arguments of `release`: spending, and the file
 NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
 
 
@@ -193,6 +193,7 @@ def spending_of(
 # ---- models
 
 
+# What statsmodels calls a model's rows, which no model here keeps.
 RAW_ROWS = ("data", "endog", "exog", "orig_endog", "orig_exog", "wendog", "wexog")
 NOT_SHOWN = (
     "{}: a model shows no rows; what they release is in the result, names in result.model.exog_names, and "

@@ -20,9 +20,9 @@ from privinf.schema.declared import Factor
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive, shown_name
 
-KURTOSIS = 1.0
-PILOT = 20_000
-NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)
+KURTOSIS = 1.0  # excess kurtosis of residuals, about the median of 14 regressions (see `Guesses`)
+PILOT = 20_000  # simulated people by which correlations of columns are matched
+NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)  # normal numbers at which quantiles of a column are tabulated
 LONGEST_END = math.log(50.0)  # of a skewed column's law, in widths of the bounds
 NEAR = 0.03  # of a guessed correlation, its made-up one
 CHECKED = {

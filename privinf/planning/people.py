@@ -39,14 +39,14 @@ from privinf.schema.table import check_schema
 from privinf.typing import Family, Floats, PartyColumns, SpendingWords, StudyTrust
 from privinf.validation import check_choice, check_count, check_fraction, check_words
 
-RSQUARED = 0.2
-LARGEST_STUDY = 5_000_000
-LEVEL_WORDS = ("epsilon", "mu", "rho")
+RSQUARED = 0.2  # of the response, where none is guessed
+LARGEST_STUDY = 5_000_000  # simulated rows of a study
+LEVEL_WORDS = ("epsilon", "mu", "rho")  # arguments that state a level of privacy
 NOT_PLANNED = {
     "source": "is for secure noise: a plan makes noise up, from rng",
     "calibration": "is not planned for: fits calibrate exactly",
 }
-MOST_PLANNED = 20
+MOST_PLANNED = 20  # coefficients whose intervals are predicted, the first ones
 NO_PARTIES = (
     "trust='per-party' needs parties=, the columns of each, the response's among them; others need none"
 )

@@ -76,10 +76,13 @@ class Estimator:
     rests_on: str
 
 
+# Trusts under which noisy sums are released.
 SUMS: tuple[StudyTrust, ...] = ("central", "server", "secure-sum")
+# How MomentOLS is fitted, by the study's trust.
 OF_MOMENTS = _plain(MomentOLS, lambda case: {"trust": "local" if case.trust == "local" else "central"})
+# How IWPGLM is fitted, by the family of the response.
 OF_EXAMPLES = _plain(IWPGLM, lambda case: {"loss": LOSSES[case.people.family]})
-OF_NUMBERS: tuple[Family, ...] = ("gaussian",)
+OF_NUMBERS: tuple[Family, ...] = ("gaussian",)  # family of a numeric response
 ESTIMATORS: Mapping[str, Estimator] = {
     "OLS": Estimator(OF_NUMBERS, SUMS, _plain(OLS), "noise of the residuals' size; one formula"),
     "MomentOLS": Estimator(OF_NUMBERS, (*SUMS, "local"), OF_MOMENTS, "any regression of its columns"),

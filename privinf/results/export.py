@@ -26,14 +26,16 @@ from privinf.validation import check_fraction
 from privinf.wire import Formats, readable
 
 Caution: TypeAlias = tuple[str, str]
-EXPORT_VERSION = 1
+EXPORT_VERSION = 1  # of the JSON of results, tests and tables
 FIT = Formats.FIT
 TEST = Formats.TEST
 PARTIES = Formats.PARTIES
 TABLE = Formats.TABLE
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
+# Of a table that state what the fit cost.
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
+# Columns of `glance()`.
 GLANCE = (
     "model",
     "response",

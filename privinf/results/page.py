@@ -70,12 +70,13 @@ footer { margin-top: 2rem; color: var(--soft); font-size: .82rem; }
 """
 # Nothing is loaded and nothing runs, whatever a name holds.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-HEADS = ("", "coef", "std err", "(no noise)", "statistic", "p", "from noise")
+HEADS = ("", "coef", "std err", "(no noise)", "statistic", "p", "from noise")  # of the table of coefficients
+# Columns of the table of releases.
 LEDGER = ("label", "mechanism", "trust", "noise_scale", "epsilon", "mu", "rho")
-CURVE_POINTS = 201
-STEPS = 60
-LEAST_DELTA = 1e-12
-ALARMS = 0.05
+CURVE_POINTS = 201  # false positive rates at which the trade-off curve is drawn
+STEPS = 60  # epsilons, each of which bounds the curve by a line
+LEAST_DELTA = 1e-12  # delta at which the largest of these epsilons holds
+ALARMS = 0.05  # false positive rate of the sentence that reads the curve
 READ_CURVE = (
     "Whoever knows everything else, and guesses from what was released which of two values one {unit} had: "
     "with {alarms:.0%} false alarms at most {caught:.1%} of the cases are caught ({alarms:.0%} "

@@ -24,10 +24,10 @@ Fact: TypeAlias = tuple[str, str]
 Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
 Row: TypeAlias = tuple[str, ...]
 
-MIN_WIDTH = 80
-MAX_WIDTH = 100
-GAP = 2
-MAX_SPARE = 6
+MIN_WIDTH = 80  # characters of a summary
+MAX_WIDTH = 100  # characters of a summary, beyond which names are cut
+GAP = 2  # characters between columns
+MAX_SPARE = 6  # characters that a gap may be wider
 
 _LATEX = {
     "\\": r"\textbackslash{}",

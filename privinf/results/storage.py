@@ -26,12 +26,14 @@ from privinf.validation import check_array, check_vacant
 from privinf.wire import Formats
 
 FORMAT = Formats.RESULTS
-VERSION = 1
+VERSION = 1  # of a result's file
 RELEASE = "release/"
 TERMS = "terms/"
+# Fields of the `Estimate` that are arrays of the file.
 ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov", "bias")
-DEGREES = ("df", "df_resid")
-CONTEXT_ARRAYS = ("sampling_cov", "point")
+DEGREES = ("df", "df_resid")  # degrees of freedom, left out where they are infinite
+CONTEXT_ARRAYS = ("sampling_cov", "point")  # fields of the context that are arrays of the file
+# Fields of the context in the header.
 PLAIN_FIELDS = ("target", "model", "method", "settings", "rsquared", "scale")
 
 Rebuild = Callable[[Release, Mapping[str, Any]], Any]

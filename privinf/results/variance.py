@@ -17,11 +17,9 @@ from privinf.results.context import Context
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_choice
 
-# Parts that the jackknife leaves out in turn, and the numbers up to which a printed formula computes it.
-PARTS = 20
-AT_ONCE = 2_000_000
-# Shares of the variance by which two estimates of the sampling term are taken for one.
-SAME = 1e-6
+PARTS = 20  # that the jackknife leaves out in turn
+AT_ONCE = 2_000_000  # numbers up to which a printed formula computes the jackknife
+SAME = 1e-6  # share of the variance by which two estimates of the sampling term may differ and count as one
 SAMPLING = "sampling"
 WHAT_IS_LEFT = (
     f"\n{UNATTRIBUTED}: what the covariance, estimated from the released records, differs by from the sum of "
