@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CONSTANT = "const"
 PUBLIC_MARK = "privinf_public"
-UNBOUNDED = (-math.inf, math.inf)
+UNBOUNDED = (-math.inf, math.inf)  # bounds of a column for which none are given
 
 
 def public_flags(names: Sequence[str], public: Iterable[str]) -> list[bool]:

@@ -30,8 +30,8 @@ EXACT = 1e-9  # how far a column may be from its sum, against its size
 ROUNDED_OFF = 1e-12  # what rounding leaves of a coefficient that is zero
 CELLS_AT_MOST = 2_000  # of the factors of one column
 MADE_UP_AT_MOST = 1_000_000  # of made-up rows, so that a map takes no more than a second
-FARTHEST_SIZE = 1e100
-REPEATED = 1e13
+FARTHEST_SIZE = 1e100  # sizes of columns are between 1 over this and this
+REPEATED = 1e13  # condition number of a basis from which on its columns repeat one another
 
 
 def internal_columns(schema: Schema, raw: tuple[Column, ...]) -> tuple[Column, ...]:

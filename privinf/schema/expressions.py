@@ -24,9 +24,9 @@ from privinf.schema.declared import date_number
 from privinf.schema.intervals import ARRAYS, FUNCTION_NAMES, INTERVALS, RANGED, Algebra, Interval, Ranged
 from privinf.typing import Floats
 
-MAX_LENGTH = 2000
-MAX_DEPTH = 250
-NUMPY_NAMES = ("np", "numpy")
+MAX_LENGTH = 2000  # characters of an expression
+MAX_DEPTH = 250  # of nested operations
+NUMPY_NAMES = ("np", "numpy")  # under which formulas call numpy's functions
 IDENTITY = "I"
 QUOTE = "Q"
 
@@ -51,7 +51,7 @@ _LIMITS: dict[type[ast.operator] | str, np.ufunc] = {
     "minimum": np.minimum,
     "maximum": np.maximum,
 }
-CALLS = ("where", "clip", "minimum", "maximum")
+CALLS = ("where", "clip", "minimum", "maximum")  # functions of several arguments
 
 
 def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:

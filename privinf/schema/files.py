@@ -29,9 +29,9 @@ TOP_LINES = """\
 """
 DECLARED = ": none of them was looked up in its rows."
 BOUGHT = ", some of them bought with privacy, see [bought]."
-NUMBER = ("low", "high", "public", "unit", "center", "scale")
-LEVELS = ("levels", "public", "unit", "other")
-TOP_WORDS = ("columns", "unit", "max_rows", "bought")
+NUMBER = ("low", "high", "public", "unit", "center", "scale")  # keys of a numeric column
+LEVELS = ("levels", "public", "unit", "other")  # keys of a column with levels
+TOP_WORDS = ("columns", "unit", "max_rows", "bought")  # keys of the file
 BLANKS: dict[str, dict[str, Any]] = {"number": {"low": "", "high": ""}, "levels": {"levels": []}}
 
 

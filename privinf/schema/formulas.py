@@ -20,9 +20,10 @@ from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece,
 from privinf.typing import Floats
 from privinf.validation import shown
 
+# Stateful functions that move or scale a column, which public numbers replace.
 SHIFTS = ("center", "standardize", "scale")
-BASES = ("bs", "cr", "poly")
-LEARNERS = (*SHIFTS, *BASES, "cc", "te")
+BASES = ("bs", "cr", "poly")  # stateful functions with public parameters
+LEARNERS = (*SHIFTS, *BASES, "cc", "te")  # all of patsy's functions that learn from rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,12 @@ from privinf.schema.terms import Column, Indicator, Response
 from privinf.typing import Flags, Floats
 
 Blocks = tuple[tuple[int, ...], ...]
-# Corners of the rows that bounds allow: beyond so many they are not listed.
-MOST_VERTICES = 1 << 12
+MOST_VERTICES = 1 << 12  # corners of the rows that bounds allow; more are not listed
 # Of a ball that holds every row: adjacency="unit" protects records at distance 1 and needs no bound.
 UNBOUNDED_RADIUS = 1e100
 # Sizes of bounds whose products can be summed: statistics take arguments between 1e-30 and 1e30.
-SMALLEST_BOUND = 1e-28
-LARGEST_BOUND = 1e28
+SMALLEST_BOUND = 1e-28  # other than 0
+LARGEST_BOUND = 1e28  # that is finite
 
 
 def scaling(low: Floats, high: Floats, scaled: Flags, *, centred: bool) -> tuple[Floats, Floats]:

@@ -17,12 +17,11 @@ from privinf.errors import SchemaError
 from privinf.typing import Floats
 
 # Relative room for the last bits of logarithms, exponentials and powers, which differ between two ways of
-# computing them; and how far rounding may carry an end across the edge of a function's domain, relatively and
-# at most: beside exp(28) a value of -0.6 is no rounding.
+# computing them.
 ROOM = 2.0**-50
-EDGE = 2.0**-40
-MOST_CROSSED = 2.0**-16
-WHOLE = 2.0**53
+EDGE = 2.0**-40  # how far rounding may carry an end across the edge of a function's domain, relatively
+MOST_CROSSED = 2.0**-16  # and at most: beside exp(28) a value of -0.6 is no rounding
+WHOLE = 2.0**53  # whole numbers up to this are exact in doubles
 
 
 @doors
@@ -155,7 +154,7 @@ class Interval:
         return Interval(0.0 if self.low <= 0.0 <= self.high else min(ends), max(ends))
 
 
-TRUTH = Interval(0.0, 1.0)
+TRUTH = Interval(0.0, 1.0)  # of a comparison that rows decide
 
 
 def power(values: Floats, exponent: float) -> Floats:
@@ -191,7 +190,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "expm1": _Function(np.expm1),
     "sqrt": _Function(np.sqrt, 0.0),
 }
-FUNCTION_NAMES = ("abs", *_FUNCTIONS)
+FUNCTION_NAMES = ("abs", *_FUNCTIONS)  # functions of one argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +274,7 @@ def _ranged_choice(truth: Ranged, yes: Ranged, no: Ranged) -> Ranged:
     return Ranged.of(np.where(truth.values > 0.5, yes.values, no.values), image)
 
 
+# Steps on intervals.
 INTERVALS: Algebra[Interval] = Algebra(
     constant=lambda c: Interval(c, c),
     power=Interval.power,
@@ -283,6 +283,7 @@ INTERVALS: Algebra[Interval] = Algebra(
     limit=lambda limit, a, b: a.limited(limit, b),
     choose=Interval.choice,
 )
+# Steps on rows that stay inside their intervals.
 RANGED: Algebra[Ranged] = Algebra(
     constant=lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
     power=Ranged.power,
@@ -291,6 +292,7 @@ RANGED: Algebra[Ranged] = Algebra(
     limit=_ranged_limit,
     choose=_ranged_choice,
 )
+# Steps on plain rows.
 ARRAYS: Algebra[Any] = Algebra(
     constant=np.float64,
     power=power,

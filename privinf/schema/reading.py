@@ -18,6 +18,7 @@ from privinf.schema.table import Schema
 from privinf.typing import ColumnsLike, Floats, Integers, Missing, Names, Table
 from privinf.validation import blanks_alone, check_choice
 
+# What pandas may find in a column of objects that is read as numbers.
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
 MISSING_VALUES = (

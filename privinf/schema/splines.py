@@ -14,9 +14,8 @@ from privinf.schema.intervals import ROOM, Interval
 from privinf.typing import Floats
 from privinf.validation import check_choice
 
-# Knots closer than this share of their range, or of such sizes, leave a basis without digits.
-CLOSEST = 2.0**-30
-FARTHEST = 1e60
+CLOSEST = 2.0**-30  # knots closer than this share of their range leave a basis without digits
+FARTHEST = 1e60  # knots of larger sizes do so, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
