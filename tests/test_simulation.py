@@ -44,6 +44,7 @@ def workers():
         yield started
 
 
+@pytest.mark.audit
 def test_any_number_of_processes_gives_the_same_rows(workers):
     one = replicate(interval_of_a_mean, 50, seed=5, progress=False)
     for processes in (workers, workers, 1, 3):
@@ -74,6 +75,7 @@ def test_what_cannot_be_imported_is_refused_and_errors_are_the_study_s_own(worke
     assert len(replicate(process_of, 3, seed=0, progress=False, processes=workers)) == 3
 
 
+@pytest.mark.audit
 def test_a_script_without_a_guard_is_told_so(tmp_path):
     script = tmp_path / "study.py"
     script.write_text(
@@ -118,6 +120,7 @@ def test_rates_have_clopper_pearson_intervals():
     assert rates(frame.assign(hit=np.nan), ["hit"])["rate"].isna().all()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("arguments", [(1.2, 10, 0.9), (0.5, 0, 0.9), (0.5, 10, 1.0)])
 def test_bad_limits_are_refused(arguments):
     with pytest.raises(ArgumentError):

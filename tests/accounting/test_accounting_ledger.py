@@ -308,6 +308,7 @@ def test_copies_share_the_account(make_entry):
             other.spend(make_entry(GaussianLoss(0.7)))
 
 
+@pytest.mark.audit
 def test_a_pickle_carries_what_was_spent_to_another_process(make_entry, tmp_path):
     ledger = Ledger(Budget(mu=1.0))
     ledger.scope("A", disjoint="site").spend(make_entry(GaussianLoss(0.8)))

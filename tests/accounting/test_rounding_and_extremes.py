@@ -60,6 +60,7 @@ def stated_too_low(count):
     return found
 
 
+@pytest.mark.audit
 def test_epsilon_of_pure_losses_is_never_below_the_exact_one():
     assert stated_too_low(250) == []
 

@@ -124,6 +124,7 @@ def built(tmp_path_factory):
 
 
 @BACKEND
+@pytest.mark.audit
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     wheel, _, tree = built
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -132,6 +133,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
 
 
 @BACKEND
+@pytest.mark.audit
 def test_the_sdist_holds_the_whole_tree(built):
     _, sdist, tree = built
     with tarfile.open(sdist) as files:
@@ -142,6 +144,7 @@ def test_the_sdist_holds_the_whole_tree(built):
 
 
 @BACKEND
+@pytest.mark.audit
 def test_both_tell_the_index_the_same(built, hook):
     wheel, sdist, _ = built
     packed = zipfile.ZipFile(wheel)

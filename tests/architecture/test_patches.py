@@ -15,11 +15,13 @@ def counts():
     return Patches().counts()
 
 
+@pytest.mark.audit
 def test_every_replaced_name_is_read(counts):
     unread = {patch for patch, count in counts.items() if count == 0}
     assert unread == READ_BY_TESTS
 
 
+@pytest.mark.audit
 def test_replaced_names_are_found(counts):
     kinds = [patch.kind for patch in counts]
     assert kinds.count("global") > 60
@@ -28,6 +30,7 @@ def test_replaced_names_are_found(counts):
     assert "item" in kinds
 
 
+@pytest.mark.audit
 def test_modules_of_exchanged_code_are_there(counts):
     modules = house_tree().modules
     assert [patch for patch in counts if patch.module not in modules] == []

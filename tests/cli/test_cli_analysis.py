@@ -40,6 +40,7 @@ def test_fit_from_files_and_from_the_joined_file_is_one_fit(joined):
     assert expected.bse["age"] < 0.1
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
@@ -61,6 +62,7 @@ def test_summaries_in_every_form(ending, words, joined):
     assert (joined.folder / f"out{ending}").read_text(encoding="utf-8") != text
 
 
+@pytest.mark.audit
 def test_options_of_the_fit(joined):
     model = pi.RMGMOLS.from_release(load_release("joined.npz"))
     for options, made in [
@@ -83,6 +85,7 @@ def test_single_rows_are_fitted_by_their_own_models(study):
     assert "BGMOLS Results" in study.run("fit", "bmi ~ age - 1", "a.npz", "b.npz", "--plain").output
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -119,6 +122,7 @@ def test_the_plan_is_insisted_on(released):
     assert "joined.npz" not in released.files()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("how", ["cut", "flipped", "empty", "a plan", "a joined file beside"])
 def test_damaged_and_foreign_files(how, joined):
     good = (joined.folder / "b.npz").read_bytes()

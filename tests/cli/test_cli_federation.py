@@ -305,6 +305,7 @@ def in_process():
     )
 
 
+@pytest.mark.audit
 def test_other_plans(tmp_path):
     (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
 

@@ -174,6 +174,7 @@ def fitted(*words):
     return CliRunner().invoke(main, ["fit", "y ~ x1 + x2 + x3", *given], prog_name="privinf")
 
 
+@pytest.mark.audit
 def test_the_tutorials_limit_is_reached_where_it_says(tmp_path, monkeypatch):
     told = (ROOT / "docs" / "tutorial.md").read_text()
     assert "together epsilon 1.46, then 1.81" in told

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,9 @@ def sent(name, model, **spending):
     return pi.join(released) if isinstance(released, dict) else released
 
 
+@cache
 def noisy(name):
+    """Return a fit with noise, which all tests of a model share."""
     return fitted(name, rows(20_000), mu=60.0, rng=3)
 
 

@@ -241,6 +241,7 @@ def test_arviz_draws_forests_and_posteriors_of_every_model(name):
     pyplot.close("all")
 
 
+@pytest.mark.audit
 def test_fits_without_a_covariance_say_why_there_are_no_draws():
     pytest.importorskip("xarray")
     for name in ("OLS central, too little to spend", "BGMOLS", "RMGMOLS shrunk"):

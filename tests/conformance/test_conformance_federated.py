@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,10 @@ def noisy(family, trust, **options):
     return build(family, trust, rows(family, 9000)).fit(epsilon=20.0, delta=1e-6, rng=3, **options)
 
 
+# One fit of each model for all tests that only look at it.
+shared = cache(noisy)
+
+
 @EVERY
 def test_noise_free_limit_is_statsmodels(family, trust):
     ours = build(family, trust).fit(epsilon=math.inf)
@@ -78,7 +83,7 @@ def test_noise_free_limit_is_statsmodels(family, trust):
 
 @EVERY
 def test_internal_consistency(family, trust):
-    r = noisy(family, trust)
+    r = shared(family, trust)
     np.testing.assert_allclose(r.tvalues, r.params / r.bse)
     np.testing.assert_allclose(r.t_test(np.eye(len(r.params))).tvalue, r.tvalues)
     for j, column in enumerate(r.params.index):
@@ -95,7 +100,7 @@ def test_internal_consistency(family, trust):
 
 @EVERY
 def test_score_tests_of_restrictions(family, trust):
-    score_tests_are_consistent(noisy(family, trust))
+    score_tests_are_consistent(shared(family, trust))
 
 
 @EVERY
@@ -115,9 +120,10 @@ def test_permuting_the_columns_permutes_the_result(family, trust):
     np.testing.assert_allclose(a.bse, b.bse[a.params.index], rtol=1e-7)
 
 
+@pytest.mark.audit
 @EVERY
 def test_storage_keeps_everything(family, trust, tmp_path):
-    a = noisy(family, trust)
+    a = shared(family, trust)
     a.save(tmp_path / "result.npz")
     for other in (pi.load_results(tmp_path / "result.npz"), pickle.loads(pickle.dumps(a))):
         np.testing.assert_allclose(other.params, a.params, rtol=1e-12)
@@ -129,7 +135,7 @@ def test_storage_keeps_everything(family, trust, tmp_path):
 
 @EVERY
 def test_display(family, trust):
-    r = noisy(family, trust)
+    r = shared(family, trust)
     text = str(r.summary())
     for word in ("coef", "std err", "Epsilon", "SIMULATION", family, trust, "C(g)[T.v]"):
         assert word in text, word
@@ -145,7 +151,7 @@ NO_SQUARES = {"identification", "rsquared", "scale", "rsquared_adj", "fvalue", "
 
 @EVERY
 def test_every_public_member_can_be_touched(family, trust):
-    touch_all(noisy(family, trust), WITHHELD | (set() if family == "gaussian" else NO_SQUARES))
+    touch_all(shared(family, trust), WITHHELD | (set() if family == "gaussian" else NO_SQUARES))
 
 
 @pytest.mark.audit
@@ -192,7 +198,7 @@ def test_bad_budgets_are_refused_and_cost_nothing(family, trust, spending, words
 @EVERY
 def test_score_and_wald_intervals_of_the_constant_agree(family, trust):
     """Its units have the response's middle in them, which a linear predictor has not."""
-    r = noisy(family, trust)
+    r = shared(family, trust)
     low, high = r.conf_int(method="score").loc["Intercept"]
     assert low < r.params["Intercept"] < high
     assert high - low < 5.0 * float(np.diff(r.conf_int().loc["Intercept"])[0])

@@ -225,6 +225,7 @@ def test_every_door_takes_every_kind_of_table(door, kind, frame, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["CSV file", "polars LazyFrame", "Arrow stream"])
 def test_a_column_of_any_table_names_the_machines(kind, frame, tmp_path):
     np.testing.assert_array_equal(by_machine(KINDS[kind](frame, tmp_path)), by_machine(frame))

@@ -198,6 +198,7 @@ def of_five_thousand_rows():
     return pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=9.0, delta=1e-6, rng=0)
 
 
+@pytest.mark.audit
 def test_the_doors_of_the_issue_and_functions_that_take_results(tmp_path):
     plots = pytest.importorskip("matplotlib.pyplot")
     from statsmodels.iolib.summary2 import summary_col

@@ -79,6 +79,7 @@ def test_its_noise_is_that_of_a_fit(relation, reach):
     assert fit.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.audit
 def test_the_exact_excess_is_the_mean_over_fresh_rows():
     for features in ("uneven", "mixed", "full"):
         drawn = problem(features)
@@ -142,6 +143,7 @@ def test_where_the_sketch_costs_little_and_where_it_costs_much():
     assert losses("full", pi.DOME(k=20, **wide)) > 1.5 * losses("full", pi.DPSGD(**wide))
 
 
+@pytest.mark.audit
 def test_full_dimension_is_as_good_as_the_true_span():
     gaps = []
     for seed in range(8):

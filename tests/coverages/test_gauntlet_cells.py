@@ -66,6 +66,7 @@ def test_every_cell_has_a_target_and_rows(cell):
     assert set(cell.declared()) == {*cell.population.declared}
 
 
+@pytest.mark.audit
 def test_the_predicted_ratio_grows_with_rows_and_falls_with_bounds():
     ratios = [
         predicted_ratio(gauntlet_cells.BY_NAME[name]) for name in ("flagship 0.5", "flagship 1", "flagship 4")
@@ -75,6 +76,7 @@ def test_the_predicted_ratio_grows_with_rows_and_falls_with_bounds():
     assert predicted_ratio(wide) / 4.0 < ratios[1] / 8.0
 
 
+@pytest.mark.audit
 def test_a_law_that_is_clipped_has_the_target_of_clipped_rows():
     cell = gauntlet_cells.BY_NAME["lognormal 1"]
     rng, Z, sums = np.random.default_rng(3), [], []

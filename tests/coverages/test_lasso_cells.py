@@ -73,6 +73,7 @@ def test_joint_intervals_cover(name):
     assert found >= binomial_limits(0.99, len(errors))[0] * len(errors)
 
 
+@pytest.mark.audit
 def test_intervals_without_the_variance_of_the_noise_do_not_cover():
     errors, _, sampling, *_ = fits("normal")
     assert not inside(errors / sampling)

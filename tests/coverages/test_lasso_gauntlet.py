@@ -35,6 +35,7 @@ def test_cells_have_names_and_targets_of_their_own():
         assert max(population.targets) < len(population.params)
 
 
+@pytest.mark.audit
 def test_the_target_of_labels_is_the_best_linear_predictor():
     law, rng = lasso_populations.labels(30, 0.1), np.random.default_rng(4)
     X, respond = law.draw(200_000, rng)

@@ -152,6 +152,7 @@ def test_auto_rows_are_near_the_best():
     assert means["few"] > (1.10 + slack) * min(means.values())
 
 
+@pytest.mark.audit
 def test_three_kinds_of_mixing_are_equally_accurate():
     """Real mixing of the same tables with the same noise; half the rows are seen to cost accuracy."""
     n, k, reps, rng = 4_000, 80, 80, np.random.default_rng(6)

@@ -150,6 +150,7 @@ def test_pooled_scores_must_be_clustered_by_client():
     assert independent.sum() / (5 * reps) < 0.85
 
 
+@pytest.mark.audit
 def test_standard_error_without_noise_is_estimated_from_the_release():
     rng, found = np.random.default_rng(8), []
     for _ in range(60):

@@ -109,6 +109,7 @@ def test_gram_noise_is_isotropic():
     assert gram.entry_sd[0, 1] == pytest.approx(gram.entry_sd[0, 0] / ROOT2_BELOW)
 
 
+@pytest.mark.audit
 def test_scalar_and_quantile():
     server = server_of()
     args = BETA | {"residual_clip": 1.0}
@@ -338,6 +339,7 @@ def test_too_little_noise_for_the_grid():
         TrustedServer(federation_of()).vector_sum("clipped_score", SCORE, mu=1e9, label="score")
 
 
+@pytest.mark.audit
 def test_no_public_member_holds_a_rows_number():
     federation = federation_of()
     server = TrustedServer(federation)

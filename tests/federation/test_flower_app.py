@@ -67,6 +67,7 @@ def test_a_model_named_in_the_configuration(run):
     assert all(step["up"] > 0 and step["down"] > 0 for step in found["steps"])
 
 
+@pytest.mark.audit
 def test_a_second_run_with_the_same_checkpoint_asks_for_nothing_again(run, tmp_path):
     first = run(checkpoint=str(tmp_path / "fit"))
     again = run(checkpoint=str(tmp_path / "fit"))

@@ -22,6 +22,7 @@ def check_same(found, expected):
         np.testing.assert_allclose(found[fit], numbers, rtol=1e-8, err_msg=fit)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_without_noise_it_is_pooled_maximum_likelihood(in_process, trust):
     np.testing.assert_allclose(in_process[f"{trust}, exact"][:6], pooled(), rtol=0.0, atol=1e-6)

@@ -125,6 +125,7 @@ def test_the_price_is_that_of_the_grid():
         )
 
 
+@pytest.mark.audit
 def test_neighbours_move_the_integers_by_no_more_than_is_charged():
     rng = np.random.default_rng(3)
     query = secure_query(secure_federation(rows=50), mu=1.0)

@@ -418,6 +418,7 @@ def test_heads_that_nobody_signed_are_not_kept(world):
     assert world.ledger("north").read_bytes() == lines
 
 
+@pytest.mark.audit
 def test_heads_are_kept_in_the_folder_of_a_fit(tmp_path):
     rng = np.random.default_rng(0)
     schema = pi.Schema({"y": (-2.0, 2.0), "x": (-1.0, 1.0)})

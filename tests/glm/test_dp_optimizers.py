@@ -68,6 +68,7 @@ def test_rounds_that_end_far_from_the_solution_leave_no_intervals():
     assert (np.abs(long.params - 4.0 * BETA) < 4.0 * long.bse).all()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("epochs", [1, 4])
 def test_a_record_pays_once_an_epoch_whatever_the_number_of_batches(epochs):
     y, X = draw(2000)
@@ -129,6 +130,7 @@ def test_beyond_the_dimension_rule_the_budget_goes_to_the_fit():
     assert "Newton" in model_of(*draw(40_000)).fit(epsilon=2.0, delta=1e-6, rng=0).method
 
 
+@pytest.mark.audit
 def test_what_is_sent_is_counted():
     d = 60
     y, X = draw(1000, d, np.zeros(d))

@@ -368,6 +368,7 @@ def test_a_clip_that_binds_gives_the_clipped_score_estimate():
     assert np.abs(fit.params - TRUE).max() < 0.15
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
 def test_a_hessian_that_the_noise_hides_leaves_coefficients_without_intervals():
     y, X = draw("binomial", 5000)

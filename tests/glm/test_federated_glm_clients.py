@@ -96,6 +96,7 @@ def test_a_tight_clip_of_sites_biases_and_a_wide_one_costs_noise():
     np.testing.assert_allclose(np.array(scales) / scales[0], [1.0, 500.0, 1200.0 * math.sqrt(5.0)], rtol=1e-6)
 
 
+@pytest.mark.audit
 def test_without_noise_newton_is_maximum_likelihood_whatever_the_unit():
     model = model_of(30, 40)
     fits = [model.fit(epsilon=np.inf, unit=unit) for unit in ("record", "client")]

@@ -66,6 +66,7 @@ def test_a_clip_that_is_small_against_the_response_does_not_settle():
     assert settled(wide)
 
 
+@pytest.mark.audit
 def test_strong_signals_on_wide_bounds_do_not_settle():
     misses, fits = 0, 0
     for seed in range(12):
@@ -114,6 +115,7 @@ def test_what_needs_a_covariance_says_why_it_is_not_there(tmp_path):
     assert fit.privacy.epsilon(1e-6) == pytest.approx(4.0, rel=1e-6)
 
 
+@pytest.mark.audit
 def test_more_rounds_settle_it():
     """What the message asks for helps: six rounds reach 1% of positives."""
     y, X = rows_of(200_000, RARE, 0)

@@ -143,6 +143,7 @@ def test_without_noise_targets_are_those_of_maximum_likelihood():
     assert alone.bse["a"] == pytest.approx(pooled.bse["a"], rel=0.03)
 
 
+@pytest.mark.audit
 def test_results_of_targets(tmp_path):
     model = model_of(0, trust="secure-sum")
     fit = model.fit(epsilon=2.0, delta=1e-6, targets=["x2", "x1"], rng=0)
@@ -156,6 +157,7 @@ def test_results_of_targets(tmp_path):
     np.testing.assert_array_equal(again.cov_params(), fit.cov_params())
 
 
+@pytest.mark.audit
 def test_targets_that_noise_hides_have_coefficients_alone():
     fit = model_of(0, mixed=1.0).fit(epsilon=2.0, delta=1e-6, targets=["x1"], nuisance=["x2"], rng=1)
     assert list(fit.names) == ["x1"]

@@ -55,6 +55,7 @@ def test_it_covers_and_is_half_as_wide_as_moments():
     assert np.median(ratios) < 0.6 * np.median(other)
 
 
+@pytest.mark.audit
 def test_one_sided_tails_are_warned_of_or_covered():
     missed = warned = 0
     for seed in range(25):
@@ -189,6 +190,7 @@ def test_robust_targets_are_not_moved_by_a_few_large_errors():
     assert noisy.options["Target"] == "clipped scores"
 
 
+@pytest.mark.audit
 def test_score_tests_hold_their_size_and_are_stored(tmp_path):
     rejected = 0
     for seed in range(40):
@@ -317,6 +319,7 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
     assert (moved - first).mean(axis=0) == pytest.approx(look.remainder(np.eye(3)), rel=0.05)
 
 
+@pytest.mark.audit
 def test_noise_of_the_hessian_that_may_move_a_coefficient_far_is_marked():
     """The product of a rare group: half of such fits were not marked, and .56 of the intervals held."""
 
@@ -356,6 +359,7 @@ def test_a_group_so_small_that_counts_may_hide_half_of_it_is_warned_of(n, warned
     assert said(residual_clip="bounds") == (False, False)
 
 
+@pytest.mark.audit
 def test_a_direction_that_is_nothing_but_noise_is_marked_in_nearly_every_fit():
     """A column beside its logarithm, bounds ten times too wide: in 6 of these 14 fits nothing was said."""
 
@@ -372,6 +376,7 @@ def test_a_direction_that_is_nothing_but_noise_is_marked_in_nearly_every_fit():
     assert sum(strength(seed).weak for seed in range(14)) >= 13
 
 
+@pytest.mark.audit
 def test_a_last_step_that_went_too_far_is_warned_of():
     """Gifts of which .03% are a hundred times the others: no interval of the slope held, nothing was said."""
 

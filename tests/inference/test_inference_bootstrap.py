@@ -126,6 +126,7 @@ def test_studentised_intervals_cover_a_skewed_mean_better_than_percentile_ones()
     assert binomtest(hits["percentile"], 400, 0.95, alternative="less").pvalue < 0.01
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["studentized", "percentile"])
 def test_few_draws_of_the_right_law_cover_at_the_level(kind):
     """39 draws and a new one are in any order: the new one is the smallest or the largest in 2 of 40."""

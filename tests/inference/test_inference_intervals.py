@@ -49,6 +49,7 @@ def test_df_is_n_less_p_without_noise_and_grows_with_its_square_share():
     assert contrast_df(made(df_resid=np.inf), R) == np.inf
 
 
+@pytest.mark.audit
 def test_satterthwaite_covers_where_noise_of_known_variance_is_added():
     rng = np.random.default_rng(0)
     draws, df = 200_000, 5

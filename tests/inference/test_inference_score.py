@@ -36,6 +36,7 @@ def test_size_under_strong_noise(kind, intercept):
     assert inside_binomial(rejected, trials)
 
 
+@pytest.mark.audit
 def test_size_at_the_reference_cell_with_an_intercept_and_a_public_covariate():
     """n = 5000, d = 5, sphere, mu .268: the Wald test of the truth rejects 71% of the time here."""
     rng = np.random.default_rng(11)

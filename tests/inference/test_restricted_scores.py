@@ -114,6 +114,7 @@ def test_restrictions_are_kept_and_free_directions_break_none():
     np.testing.assert_allclose(null.lift @ np.append(c, 1.0), np.append(null.at(c), 1.0))
 
 
+@pytest.mark.audit
 def test_level_and_power_under_noise():
     """A small study: the large one is benchmarks/score_tests.py."""
     reject = np.zeros(3)

@@ -82,6 +82,7 @@ def test_a_far_count_that_stands_out_alone_is_noise_and_one_that_stands_on_other
     assert beyond >= 0.95 * releases
 
 
+@pytest.mark.audit
 def test_counts_far_out_are_asked_for_again_and_noise_does_not_pass_twice():
     """.002 to .005 are false (.016 to .025 by one look), a tail of 2.5 sds is seen as often as by one."""
     cells, bulk, far, releases = 40, 13, 34, 1500

@@ -71,6 +71,7 @@ def test_size_where_the_release_is_weak(loss, variance):
     assert weak > 30
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", ["multinomial", "poisson", "exponential"])
 def test_global_null_is_held_and_rejected_when_false(loss):
     rng = np.random.default_rng(2)
@@ -135,6 +136,7 @@ def test_identification_is_that_of_the_linear_system_for_strong_noise():
     assert ours.noise_edge == pytest.approx(theirs.noise_edge, rel=0.15)
 
 
+@pytest.mark.audit
 def test_intervals_are_the_test_inverted_and_cover():
     rng = np.random.default_rng(6)
     design = with_intercept(rng, 20_000, 1, 0.5)
@@ -153,6 +155,7 @@ def test_intervals_are_the_test_inverted_and_cover():
     assert (intercept.df, intercept.bounded, 0.3 in intercept) == (2, True, True)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("loss", ["multinomial", "quadratic"])
 def test_intervals_of_several_noisy_columns_hold_the_estimate_and_exceed_wald(loss):
     rng = np.random.default_rng(7)

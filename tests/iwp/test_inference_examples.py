@@ -228,6 +228,7 @@ def test_coverage_with_public_noisy_and_responded_columns(loss):
     assert 0.90 < np.mean(inside) < 0.985
 
 
+@pytest.mark.audit
 def test_series_is_biased_and_the_exact_logistic_is_not():
     rng = np.random.default_rng(9)
     beta = np.array([1.5, -1.0])

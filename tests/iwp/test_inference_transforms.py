@@ -167,6 +167,7 @@ def test_series_is_exact_for_polynomials_and_converges_for_waves():
         inverse_series(np.sin, POINTS, 0.9, truncation=-1)
 
 
+@pytest.mark.audit
 def test_truncation_bias_is_the_bias_by_monte_carlo():
     noise = np.random.default_rng(3).standard_normal(400_000) * np.sqrt(3.0)
     for k in (0, 1, 2):

@@ -139,6 +139,7 @@ def test_parties_change_nothing_without_noise():
         assert np.allclose(other.bse, found[0].bse, atol=1e-10)
 
 
+@pytest.mark.audit
 def test_units_of_the_columns_do_not_matter():
     y, X, _ = draw(8)
     a = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5))
@@ -148,6 +149,7 @@ def test_units_of_the_columns_do_not_matter():
     assert np.allclose(first.bse, 8.0 * second.bse)
 
 
+@pytest.mark.audit
 def test_secure_noise_and_the_limit_of_a_ledger():
     ledger = pi.Ledger(pi.Budget(rho=0.2))
     fitting, _ = model(9, ledger=ledger)
@@ -159,6 +161,7 @@ def test_secure_noise_and_the_limit_of_a_ledger():
     assert len(ledger.entries) == spent
 
 
+@pytest.mark.audit
 def test_selected_targets_and_pickle():
     fit = model(10)[0].fit(epsilon=2.0, delta=0.5 / N, sparsity=3, rng=0)
     assert tuple(fit.params.index) == fit.selected
@@ -170,6 +173,7 @@ def test_selected_targets_and_pickle():
         pickle.dumps(model(10)[0])
 
 
+@pytest.mark.audit
 def test_every_column_is_a_target():
     hits, widths = [], []
     for rep in range(4):
@@ -249,6 +253,7 @@ def test_every_column_without_noise_is_close_to_least_squares():
         ).fit(epsilon=1.0, delta=1e-6, sparsity=3, targets="all")
 
 
+@pytest.mark.audit
 def test_the_number_of_columns_can_be_left_to_the_noise():
     fit = model(12)[0].fit(epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=8, rng=0)
     assert fit.selected == ("x3", "x10", "x21")
@@ -431,6 +436,7 @@ def test_extras_are_paid_out_of_the_same_budget():
         )
 
 
+@pytest.mark.audit
 def test_extras_and_selection_are_kept_by_a_file(tmp_path):
     fit = model(21)[0].fit(epsilon=6.0, delta=0.5 / N, sparsity=3, rng=0, **EXTRAS)
     fit.save(tmp_path / "fit")
@@ -566,6 +572,7 @@ def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
     assert np.mean(held) < 0.9
 
 
+@pytest.mark.audit
 def test_a_refit_that_went_astray_says_so():
     fit = model(30)[0].fit(epsilon=1.2, delta=0.5 / N, sparsity=30, targets=[2], rng=1)
     assert fit.residual_scale > 1.0

@@ -329,6 +329,7 @@ def test_scores_are_standardised_before_they_are_clipped(every):
     assert np.allclose((forms**2).mean(axis=0), 1.0, atol=0.12 if every else 1e-6)
 
 
+@pytest.mark.audit
 def test_selected_targets_carry_a_note():
     selected = fitted(targets="selected")
     assert "selected on the same rows" in " ".join(selected.notes)

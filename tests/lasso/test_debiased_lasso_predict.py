@@ -46,12 +46,14 @@ def test_means_without_the_constant_and_other_columns_are_refused(targets):
     refused(noisy(targets=targets), "const")
 
 
+@pytest.mark.audit
 def test_centred_columns_have_an_intercept_that_no_coefficient_is():
     refused(noisy(constant=False, targets="all", center="declared"), "centred")
     refused(noisy(constant=False, targets="all", center="released"), "centred")
     refused(noisy(constant=False, targets=["v0"]), "v1, v2, v3 and 8 more")
 
 
+@pytest.mark.audit
 def test_a_regression_through_the_origin_predicts_as_least_squares():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.uniform(-1, 1, (N, 4)), columns=list("abcd"))
@@ -72,6 +74,7 @@ def least_squares(X, y):
     return X.to_numpy() @ np.linalg.lstsq(X.to_numpy(), y, rcond=None)[0]
 
 
+@pytest.mark.audit
 def test_the_sparse_fit_predicts_with_its_intercept():
     """Of columns that were picked and dropped again the intercept keeps the mean: they are skewed."""
     y, X = skewed()
@@ -113,6 +116,7 @@ def test_without_a_constant_the_centres_are_the_intercept(center):
     np.testing.assert_allclose(exact.predict_sparse(X), mean, atol=1e-8)
 
 
+@pytest.mark.audit
 def test_secure_sums_and_parties_of_their_own_say_the_same(tmp_path):
     y, X = skewed()
     parties = {"one": (y[::2], X[::2]), "two": (y[1::2], X[1::2])}

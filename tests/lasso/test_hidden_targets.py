@@ -120,6 +120,7 @@ def test_no_fit_of_a_small_table_raises_and_what_it_reports_is_covered():
     assert np.mean(hits) >= binomial_limits(0.95, len(hits), level=0.99)[0]
 
 
+@pytest.mark.audit
 def test_leaving_hidden_targets_out_selects_no_intervals():
     """Slopes are 3 to 20 times their noise: coverage is the same whether another target is hidden or not.
 

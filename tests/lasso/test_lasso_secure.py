@@ -111,6 +111,7 @@ def test_a_federation_of_tables_and_a_constant():
     noisy.conf_int()  # without a warning: the constant was never to be picked
 
 
+@pytest.mark.audit
 def test_nobody_peels(fitted):
     _, fit = fitted
     assert {entry.mechanism for entry in fit.privacy.entries} == {"gaussian"}
@@ -168,6 +169,7 @@ def test_coverage_of_three_targets():
     assert low <= np.mean(hits) <= high
 
 
+@pytest.mark.audit
 def test_too_few_rows_for_so_many_columns_end_in_a_warning():
     """Signals that the noise hides: half of the intervals without the warning would be wrong."""
     y, X, _ = draw(4, n=4_000, p=600)
@@ -181,6 +183,7 @@ def test_too_few_rows_for_so_many_columns_end_in_a_warning():
     assert fit._context.settings["sight"]["unseen"] > 0
 
 
+@pytest.mark.audit
 def test_a_gram_matrix_lost_in_noise_ends_in_a_warning():
     y, X, _ = draw(7, n=6_000)
     fit = secure(y, X).fit(epsilon=1.0, delta=1e-5, sparsity=10, targets=[2], rng=0)
@@ -205,6 +208,7 @@ def test_an_overstated_sparsity_is_said_where_it_may_matter_and_only_there():
     automatic.conf_int()
 
 
+@pytest.mark.audit
 def test_an_understated_sparsity_is_said():
     y, X, _ = draw(5)
     fit = secure(y, X).fit(epsilon=4.0, delta=0.5 / N, sparsity=2, targets=TARGETS, rng=0)
@@ -283,6 +287,7 @@ def test_all_gaussian_releases_get_more_noise_free_than_a_conversion(fitted):
     assert compose([entry.loss for entry in fit.privacy.entries]).rho > 1.02 * trusted
 
 
+@pytest.mark.audit
 def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     """Without columns unseen there is no bias, and it grows in proportion to their number."""
     model, _ = fitted

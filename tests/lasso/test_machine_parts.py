@@ -175,6 +175,7 @@ def model():
     return fitting, sample
 
 
+@pytest.mark.audit
 def test_results_by_party_and_the_joint_cost(model):
     fitting, sample = model
     before = len(fitting.ledger.entries)
@@ -233,6 +234,7 @@ def test_bad_requests_spend_nothing(model, changes, kind, match):
     assert len(fitting.ledger.entries) == before
 
 
+@pytest.mark.audit
 def test_steps_that_went_astray_are_marked_at_every_party():
     """Equal correlations of .5 under a small joint budget: .69 of such intervals held, in 12 fits."""
     design = LassoDesign(machines=4, n=2_000, p=50, sparsity=6, shared_sparsity=3, features="equicorrelated")

@@ -233,6 +233,7 @@ def test_means_away_from_the_middle_are_covered():
     assert np.mean(hits) >= low
 
 
+@pytest.mark.audit
 def test_columns_that_bounds_cut_are_named():
     with pytest.warns(ChangedTargetWarning, match="x1"):
         fit_of(model(x_bound=1.5)).conf_int()
@@ -241,6 +242,7 @@ def test_columns_that_bounds_cut_are_named():
         fit_of(model()).conf_int()
 
 
+@pytest.mark.audit
 def test_two_values_are_seen_and_robust_scores_of_them_are_warned_of():
     rng = np.random.default_rng(5)
     X = np.clip(rng.standard_normal((20_000, 20)), -3.0, 3.0)

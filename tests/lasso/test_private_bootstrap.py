@@ -80,6 +80,7 @@ def test_draws_have_the_law_of_the_debiased_maximum(rho, multipliers):
     assert drawn.critical_value(0.1) == pytest.approx(free, rel=0.06)
 
 
+@pytest.mark.audit
 def test_one_target_is_half_normal_and_needs_no_pick():
     sums, fit, found, transform = fitted(math.inf, [4])
     drawn = bootstrap_draws(sums, fit, found, transform, 4_000, math.inf, public_seed=3)
@@ -110,6 +111,7 @@ def test_released_draws_have_the_noise_that_is_stated(targets):
         assert noisy.pick_scale / noisy.value_sd == pytest.approx(math.sqrt(7 / 3), rel=1e-6)
 
 
+@pytest.mark.audit
 def test_the_price_is_what_was_said():
     ledger = Ledger()
     sums, fit, found, transform = fitted(5.0, ledger=ledger, rng=None)

@@ -55,6 +55,7 @@ def test_the_radius_is_the_best_of_all(rows, rho):
     assert found == min(sizes)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("rho", [0.3, 0.01])
 def test_the_error_of_an_entry_is_as_stated(rho, monkeypatch):
     """Released entries of 12 samples without effects, over the slope of one entry in its effect."""

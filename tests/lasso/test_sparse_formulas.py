@@ -51,6 +51,7 @@ def test_residual_moments_are_those_of_a_clipped_normal(clip):
     assert within(np.clip(r, -clip, clip) ** 2, square)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("n", [500, 4_000])
 def test_relative_variance_is_the_variance_of_the_noisy_clipped_score(n):
     """The least favourable case is simulated whole: score, slope, noise."""
@@ -118,6 +119,7 @@ def test_floor_of_a_noisy_gram():
     assert clearance(-np.eye(2), 0.1) < CLEAR
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("n", [1_000, 6_000])
 def test_debiased_coordinates_have_their_variance(n):
     """Everything redrawn, with noise as strong as sampling; error sizes depend on the features."""

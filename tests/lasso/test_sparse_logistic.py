@@ -167,6 +167,7 @@ def test_everything_is_charged_and_nothing_more(fitted):
     assert fitted.privacy.epsilon(1e-5) <= 2.0
 
 
+@pytest.mark.audit
 def test_targets_keep_their_order_and_selected_ones_are_said():
     fit = model().fit(epsilon=2.0, delta=0.5 / N, sparsity=3, targets=["x10", "x3"], rng=1)
     assert list(fit.params.index) == ["x10", "x3"]
@@ -287,6 +288,7 @@ def test_separated_rows_are_said():
         split.fit(epsilon=math.inf, sparsity=1, targets=[3])
 
 
+@pytest.mark.audit
 def test_a_column_that_was_missed_is_said_and_none_is_missed_where_none_was(fitted):
     text = " ".join(str(fitted.summary()).split())
     assert "Was a column missed?" in text

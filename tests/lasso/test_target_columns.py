@@ -143,6 +143,7 @@ def test_double_selection_covers_weak_confounders():
     assert abs(np.mean(errors)) < 1.3
 
 
+@pytest.mark.audit
 def test_more_confounders_than_can_be_picked_are_said():
     y, X = confounded(40, 0)
     fit = model_of(y, X).fit(

@@ -82,6 +82,7 @@ def test_one_digest_over_all_sources(rows, frame, tmp_path, monkeypatch):
     assert len({tuple(one.tolist()) for one in cells.values()}) == 1
 
 
+@pytest.mark.audit
 def test_tests_have_the_same_numbers_from_every_source(frame, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROWS", 25)
     data = {"frame": frame, "path": written(pd.concat([frame]), tmp_path / "t.parquet")}

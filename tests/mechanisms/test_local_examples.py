@@ -391,6 +391,7 @@ def test_save_load_pickle(tmp_path):
             np.testing.assert_array_equal(copy.arrays[name], array)
 
 
+@pytest.mark.audit
 def test_no_raw_value_leaves():
     rows, mechanism = frame(), mixed()
     release = mechanism.release(rows, epsilon=3.0, delta=DELTA)

@@ -88,6 +88,7 @@ def test_steps(compiled, monkeypatch, layout, rows, columns):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "factor", [3.0, np.full(4, 3.0), np.broadcast_to(3.0, 4), np.arange(4, dtype=np.float32)]
 )
@@ -296,6 +297,7 @@ def decoded(monkeypatch):
     return files
 
 
+@pytest.mark.audit
 def test_polars_decodes_the_same_numbers(decoded, monkeypatch, tmp_path):
     table().to_parquet(path := tmp_path / "rows [1]*.parquet", row_group_size=900)
     one = fits(path)
@@ -309,6 +311,7 @@ def test_small_row_groups_come_in_whole_blocks(decoded, tmp_path):
     assert [batch.num_rows for batch in file_source(path).batches(["y", "x0"])] == [40_000]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_pages_with_checksums_are_read_by_what_compares_them(decoded, tmp_path, version):
     path, told = tmp_path / "rows.parquet", {"write_page_checksum": True, "data_page_version": version}

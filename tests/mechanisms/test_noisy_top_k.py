@@ -205,6 +205,7 @@ def test_private_max():
         lone.dense()
 
 
+@pytest.mark.audit
 @BOTH
 def test_noisy_scalar(source):
     options = {} if source().secure else {"rng": np.random.default_rng(0)}

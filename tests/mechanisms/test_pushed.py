@@ -193,6 +193,7 @@ def test_a_release_has_the_digest_of_blocks(database, formula, cov_type):
     assert digest(of_table(database, frame)) == digest(frame)
 
 
+@pytest.mark.audit
 def test_a_model_takes_a_table_of_a_database(database):
     ibis = pytest.importorskip("ibis", reason="ibis is not installed")
     frame = table()
@@ -282,6 +283,7 @@ def not_finite(engine, value, where, run):
         run(f"INSERT INTO held VALUES ({', '.join(row)})")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("engine", ["duckdb", "postgres"])
 def test_a_number_that_is_not_finite_leaves_no_sum(request, database, engine):
     """One query has the sums and what is wrong: it is told whatever the value, the column and its bounds."""
@@ -445,6 +447,7 @@ def test_sums_of_samples_in_duckdb_are_those_of_numpy(database, seed):
     assert told_of_samples(case, in_duckdb(database, case)) == expected
 
 
+@pytest.mark.audit
 def test_sums_of_samples_in_postgres_are_those_of_numpy(server):
     for seed in CASES:
         case = pushing.random_case(seed)
@@ -476,6 +479,7 @@ def test_a_cell_or_a_step_that_is_off_is_caught(database, monkeypatch):
             assert differ(), name
 
 
+@pytest.mark.audit
 def test_tests_over_a_database_are_those_over_its_rows(database):
     frame = table(3000)
     frame["b"] = (frame["y"] > 3.0).astype(int)

@@ -53,6 +53,7 @@ def test_share_of_answers(noise):
         assert binomtest(int(answers.sum()), len(answers), expected).pvalue > 1e-4
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_variance_is_p_coth_squared_over_m(epsilon):
     """Debiased means of a null design, many times over, against the formula of the docstring."""

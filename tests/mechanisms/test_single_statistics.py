@@ -92,12 +92,14 @@ def test_a_variance_beside_its_score_is_free():
     assert distances[0] == 4.0 < distances[1]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["two", "one"])
 def test_the_search_sees_a_score_that_is_not_clipped(name, monkeypatch):
     monkeypatch.setattr(single_statistics, "clipped", lambda values, bound: values)
     assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.reach(CASES[name], P).l2
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["two", "heavy"])
 def test_the_search_sees_slopes_that_are_not_clipped(name, monkeypatch):
     monkeypatch.setattr(single_statistics, "_between", lambda values, top, weight: values * weight / top)

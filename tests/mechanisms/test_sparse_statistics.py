@@ -268,6 +268,7 @@ def test_the_search_sees_a_clip_that_is_not_enforced(name, monkeypatch):
     assert farthest(records(op, args, 0))[0] > 1.05 * op.reach(args, P).l2
 
 
+@pytest.mark.audit
 def test_a_sub_vector_of_a_clipped_vector_needs_its_own_clip():
     """Clipping all targets' u jointly and using some of them is within the claim, the reverse is not."""
     op = SITE_OPS["clipped_score"]

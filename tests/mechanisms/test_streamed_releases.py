@@ -113,6 +113,7 @@ def test_a_release_in_blocks_is_that_in_memory_and_its_fit_too(
     assert str(other.summary()).splitlines()[1:12] == str(one.summary()).splitlines()[1:12]
 
 
+@pytest.mark.audit
 def test_folders_and_secure_noise(rows: pd.DataFrame, tmp_path: Path) -> None:
     """Files of odd lengths; the noise is secure, and the release is what its law says."""
     folder = tmp_path / "parts"

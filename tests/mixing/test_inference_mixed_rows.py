@@ -72,6 +72,7 @@ def test_variance_against_simulation(intercept, n, k, tau):
         assert (np.mean(found[target], axis=0) <= high).all()
 
 
+@pytest.mark.audit
 def test_sampling_error_matters_where_rows_are_many():
     """With k near n and little noise, the population's intervals must be wider than the sample's."""
     rng = np.random.default_rng(5)

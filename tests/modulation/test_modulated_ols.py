@@ -683,6 +683,7 @@ def test_named_terms_of_the_noise_add_up_to_theorem_8_1():
     assert np.trace(sum(terms.values())) / r.nobs == pytest.approx(r.gradient_variance(), rel=1e-9)
 
 
+@pytest.mark.audit
 def test_a_response_that_nobody_declared_public_is_warned_of_wherever_rows_are_sent(tmp_path):
     """At fit and at release, and at the head of everything that is shown; saying so silences the warning."""
     y, X = sphere(400)

@@ -54,6 +54,7 @@ def test_without_noise_it_is_statsmodels(formula):
     assert list(fit.names) == list(expected.params.index)
 
 
+@pytest.mark.audit
 def test_scores_are_unbiased_with_the_noise_that_is_claimed():
     """Along the modulation's directions the noises of two columns go together, in mean and in variance."""
     formulas = FORMULAS[:4]
@@ -77,6 +78,7 @@ def test_scores_are_unbiased_with_the_noise_that_is_claimed():
         assert (np.abs(ratio - 1.0) < 4.5 / math.sqrt(2 * len(found))).all(), (formula, ratio)
 
 
+@pytest.mark.audit
 def test_noise_meat_is_what_follows_from_the_clean_rows():
     """mean r^2 S + q (mean x x' + S) + d d' + fourth cumulants, at the clean rows' own coefficients."""
     for formula in FORMULAS[:4]:

@@ -101,6 +101,7 @@ def test_sample_target_has_noise_error_only():
     np.testing.assert_allclose(sample.bse, population.bse_privacy)
 
 
+@pytest.mark.audit
 def test_response_weight_is_public_and_near_the_optimum():
     widths = {}
     for weight in (0.6, None, 3.5):
@@ -151,6 +152,7 @@ def test_options_that_do_not_belong_are_refused():
 # ---- a residual variance that the noise drowns
 
 
+@pytest.mark.audit
 def test_a_negative_residual_variance_leaves_the_interval_of_the_noise():
     """Before, such fits had no standard errors although the noise's part of them is known exactly."""
     rng = np.random.default_rng(0)

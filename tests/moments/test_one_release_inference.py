@@ -61,6 +61,7 @@ def test_means_have_levels_of_factors_and_public_columns():
     ).all()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_noise_of_means_has_the_spread_that_is_claimed(trust):
     mechanism = pi.Moments(SCHEMA, columns=NAMES, trust=trust)

@@ -54,6 +54,7 @@ def test_tails_join_the_table_without_a_seam(sigma, monkeypatch):
     assert_discrete_gaussian(x, sigma)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("sigma", [1.0, 300.0])
 def test_exact_decisions_have_the_same_law(sigma, monkeypatch):
     monkeypatch.setattr(discrete_gaussian, "MARGIN", 2.0)
@@ -66,6 +67,7 @@ def test_exact_decisions_have_the_same_law(sigma, monkeypatch):
     assert len(decided) >= 8000
 
 
+@pytest.mark.audit
 def test_doubles_and_exact_arithmetic_decide_alike(monkeypatch):
     words = np.random.default_rng(0).integers(0, 2**64, 6000, dtype=np.uint64)
     for sigma in SIGMAS[2:-1]:

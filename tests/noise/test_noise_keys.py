@@ -78,6 +78,7 @@ def test_the_law_of_the_other_keyed_draws():
     assert stats.chisquare(np.bincount(noise.integers(7, 60_000), minlength=7)).pvalue > 1e-5
 
 
+@pytest.mark.audit
 def test_streams_are_independent():
     x = np.array([keyed(at).perturb(np.zeros(2), 1.0) for at in range(4000)])
     r = [np.corrcoef(x[:-1, i], x[1:, j])[0, 1] for i, j in itertools.product(range(2), repeat=2)]

@@ -76,6 +76,7 @@ def test_lattice_moments_of_many_draws(sigma):
     assert (x**4).mean() == pytest.approx(fourth, rel=0.01)
 
 
+@pytest.mark.audit
 def test_lattice_agrees_with_opendp():
     pytest.importorskip("opendp")
     ours = LATTICE.gaussian_steps(np.zeros(20_000, dtype=np.int64), 2.0**20)

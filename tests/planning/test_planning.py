@@ -171,6 +171,7 @@ def test_n_for_a_width_and_a_budget_for_it_are_right():
     assert seen == pytest.approx(target, rel=0.1)
 
 
+@pytest.mark.audit
 def test_weak_cells_are_said_and_have_no_width():
     study = plan(n=400, epsilon=0.3)
     cell = study.cells[0]
@@ -194,6 +195,7 @@ def test_the_same_seed_gives_the_same_plan():
     pd.testing.assert_frame_equal(plan(rng=5).frame, plan(rng=5).frame)
 
 
+@pytest.mark.audit
 def test_power_is_that_of_the_standard_error():
     study = plan(epsilon=4.0)
     se = study.frame.set_index("coefficient").se
@@ -258,6 +260,7 @@ def test_tighter_bounds_and_fewer_columns_are_tried(few):
     assert found.index[2].startswith("epsilon = ")
 
 
+@pytest.mark.audit
 def test_no_budget_beats_the_floor():
     with pytest.raises(NotAvailableError, match="no budget gives 4,000 people"):
         plan().budget_for(width=1e-3)
@@ -287,6 +290,7 @@ def test_trusts_and_their_estimators(few):
     assert (cannot.verdict, cannot.reason[:3]) == ("cannot", "mu=")
 
 
+@pytest.mark.audit
 def test_sums_of_sites_have_the_widths_of_one_curator():
     """What stands in place of a simulation of sites."""
     found = []
@@ -313,6 +317,7 @@ def test_sums_of_sites_have_the_widths_of_one_curator():
     assert study.cells[0].widths / np.median(found, axis=0) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.audit
 def test_the_plot_shows_every_estimator_and_the_floor(few):
     pytest.importorskip("matplotlib")
     ax = plan(estimators=["OLS", "MomentOLS"]).plot()
@@ -365,6 +370,7 @@ def test_words_that_cannot_be_are_refused(words, said):
         plan(**words)
 
 
+@pytest.mark.audit
 def test_what_has_no_plan_says_why():
     several = pi.Schema({"wage": (0, 60), "educ": (0, 20)}, unit="person", max_rows=3)
     with pytest.raises(NotAvailableError, match="up to 3 rows of one 'person'"):

@@ -154,6 +154,7 @@ def test_no_pair_of_many_does():
     assert made > 4_000
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore")
 def test_a_sensitivity_that_forgets_public_columns_is_found(monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "FITS", ("columns",))

@@ -92,12 +92,14 @@ def test_refusals_after_the_charge_are_seen(monkeypatch):
     assert any("ArgumentError after the charge" in problem for problem in found.problems)
 
 
+@pytest.mark.audit
 def test_warnings_that_are_not_ours_are_seen(monkeypatch):
     monkeypatch.setattr(noisy_top_k, "numbers_of", lambda vector: vector.astype(float) / 0.0)
     found = fuzz(60, seed=4, names=["NoisyTopK.release"])
     assert any("a foreign warning: RuntimeWarning" in problem for problem in found.problems)
 
 
+@pytest.mark.audit
 def test_slow_calls_are_seen(monkeypatch):
     def slow(vector):
         sum(range(10**6))

@@ -115,6 +115,7 @@ def round_scores(noise, **options):
     return scores
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
 @pytest.mark.parametrize("directions", [1, 2])
 def test_rounds_with_fresh_phases_add_up(noise, directions):
@@ -186,6 +187,7 @@ def phase_scores(source_of, rule="exact"):
     return [log_likelihood(one, pair[1]) - log_likelihood(one, pair[0]) for one in sent]
 
 
+@pytest.mark.audit
 def test_mutant_phase_reused_over_rounds():
     """Two rounds with one phase give away omega <x, v_1 - v_2>: the claim fails by far."""
     broken = audit_scores(*phase_scores(keeping_phases(SimulationNoise)), mu=MU)
@@ -194,6 +196,7 @@ def test_mutant_phase_reused_over_rounds():
     assert audit_scores(*phase_scores(SimulationNoise), mu=MU).passed
 
 
+@pytest.mark.audit
 def test_reused_phases_of_the_secure_source():
     """Waves drawn without a look at x stay harmless noise, even if they are the same in every round."""
     kept = keeping_phases(LatticeNoise)
@@ -485,6 +488,7 @@ def residual_scores(draws, mu):
     return scores
 
 
+@pytest.mark.audit
 def test_residual_moments_and_the_mutant_that_forgets_to_clip(monkeypatch):
     result = audit_scores(*residual_scores(4000, 3.0), mu=3.0, exact_mu=3.0)
     assert result.passed, result
@@ -510,6 +514,7 @@ def unit_scores(draws, mu):
     return scores
 
 
+@pytest.mark.audit
 def test_residual_moments_of_units_and_their_mutants(monkeypatch):
     result = audit_scores(*unit_scores(4000, 3.0), mu=3.0, exact_mu=3.0)
     assert result.passed, result
@@ -701,6 +706,7 @@ def test_no_pair_of_records_moves_a_message_further_than_declared():
     assert found.largest >= 0.9 * design.diameter
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("constant", [False, True])
 def test_no_pair_of_records_moves_the_moments_further_than_declared(constant):
     from privinf.mechanisms.statistics.moments import second_moment_sensitivity

@@ -68,6 +68,7 @@ def far_from_bounds():
     return found
 
 
+@pytest.mark.audit
 def test_rows_keep_to_the_geometry_of_the_internal_basis():
     assert complaints() == []
     assert far_from_bounds() == []

@@ -110,6 +110,7 @@ def test_no_question_is_charged_and_then_fails(op):
     assert charged > 0
 
 
+@pytest.mark.audit
 def test_arguments_that_are_not_tried_first_are_seen(monkeypatch):
     """As it was: the reach is believed, and the rows fail."""
     monkeypatch.setattr(

@@ -10,6 +10,7 @@ from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9
+FEW = 80  # in `make test`: enough for a mutant that moves the sum nine times as far
 DESIGN = Design.from_arrays(["a", "b"], bounds=[(-1.0, 1.0)] * 2, y_bounds=(0.0, 1.0))
 ARGS = {
     "family": "binomial",
@@ -51,6 +52,7 @@ def audit(trust="server", draws=DRAWS, args=ARGS):
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", pytest.param("secure-sum", marks=pytest.mark.slow)])
 def test_a_replaced_site_shows_no_more_than_the_price(trust):
     result = audit(trust)
@@ -60,11 +62,22 @@ def test_a_replaced_site_shows_no_more_than_the_price(trust):
 @pytest.mark.audit
 @pytest.mark.parametrize("trust", SERVERS)
 def test_a_sites_total_that_is_not_clipped_is_seen(trust, monkeypatch):
+    do_not_clip(monkeypatch)
+    assert audit(trust, draws=400).exceeded
+
+
+def do_not_clip(monkeypatch):
     monkeypatch.setattr(site_ops, "clipped_total", lambda total, args: total)
     for module in ("trusted", "secure.site", "secure.server"):
         # checks of the range would stop it before
         monkeypatch.setattr(f"privinf.federation.{module}.TOLERANCE", 9.0)
-    assert audit(trust, draws=400).exceeded
+
+
+def test_few_draws_tell_a_clipped_total_from_one_that_is_not(monkeypatch):
+    args = ARGS | {"client_clip": CLIP / 4.0}
+    assert not audit(draws=FEW, args=args).exceeded
+    do_not_clip(monkeypatch)
+    assert audit(draws=FEW, args=args).exceeded
 
 
 def test_the_total_is_clipped_as_a_whole_and_exactly():

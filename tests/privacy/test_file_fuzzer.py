@@ -86,6 +86,7 @@ def test_commands_on_damaged_files(study):
     assert not [one for one in found if one[-1].failed]
 
 
+@pytest.mark.audit
 def test_checkpoints_with_a_damaged_file(stages, tmp_path):
     whole = Damage("none", b"")
     found = []

@@ -5,6 +5,7 @@ from identity_fuzzer import KINDS, attack
 from mutation import Mutant
 
 
+@pytest.mark.audit
 def test_nobody_passes_for_another(tmp_path):
     found = attack(tmp_path, 6 * len(KINDS), 20261124)
     assert not found.through, found.through[:5]

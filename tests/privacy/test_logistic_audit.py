@@ -153,6 +153,7 @@ def test_a_replayed_fit_of_neighbours_is_charged_for_all_that_differs(name):
     assert not found.refused
 
 
+@pytest.mark.audit
 def test_a_whole_fit_that_spends_more_than_asked_is_seen():
     name = "DebiasedLasso logistic"
     asked, delta = ASKED[name]

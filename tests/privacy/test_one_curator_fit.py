@@ -137,6 +137,7 @@ def test_no_path_spends_more_than_was_reserved(pair, option):
         assert found.spent.mean() >= least * MU**2
 
 
+@pytest.mark.audit
 def test_a_fit_that_counts_values_outside_spends_no_more(monkeypatch):
     monkeypatch.setattr(clipping, "is_seen", lambda n, k, mu: True)
     monkeypatch.setitem(PAIRS, "inside, and far outside", ((0.9, 0.9), (5.0, -7.0)))

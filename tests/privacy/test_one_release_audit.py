@@ -75,6 +75,7 @@ def test_what_is_not_noised_is_the_number_of_records_alone():
 # ---- mutants
 
 
+@pytest.mark.audit
 def test_sums_beside_the_constant_without_noise_are_seen(monkeypatch):
     honest = mechanism.noisy_total
 

@@ -16,6 +16,9 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.schema import expressions
 
+# Recording the fits takes seconds, and every test here needs them.
+pytestmark = pytest.mark.audit
+
 
 @pytest.fixture(scope="module", autouse=True)
 def one_corpus():
@@ -32,7 +35,6 @@ def test_the_corpus_has_every_statistic(one_corpus):
     assert {bool(json.loads(text).get("masking")) for text, _ in one_corpus} == {True, False}
 
 
-@pytest.mark.audit
 def test_nothing_free_of_charge_differs():
     found = fuzz(1500, 20261122)
     assert not found, (found.different[:3], found.foreign[:3], found.slow[:3])
@@ -41,7 +43,6 @@ def test_nothing_free_of_charge_differs():
     assert {"ArgumentError", "SchemaError", "NotAvailableError", "SensitivityError", ""} <= set(found.refused)
 
 
-@pytest.mark.audit
 @pytest.mark.parametrize("policy", ["server", "secure", "closed"])
 def test_other_policies(policy):
     found = fuzz(600, 2, policy=policy)
@@ -49,7 +50,6 @@ def test_other_policies(policy):
     assert (found.charged > 0) == (policy != "closed")
 
 
-@pytest.mark.audit
 def test_behind_a_daemon(tmp_path):
     found = fuzz(250, 2, folder=tmp_path)
     assert not found, (found.different[:3], found.foreign[:3], found.slow[:3])

@@ -60,6 +60,7 @@ def test_other_neighbours(name, pair):
     assert audit(run_of(name, pair), allowed=allowed(name)).complaints == []
 
 
+@pytest.mark.audit
 def test_the_pairs_spend_what_lines_state():
     """A pair that moved nothing would let everything pass."""
     names = ["ModulatedOLS one-shot", "DGMOLS", "NoisyTopK, Laplace", "MomentOLS central, public columns"]
@@ -195,6 +196,7 @@ def test_a_response_that_lies_too_rarely_is_seen():
     assert any("in no ledger line" in text for text in found.overspent)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("name", "place", "attribute"),
     [

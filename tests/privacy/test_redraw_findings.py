@@ -18,6 +18,7 @@ def test_a_repeat_is_the_same_answer(rng):
     assert (len(answers), lines) == (1, 1)
 
 
+@pytest.mark.audit
 def test_restored_questions_give_the_same_answers(tmp_path):
     """Finding 3: the last three questions brought back, the answers deleted, again and again."""
     where, kept = tmp_path / "fit", tmp_path / "kept"

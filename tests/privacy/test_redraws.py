@@ -435,6 +435,7 @@ def test_a_deleted_or_foreign_key_is_refused(tmp_path):
         model_of().fit(**BUDGET, checkpoint=other, rng=0)
 
 
+@pytest.mark.audit
 def test_seeded_fits_are_reproducible_and_go_on(tmp_path):
     fits = [
         model_of(trust).fit(**BUDGET, rng=5).params for trust in ("server", "secure-sum") for _ in range(2)
@@ -451,6 +452,7 @@ def test_seeded_fits_are_reproducible_and_go_on(tmp_path):
 # ---- the budget is checked before a fit, whatever lies in its folder
 
 
+@pytest.mark.audit
 def test_the_check_asks_for_what_is_unspent(tmp_path):
     budget = pi.Budget(**BUDGET)
     model = model_of(ledger=pi.Ledger(budget))

@@ -283,6 +283,7 @@ def test_gaussian_releases_on_their_worst_pair(kind):
     assert audited(kind).passed
 
 
+@pytest.mark.audit
 def test_a_secure_gaussian_release_on_its_worst_pair():
     assert audited("groups", seeded=False, count=5000).passed
 

@@ -22,6 +22,7 @@ from studies.audit import audit_mechanism, gaussian_log_ratio
 
 NAMES, HONEST, COLLUDING = ("a", "b", "c", "d"), ("a", "b"), ("c", "d")
 MU, DRAWS, SECURE_DRAWS = 3.0, 2500, 6000
+FEW = 100  # in `make test`: enough for a mutant whose noise hides nothing
 R, C = 0.8, 1.5
 STEP = {"columns": np.array([0, 1]), "clip": C, "residual_clip": R}
 BACK = STEP | {"transform": -np.eye(2)}
@@ -88,7 +89,7 @@ def honest_view(query, sent):
     return total.view(np.int64) * query.masking["grid"]
 
 
-def audit(secure=False, draws=DRAWS):
+def audit(secure=False, draws=DRAWS, mu=MU):
     """Audit one release in the eyes of the colluders."""
     means, scores = [], []
     for world in (0, 1):
@@ -96,10 +97,10 @@ def audit(secure=False, draws=DRAWS):
         means.append(sum(SITE_OPS["clipped_score"].total(sites[name]._placed(name), STEP) for name in HONEST))
     for world in (0, 1):
         federation = federation_of(world)
-        query = question_of(federation, STEP, secure, MU)
+        query = question_of(federation, STEP, secure, mu)
         seen = [honest_view(*asked(federation, query, 2 + draw, world)) for draw in range(draws)]
-        scores.append(gaussian_log_ratio(np.array(seen), *means, 2.0 * C * R / MU))
-    return verdict(scores, MU, exact=MU)
+        scores.append(gaussian_log_ratio(np.array(seen), *means, 2.0 * C * R / mu))
+    return verdict(scores, mu, exact=mu)
 
 
 def verdict(scores, mu, exact=None):
@@ -143,6 +144,7 @@ def test_colluders_learn_no_more_from_secure_noise():
     assert result.passed, result
 
 
+@pytest.mark.audit
 def test_masks_of_two_questions_have_nothing_in_common():
     result = audit_of_two_questions(draws=500)
     assert not result.exceeded, result
@@ -173,9 +175,16 @@ def test_noise_divided_by_all_sites_is_seen(monkeypatch):
     assert audit(draws=1000).exceeded
 
 
+@pytest.mark.audit
 def test_noise_of_a_colluding_site_only_is_seen(monkeypatch):
     monkeypatch.setattr(site_module, "noisy_words", colluders_add)
     assert audit(draws=500).exceeded
+
+
+def test_few_draws_tell_noise_of_honest_sites_from_noise_of_a_colluding_one(monkeypatch):
+    assert not audit(draws=FEW, mu=1.5).exceeded
+    monkeypatch.setattr(site_module, "noisy_words", colluders_add)
+    assert audit(draws=FEW, mu=1.5).exceeded
 
 
 @pytest.mark.audit

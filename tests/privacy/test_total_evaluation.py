@@ -24,6 +24,7 @@ def worst(tries: int = 400, keep: int = 3) -> list[Candidate]:
     return [one for chain in chains() for one in search(chain, tries, keep, rng)]
 
 
+@pytest.mark.audit
 def test_no_formula_leaves_its_interval():
     assert not [one.formula for one in worst() if evaluator_differs(one)]
 

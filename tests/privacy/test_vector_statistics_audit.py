@@ -172,6 +172,7 @@ def test_no_release_of_a_fit_costs_more_than_its_ledger_says(pair, monkeypatch):
     assert max(picked) > 0.9 or pair != "opposite responses"
 
 
+@pytest.mark.audit
 def test_a_fit_whose_picks_state_half_their_sensitivity_is_caught(monkeypatch):
     monkeypatch.setitem(SITE_OPS, "product_vector", replace(SITE_OPS["product_vector"], sensitivity=half))
     found = losses_of("opposite responses", monkeypatch, seeds=2)

@@ -5,6 +5,7 @@ many whitenings, thetas and clips.
 """
 
 import math
+from functools import cache
 
 import attained
 import numpy as np
@@ -242,10 +243,22 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+QUICK = "a layer charged its radius"
+
+
+@cache
+def of_sound_code(case):
+    """Return what `attained` says of a case while nothing is broken: once for all mutants of the case."""
+    return attained.complaints(case)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == QUICK else pytest.mark.audit) for name in MUTANTS],
+)
 def test_a_weight_clip_or_cell_that_is_left_out_is_seen(name):
     mutant, case = MUTANTS[name]
-    assert attained.complaints(case) == []
+    assert of_sound_code(case) == []
     with mutant.applied():
         assert any("is passed" in text for text in attained.complaints(case))
 

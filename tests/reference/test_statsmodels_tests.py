@@ -61,6 +61,7 @@ def test_a_number_that_is_off_by_a_thousandth_is_a_wrong_one(factor, kinds):
     statsmodels_models.LOG.clear()
 
 
+@pytest.mark.audit
 def test_classes_of_statsmodels_tests_are_those_listed():
     check(QUICK, closed=("gap",))
 

@@ -128,6 +128,7 @@ def test_every_model_says_that_rows_were_completed(name, gaps, tmp_path):
     json.dumps(result.to_dict())
 
 
+@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_said_does_not_depend_on_whether_values_are_missing():
     for name, fit in FITS.items():

@@ -140,6 +140,7 @@ def test_the_page_holds_summary_plots_curve_and_ledger():
     assert page == page_of(result, 0.1)
 
 
+@pytest.mark.audit
 def test_a_weak_fit_and_one_without_intervals_say_so():
     result = weak()
     assert result.estimate.cov is None
@@ -166,6 +167,7 @@ def test_nothing_of_a_hostile_name_is_markup():
     assert "default-src 'none'" in page
 
 
+@pytest.mark.audit
 def test_the_page_is_written_once(tmp_path):
     result = fitted()
     path = tmp_path / "out.html"
@@ -177,6 +179,7 @@ def test_the_page_is_written_once(tmp_path):
     assert "[0.1" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.audit
 def test_the_command_writes_the_page_of_a_saved_result(tmp_path):
     result = fitted()
     result.save(tmp_path / "r.npz")

@@ -70,6 +70,7 @@ def test_without_noise_they_are_statsmodels_fits_with_all_indicators(data, model
         assert getattr(ours, figure) == pytest.approx(getattr(theirs, figure), rel=1e-8), figure
 
 
+@pytest.mark.audit
 @MODELS
 def test_with_noise_they_are_the_same_fits_less_the_effects(data, model, more, tmp_path):
     given = {"mu": 3.0, "rng": 1}
@@ -182,6 +183,7 @@ def test_a_level_is_not_told_to_have_wide_bounds(share, words):
     assert not any("bounds of C(g)" in note for note in notes)
 
 
+@pytest.mark.audit
 def test_a_fit_is_as_weak_with_its_effects_as_without(data):
     weak = []
     for seed in range(8):

@@ -48,6 +48,7 @@ def test_terms_that_do_not_add_up_are_refused(broken):
         dataclasses.replace(ESTIMATE, terms=broken)
 
 
+@pytest.mark.audit
 def test_noise_of_totals_is_told_apart_by_where_it_is():
     """Simulated: the noise in g alone, and in A b alone, of isometric noise on the entries of W."""
     rng, b, s = np.random.default_rng(1), np.array([0.7, -0.4, 0.2]), 0.3
@@ -174,6 +175,7 @@ def mixed(seed=0, n=20_000, epsilon=2.0):
     return model.fit(epsilon=epsilon, delta=1e-6, rng=seed)
 
 
+@pytest.mark.audit
 def test_sampling_is_what_bse_sampling_says_and_no_term_but_the_rest_is_negative():
     """It was -1.6% of the variance where bse_sampling was .0045: a difference of two estimates."""
     below = 0
@@ -204,6 +206,7 @@ def test_mixing_is_not_negative_where_the_noise_hides_the_people():
             np.testing.assert_allclose(found["sampling"], r.bse_sampling**2, rtol=1e-6)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("fit", [modulated, mixed])
 def test_standard_errors_of_terms_are_their_spread_over_releases(fit):
     fits = [fit(seed, n=3000, epsilon=30.0).variance_formula for seed in range(40)]

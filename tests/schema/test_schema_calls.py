@@ -97,6 +97,7 @@ def test_other_codings_are_released_as_indicators_of_half_the_distance():
     assert Design.from_formula("y ~ C(g, Sum):x", SCHEMA).conditioned().raw is None
 
 
+@pytest.mark.audit
 def test_intervals_hold_what_rows_give_and_comparisons_that_bounds_decide():
     rng = np.random.default_rng(3)
     data = rows(4000, seed=5)

@@ -318,6 +318,7 @@ TOKENS += [
 ]
 
 
+@pytest.mark.audit
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=8))
 def test_any_text_gives_a_design_or_a_schema_error(schema, tokens):

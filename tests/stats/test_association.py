@@ -31,6 +31,7 @@ def test_a_table_without_noise_is_pearsons():
     assert r.table["estimate"].to_numpy() == pytest.approx(table.to_numpy().ravel() / 600)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("rows", "columns"), [([0.5, 0.5], [0.3, 0.7]), ([0.6, 0.3, 0.1], [0.55, 0.4, 0.04, 0.01])]
 )
@@ -101,6 +102,7 @@ def test_a_correlation_without_noise_is_pearsons(alternative):
         assert r.rows[0][3:] == pytest.approx(tuple(theirs.confidence_interval()), abs=0.01)
 
 
+@pytest.mark.audit
 def test_size_and_coverage_of_correlations():
     rng, n, draws, mu = np.random.default_rng(3), 2000, 400, 0.237
     scale = 2.0 * math.sqrt(1.49) / mu

@@ -58,6 +58,7 @@ def test_table_is_the_papers(name, options, n, d, rank, mse):
     assert data.source
 
 
+@pytest.mark.audit
 def test_wages_are_explained_by_the_columns():
     data = load("acs_wages", rows=20_000)
     X = np.column_stack([np.ones(len(data.y)), data.X])

@@ -96,12 +96,14 @@ def test_without_noise_the_iterates_reach_least_squares_on_the_support(sample, f
     assert np.allclose(found.dense(20)[:3], ols(sample.y, sample.X[:, :3]), atol=1e-10)
 
 
+@pytest.mark.audit
 def test_iterates_stay_in_the_ball(sample):
     _, sums, _ = server_of([(sample.y, sample.X)])
     small = PaperTuning(**{name: getattr(CLEAR, name) for name in CLEAR.__slots__} | {"norm_bound": 0.3})
     assert np.linalg.norm(paper_fit(sums, 3, math.inf, small).values) == pytest.approx(0.3)
 
 
+@pytest.mark.audit
 def test_a_full_precision_column_solves_its_equation(sample):
     _, sums, _ = server_of([(sample.y, sample.X)])
     inverse = np.linalg.inv(sample.X.T @ sample.X / len(sample.y))

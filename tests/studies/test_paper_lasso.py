@@ -102,6 +102,7 @@ ROBUST = {
 }
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("options", [PLAIN, ROBUST], ids=["plain", "robust"])
 def test_coverage_where_privacy_is_cheap(options):
     """Little is left of the coefficients' noise, and a third of the variance is that of the scores."""
@@ -149,6 +150,7 @@ def test_joint_cost_is_the_budget_and_is_said(sample):
         assert part in labels, part
 
 
+@pytest.mark.audit
 def test_per_interval_counts_every_interval_in_the_ledger(sample):
     """One interval alone costs epsilon; columns and scores of the others come on top."""
     joint = fitted(sample, rng=0)
@@ -177,6 +179,7 @@ def test_selected_targets_secure_noise_and_pickle(sample):
     assert again.selected == fit.selected
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("accounting", ["joint", "per-interval"])
 def test_parties(parties, accounting):
     labels = np.array(["north", "south", "west"])[parties.machines]
@@ -211,6 +214,7 @@ def test_parties(parties, accounting):
     assert fit.interval_epsilon < fit.privacy.epsilon(DELTA)
 
 
+@pytest.mark.audit
 def test_multiplier_intervals_cover_all_coordinates_without_noise():
     """Six coordinates at once; 50 draws put the quantile near its place."""
     design = LassoDesign(machines=2, n=600, p=6, sparsity=3, shared_sparsity=2, correlation=0.2)
@@ -321,6 +325,7 @@ def test_noise_that_leaves_nothing_is_said_and_stays_charged(sample):
     assert ledger.total().rho > 0.0
 
 
+@pytest.mark.audit
 def test_what_one_interval_uses(parties):
     """Of a joint budget: shared parts, and a k-th of what the k intervals split."""
     shares = {"fit": 0.2, "own": 0.2, "precision": 0.3, "variance": 0.1, "score": 0.2}

@@ -220,6 +220,7 @@ def test_debiased_lasso_agrees_with_statsmodels(monkeypatch):
     np.testing.assert_allclose(ours.params, theirs.params, atol=1e-6)
 
 
+@pytest.mark.audit
 def test_debiased_lasso_agrees_with_r_in_high_dimension():
     """Values of R's glmnet and the formula of hdi (tests/reference/debiased_lasso.R), p > n."""
     theirs = pd.read_csv(REFERENCE / "debiased_lasso.csv")
@@ -243,6 +244,7 @@ def test_scaled_lasso_finds_its_own_scale():
     np.testing.assert_allclose(b, lasso(gram, cross, 0.1 * scale), atol=1e-6)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("name", "n", "p"), [("normal", 300, 200), ("heteroskedastic", 3000, 60)])
 def test_coverage_without_privacy(name, n, p):
     """The sandwich needs rows where the errors depend on a feature: with 300, x_7 is covered too rarely."""

@@ -123,6 +123,7 @@ def summaries(rows, top, slopes, *, n, share, noise):
     ]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("kind", ["signs", "hadamard", "countsketch"])
 def test_limit_has_the_law_of_real_mixing(kind):
     n, k, share, reps = 10_000, 40, 0.05, 200
@@ -137,6 +138,7 @@ def test_limit_has_the_law_of_real_mixing(kind):
     assert stats.ks_2samp(real[:, 5], wrong[:, 5]).pvalue < LEAST
 
 
+@pytest.mark.audit
 def test_limit_has_the_law_of_the_public_door():
     """RMGMOLS on 10,000 people and the limit with its plan's noise, rows and share: the same errors."""
     n, reps, rng = 10_000, 50, np.random.default_rng(4)
@@ -171,6 +173,7 @@ def test_limit_has_the_law_of_the_public_door():
         assert stats.ks_2samp(a, b).pvalue > LEAST
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("residual", [0.0, 0.2])
 def test_gram_of_noisy_rows_has_its_law(residual):
     """Entries, smallest eigenvalue and de-biased slope: drawn from the sums, and from all rows."""
@@ -199,6 +202,7 @@ def test_without_noise_the_gram_is_that_of_the_rows():
     )
 
 
+@pytest.mark.audit
 def test_moments_of_the_limit():
     """Covariance (1 - a) Z'Z/k + noise a row; the all-ones row is sqrt(a) Z'1 + noise; c has no noise."""
     rng, share, reps = np.random.default_rng(9), 0.3, 4000

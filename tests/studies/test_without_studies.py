@@ -60,6 +60,10 @@ print(json.dumps(found))
 ABSENT = "is one of the studies in the repository of privinf, which are not in its wheel: put the root of the"
 
 
+# Building and installing the wheel takes seconds, and every test here needs it.
+pytestmark = pytest.mark.audit
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Return the folder in which the wheel is installed."""

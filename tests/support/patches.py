@@ -102,13 +102,19 @@ class Patches:
                 found[one.source][one.bound] = one.target
         return found
 
+    @cached_property
+    def _of_modules(self) -> Counter[tuple[str, str]]:
+        """How often functions read a name of a module as an attribute of what they call the module."""
+        found: Counter[tuple[str, str]] = Counter()
+        for source, names in self._module_names.items():
+            for node in self._attributes[source]:
+                owner = names.get(ast.unparse(node.value))
+                if owner is not None:
+                    found[owner, node.attr] += 1
+        return found
+
     def _through_modules(self, patch: Patch) -> int:
-        return sum(
-            node.attr == patch.name and names.get(ast.unparse(node.value)) == patch.module
-            for source, names in self._module_names.items()
-            if patch.module in names.values()
-            for node in self._attributes[source]
-        )
+        return self._of_modules[patch.module, patch.name]
 
 
 def global_loads(module: Module) -> Counter[str]:
