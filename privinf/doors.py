@@ -204,7 +204,7 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
     )
 
 
-# Of every decorated function, by which doors are recognized.
+# Code that every decorated function has: by it doors are recognized.
 _CODE = next(
     part for part in door.__code__.co_consts if inspect.iscode(part) and part.co_name == "through_the_door"
 )

@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["bands", "budget", "coefficients", "noise_share", "several"]
-# Okabe and Ito's palette
-TOTAL = "#0072B2"
-NOISE_FREE = "#E69F00"
-JOINT = "#56B4E9"
-FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)
-# What statsmodels calls the constant.
-THEIR_CONSTANTS = ["Intercept", "const"]
-INK = "#333333"
-FAINT = "#CCCCCC"
+# Colors of Okabe and Ito's palette.
+TOTAL = "#0072B2"  # intervals with all errors
+NOISE_FREE = "#E69F00"  # intervals without the noise
+JOINT = "#56B4E9"  # simultaneous intervals
+FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)  # of several fits, in their order
+THEIR_CONSTANTS = ["Intercept", "const"]  # what statsmodels calls the constant
+INK = "#333333"  # lines and texts
+FAINT = "#CCCCCC"  # lines in the background
 LONGEST_LABEL = 32  # characters
 BAR = 2.2  # width of an interval's line, in points
 INNER = 6.0  # width of the line of the interval without noise, in points

@@ -37,14 +37,12 @@ from privinf.typing import ColumnKind, SpendingWords, Table
 from privinf.validation import check_count, check_fraction
 from privinf.wire import Labels
 
-# n mu of one column, below which no bound is worth its price.
-LEAST_SIGNAL = 100.0
+LEAST_SIGNAL = 100.0  # n mu of one column, below which no bound is worth its price
 LABEL = Labels.FIND_BOUNDS
 # Of the rows, how many more than twice what was wanted may lie outside for certain.
 MOST_BEYOND = 0.05
-# What rare levels are pooled as.
-OTHER = "other"
-ANOTHER = "another"
+OTHER = "other"  # name of the level as which rare levels are pooled
+ANOTHER = "another"  # the same where a column has a level of that name
 NO_COMMON_LEVEL = (
     "column {!r}: no level was seen in {:.0f} rows or more, so nearly all levels are pooled as one; spend "
     "more, or declare the levels"

@@ -29,7 +29,7 @@ BUNDLE = Formats.SITE_BUNDLE
 FEDERATION = Formats.FEDERATION
 # Of the file that a site gives to the federation.
 BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "socket", "schema")
-# Of the file that all sites and analysts get.
+# Of the file that all sites get.
 FEDERATION_FIELDS = ("format", "version", "sites", "roster", "schema", "address", "authority", "analysts")
 EPSILON_WORD = re.compile(r"[0-9]+(\.[0-9]+)?")
 KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts

@@ -30,12 +30,11 @@ from privinf.secret_files import SAFELY
 from privinf.storage import container_bytes
 from privinf.wire import RELEASE_OPTIONS, plan_text
 
-# What a ledger line says of the file: what it holds, by which arguments, and the key of the pending one.
-HELD = "arrays_sha256"
-ASKED = "asked_sha256"
-OPENS = "pending_key"
+# What a ledger line states about the file of a release.
+HELD = "arrays_sha256"  # digest of its arrays
+ASKED = "asked_sha256"  # digest of the arguments
+OPENS = "pending_key"  # key of the pending file
 NONCE = bytes(12)  # every key encrypts one file
-# Of a staged ledger.
 NOT_CHARGED = "what is staged is not charged yet: copy or save the ledger that it was staged for"
 UNDER_WAY = "another release to {} is under way: wait until it has ended"
 

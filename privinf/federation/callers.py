@@ -15,7 +15,7 @@ MOST_CALLERS = 64  # connections at a time
 MOST_OF_ONE = 48  # connections of one account at a time
 BYTES_HELD = 1 << 24  # bytes of bodies and replies that are under way together
 SMALL_BODY = 1 << 16  # bytes of a body up to which it is not counted
-GRACE = 0.25  # seconds in which no connection is closed
+GRACE = 0.25  # seconds in which a connection is not closed to make place for another one
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 

@@ -22,6 +22,7 @@ from privinf.wire import Requests
 LASTING = 7 * 24 * 3600  # seconds that a reservation lasts: a week
 MOST_OPEN = 64  # reservations that one analyst may have at a time
 MOST_LOSSES = 64  # losses of one reservation
+# Session of a reservation.
 RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")  # of a session, which the holder's ledger shows
 WANTED = "what is to be reserved"
 

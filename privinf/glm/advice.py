@@ -110,20 +110,20 @@ ALIKE = 0.1  # smallest eigenvalue of the columns' normalised moments above whic
 # Mean curvature over that of the mean response, below which predictors tell nearly every outcome.
 TELLING = 0.35
 NARROW = 0.05  # spread, in scaled units, below which bounds are called wide or levels rare
-# So many sds of its noise the smallest eigenvalue of the last Hessian must be. Noise alone passes in one fit
+# Sds of its noise that the smallest eigenvalue of the last Hessian must have. Noise alone passes in one fit
 # of 160; of real tables' intervals below it .76 held (a column beside its logarithm, in loose bounds).
 CLEAR = 2.5
 # Beside two or more indicators of one factor, or columns that may be: below it intervals of effects fell
 # short (benchmarks/results/effects_reported.md).
 WEAKEST_EFFECTS = LEAST_STRENGTH
-# How many of its standard errors the second order of the Hessian's noise may move a coefficient on average:
-# beyond it intervals of a product of columns held .48 to .73 (benchmarks/results/rare_groups.md).
+# Standard errors by which the second order of the Hessian's noise may move a coefficient on average: beyond
+# it intervals of a product of columns held .48 to .73 (benchmarks/results/rare_groups.md).
 LARGEST_REMAINDER = 0.35
 HIDDEN_SHARE = 0.5  # share of an indicator's rarer records that the counts may hide before a note says so
 RARE = 0.15  # an indicator is rare if fewer rows than this share have its rarer value
 # Standard errors that the records beyond the clip may move a rare indicator before a note says so.
 FAR_MOVED = 1.0
-# From so many standard errors on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
+# Standard errors from which on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
 # and where a few large values of a column blinded the first release 14 to 100, and no interval held.
 TOO_FAR = 4.0
 NEAR_ENDS = 3.0  # sds of its noise within which a moment is taken to be that of a column of zeros and ones

@@ -46,14 +46,12 @@ import numpy as np
 
 from privinf.typing import Floats
 
-# A longer last step, in its own standard errors, comes from rounds that had not settled ...
-LONGEST_STEP = 1.5
-# ... unless its remainder is at most so many standard errors, which leave 95% intervals 94% and more ...
+LONGEST_STEP = 1.5  # a longer last step, in its own standard errors, comes from rounds that had not converged
+# Standard errors of its remainder up to which such a step still leaves 95% intervals 94% and more.
 HARMLESS = 0.2
-# ... and one that moves linear predictors further changes the curvature, however strong the noise.
+# A last step that moves linear predictors further changes the curvature, however strong the noise.
 LONGEST_SHIFT = 1.0
-# No step at all: rounds without noise that converged.
-NO_SHIFT = 1e-8
+NO_SHIFT = 1e-8  # no step at all: rounds without noise that converged
 
 
 @dataclass(frozen=True, slots=True, eq=False)

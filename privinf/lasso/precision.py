@@ -26,8 +26,7 @@ from privinf.validation import check_array
 
 # Eigenvalues of a noisy Gram are kept above this share of its mean eigenvalue.
 FLOOR = 0.05
-# Released numbers below so many sds of their noise are taken to be noise.
-THRESHOLD = 2.0
+THRESHOLD = 2.0  # released numbers below this many sds of their noise are taken to be noise
 # Mean square error of a correlation that is taken to be 0, in units of its noise: from 0 to about 2.
 DROPPED = 0.3
 # Squares of clipped columns in units of their size are kept above this.

@@ -23,8 +23,7 @@ SELECTION = Labels.SELECTION
 NEIGHBOURS = Labels.NEIGHBOURS
 # Chance that of columns without signal any stands out of its error.
 FALSE_PICKS = 0.05
-# A bias of so many standard errors leaves 95% intervals 92%.
-HARMLESS_BIAS = 0.5
+HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
 
 
 def secure_server(rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int) -> SecureServer:

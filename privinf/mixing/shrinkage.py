@@ -16,10 +16,10 @@ import numpy as np
 
 from privinf.typing import Floats
 
-# The prior, fixed before any data.
-# Log variances even between a hundredth of what the public bounds allow and all of it.
+# The prior, fixed before any data: log variances even between a hundredth of what the public bounds allow and
+# all of it.
 VARIANCE_RATIOS = np.geomspace(0.01, 1.0, 13)
-RSQUARED_GRID = np.linspace(0.025, 0.975, 20) ** 2  # the multiple correlation even between 0 and 1
+RSQUARED_GRID = np.linspace(0.025, 0.975, 20) ** 2  # and the multiple correlation even between 0 and 1
 # Sample covariances count if their squares add up to this many times what independent columns give.
 COVARIANCE_MARGIN = 1.3
 # Of the estimated signal, relative to the mean signal: the truth is positive definite.

@@ -39,8 +39,8 @@ from privinf.schema.columns import all_columns
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_fraction
 
-# Below this many sds of the noise in the smallest direction of the columns an interval of a correlation is
-# the whole of [-1, 1]: see benchmarks/results/one_release.md.
+# Sds of the noise in the smallest direction of the columns, below which an interval of a correlation is the
+# whole of [-1, 1]: see benchmarks/results/one_release.md.
 STRONG = 6.0
 CLIPPED_MEANS = "Means among rows clipped to the public bounds; all from one release."
 MEANS_EQUATION = """\

@@ -34,7 +34,7 @@ from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number
 from privinf.wire import NoiseSources
 
-CHUNK = 1 << 15  # numbers to which noise is added at a time: their arrays stay in the cache
+CHUNK = 1 << 15  # numbers to which noise is added at a time
 LARGEST_STEP = 2.0**45  # values beyond are put there before the noise, a public bound
 LARGEST_SUM = 2.0**61  # of sums that are integers before their noise, with room for it
 # Between V = EDGE and 1 - EDGE doubles place G within 2^-36 (near 1, where 1 - V is known to 2^-53 and E is

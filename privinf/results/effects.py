@@ -21,8 +21,8 @@ from privinf.schema import Design
 
 # Beyond it, the law of the noise of second moments, an array of p^4 numbers, would fill the memory.
 MOST_COLUMNS = 120
-# What a column has within the levels must stand so far clear of the noise, in edges of its spectrum: below it
-# 95% intervals of columns that go with the effects covered .76 (benchmarks/results/effects.md).
+# Edges of the noise's spectrum by which a column must stand clear of it within the levels: below it 95%
+# intervals of columns that are correlated with the effects covered .76 (benchmarks/results/effects.md).
 LEAST_STRENGTH = 0.6
 NOTHING_LEFT = "no column is left beside the effects of {}: name one before the |"
 ResultsT = TypeVar("ResultsT", bound=Results)

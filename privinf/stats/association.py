@@ -45,7 +45,8 @@ from privinf.wire import Labels
 LEAST_MARGIN = 0.5  # least count of a level: p and q are at least .5/n
 TABLES = 9999  # simulated tables
 TABLE_STREAM = 11  # seed of these tables: the same release has the same p-value
-HIDDEN_BELOW = 3.0  # sds of its noise that a variance must exceed for a correlation to have an interval
+# Sds of its noise that a variance must exceed; else the interval of a correlation is [-1, 1].
+HIDDEN_BELOW = 3.0
 GRID = 4001  # correlations at which the test is inverted
 HIDDEN_PAIR = "The noise hides a variance: the interval is [-1, 1]."
 NORMAL_PAIRS = "The interval takes pairs as normal, as scipy's does; the test of no correlation does not."

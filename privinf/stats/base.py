@@ -36,7 +36,8 @@ from privinf.wire import readable
 if TYPE_CHECKING:
     import pandas as pd
 
-# Where the mean is so near to an end (units of half the range), half of the values are at most twice as far.
+# Where the mean is this near to an end of the bounds (in units of half their range), half of the values are
+# at most twice as far.
 AT_BOUND = 0.05
 MOSTLY_AT_BOUND = (
     "at least half of the values of {} lie in the outermost twentieth of the public bounds, or beyond: where "
