@@ -11,12 +11,12 @@ from privinf.schema import add_constant
 from privinf.typing import Floats, RngLike
 from privinf.validation import as_generator, check_count
 
-SPHERE_BETA = (1.0, -0.5, 0.25, 0.0, 0.8)
-CUBE_BETA = (0.5, -0.3, 0.2)
-ERROR_SD = 0.3
-CUBE_RESPONSE_BOUND = 2.0
-INTERCEPT = 0.7
-COVARIATE_SLOPE = -0.4
+SPHERE_BETA = (1.0, -0.5, 0.25, 0.0, 0.8)  # b of `sphere_design`
+CUBE_BETA = (0.5, -0.3, 0.2)  # b of the design on a cube
+ERROR_SD = 0.3  # of both
+CUBE_RESPONSE_BOUND = 2.0  # to which the response is clipped on both sides
+INTERCEPT = 0.7  # coefficient of an added constant
+COVARIATE_SLOPE = -0.4  # coefficient of an added public column z
 
 
 @dataclass(frozen=True, slots=True, eq=False)

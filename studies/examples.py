@@ -14,16 +14,17 @@ from privinf.typing import Floats, RngLike
 from privinf.validation import as_generator, check_choice, check_count, check_number
 from studies.designs import Sample
 
-LOGIT = (1.5, -1.0)
+LOGIT = (1.5, -1.0)  # coefficients of x1 and x2 in `labelled_examples`
 Loss = Literal["squared", "quadratic", "exponential"]
 Term = Literal["const", "z", "b", "g"]
 
-# Coefficients of the optional columns of `labelled_examples`, and those of a three-level label.
+# Coefficients of its optional columns.
 _TERMS = {"const": -0.3, "z": 0.5, "b": 0.8, "C(g)[T.v]": 0.6, "C(g)[T.w]": -0.7}
+# Those of a three-level label: constant, x1, x2; level "u" is the reference.
 STAGES = {"v": (0.4, 1.2, -0.5), "w": (-0.2, -0.6, 1.0)}  # constant, x1, x2; level "u" is the reference
-_SCALE = 4.0
-_FLIPPED = 0.01
-_NODES = 48
+_SCALE = 4.0  # features are divided by this and clipped at -1 and 1
+_FLIPPED = 0.01  # share of labels that are drawn again at random
+_NODES = 48  # of the quadrature along each feature
 
 
 def labelled_examples(n: int, rng: RngLike = None, *, terms: Sequence[Term] = ()) -> Sample:

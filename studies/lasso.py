@@ -22,7 +22,7 @@ Signals = Literal["leading", "spread"]
 Precision = Literal["float64", "float32"]
 
 ERROR_COLUMN = 7  # the feature whose size scales the errors that are not plain
-CHI2_DF = 3
+CHI2_DF = 3  # degrees of freedom of skewed features
 _BLOCK = 512  # rows at a time: a block of 800 features stays in the cache
 
 

@@ -16,7 +16,7 @@ from studies.lasso_solver import lasso, scaled_lasso
 
 CovType = Literal["HC0", "nonrobust"]
 Fit = TypeVar("Fit")
-_BLOCK = 1 << 13
+_BLOCK = 1 << 13  # rows at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)

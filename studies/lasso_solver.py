@@ -8,8 +8,8 @@ from privinf.errors import ConvergenceError
 from privinf.typing import Floats, Integers
 
 TOLERANCE = 1e-10  # of the optimality conditions, relative to the largest cross moment
-_ROUNDS = 500
-_SWEEPS = 50
+_ROUNDS = 500  # of the active set, and of the residual scale
+_SWEEPS = 50  # over all coordinates in a round
 
 
 def lasso(

@@ -11,8 +11,10 @@ import pandas as pd
 from privinf.errors import ArgumentError
 from studies.lasso import LassoDesign
 
-_SETTING = ("n", "machines", "p", "sparsity", "shared_sparsity", "epsilon")
+_SETTING = ("n", "machines", "p", "sparsity", "shared_sparsity", "epsilon")  # columns of both tables
+# Numbers of Table 2.
 _TABLE2 = ("error", "error_sd", "coverage", "coverage_nonzero", "coverage_zero", "length")
+# Numbers of Table 5.
 _TABLE5 = ("joint_all", "joint_support", "joint_rest", "length_all", "length_support", "length_rest")
 _ROWS = """
 3000 15 800 15 8 0.8 .0213 .0028 .940 .929 .940 .0532 .981 .883 .983 .091 .066 .091

@@ -20,7 +20,7 @@ from privinf.validation import as_generator, check_array, check_count, check_num
 from studies.designs import Sample
 
 FEATURES = 10
-SLOPE_BOUND = 1.0 / FEATURES
+SLOPE_BOUND = 1.0 / FEATURES  # of uniform slopes: the mean of the response stays in [-1, 1]
 MIXING_PARTIES: dict[str, list[int | str]] = {
     "a": [0, 1],
     "b": [2, 3],

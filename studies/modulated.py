@@ -22,12 +22,12 @@ from studies.dp_fedsgd import clipped_gradients, dp_fedsgd, paper_rho
 Part = Literal["validation", "test"]
 Setting = tuple[float, ...]
 
-DELTA = 1e-5
-ROUNDS = 10
-MAX_NORM = 2.0
+DELTA = 1e-5  # the paper states none
+ROUNDS = 10  # T of the iterative methods, from the paper
+MAX_NORM = 2.0  # radius of the ball of the iterates; the paper states none
 MAP: dict[str, Any] = {"contraction": 0.5, "amplitude": 0.1, "frequency": 1.0}
-EPSILONS = np.arange(0.5, 10.01, 0.25)
-# Shares of (training, training and validation); the paper says only that there are three parts.
+EPSILONS = np.arange(0.5, 10.01, 0.25)  # the paper's grid
+# Shares of (training, training and validation); the paper states only that there are three parts.
 PARTS = (0.6, 0.8)
 
 

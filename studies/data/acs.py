@@ -21,6 +21,7 @@ URL = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year/"
 ORIGINAL = "acs2018"
 # California, Florida, Illinois, New York, Pennsylvania, Texas: their 668,859 incomes are the paper's.
 STATES = ("06", "12", "17", "36", "42", "48")
+# Files of these states.
 ARCHIVES = tuple(f"csv_p{state}.zip" for state in ("ca", "fl", "il", "ny", "pa", "tx"))
 
 SURVEYS = """\

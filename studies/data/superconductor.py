@@ -38,7 +38,7 @@ _PROPERTIES = (
     ("ThermalConductivity", 0.0, 430.0),
     ("Valence", 1.0, 7.0),
 )
-_ELEMENTS = 10
+_ELEMENTS = 10  # of one compound, at most
 
 
 def load() -> Dataset:
