@@ -10,7 +10,7 @@ from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9
-FEW = 80  # in `make test`: enough for a mutant that moves the sum nine times as far
+FEW = 120  # in `make test`: enough for a mutant that moves the sum nine times as far
 DESIGN = Design.from_arrays(["a", "b"], bounds=[(-1.0, 1.0)] * 2, y_bounds=(0.0, 1.0))
 ARGS = {
     "family": "binomial",
