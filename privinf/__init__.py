@@ -4,8 +4,6 @@ Estimators whose ``fit()`` returns coefficients, standard errors, intervals and 
 noise added for differential privacy, and a report of what the privacy costs.
 """
 
-from typing import Any
-
 import lazy_loader
 
 from privinf.version import __version__ as __version__
@@ -17,7 +15,7 @@ _IN_CHECKOUT = {"audit", "simulation"}  # modules of former versions that are in
 __all__ = sorted(set(_names) - _ROOMS - {"__version__"})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return a public name, imported when it is first asked for."""
     if name in _IN_CHECKOUT:
         raise AttributeError(
