@@ -58,7 +58,7 @@ from privinf.validation import check_array, check_choice, check_number
 from privinf.wire import Derivations, Statistics
 
 BASIS = ("center", "scale", "intercept", "bits")  # arguments of every statistic
-# And of those at a public theta.
+# Arguments of the statistics at a public theta.
 MODEL = (
     *BASIS,
     "family",
