@@ -25,7 +25,7 @@ FRESH ?= --fresh
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test audit test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test audit count test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -46,6 +46,9 @@ test: $(VENV)/.installed            ## the tests while you wait; with WITHOUT=v4
 audit: $(VENV)/.installed           ## the long tests: audits, mutants, fuzzers, coverage, wall times; CI runs both
 	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "audit and not slow and not timing"
 	$(ONE_THREAD) $(if $(WITHOUT),$(OLDER) $(WITHOUT)) $(BIN)/python -m pytest -m "timing and not slow" -p no:xdist $$(grep -rl --include="*.py" "mark\.timing" tests)
+
+count: $(VENV)/.installed           ## how many tests, audits and mutants each of these commands runs
+	$(BIN)/python tests/support/suite.py
 
 test-processors: $(VENV)/.installed ## the tests that depend on last bits, as on a processor without AVX2 and FMA
 	$(ONE_THREAD) $(OLDER) v3 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" $(BITS)

@@ -331,6 +331,11 @@ def test_no_fit_spends_more_than_its_ledger_says(pair, least, target):
     assert found.epsilon <= EPSILON
 
 
+def test_three_fits_spend_no_more_than_their_ledgers_say():
+    found = fits(OPPOSITE, 3)
+    assert (found.spent <= found.charged * (1.0 + 1e-9)).all()
+
+
 # ---- mutants
 
 

@@ -196,7 +196,6 @@ def test_a_response_that_lies_too_rarely_is_seen():
     assert any("in no ledger line" in text for text in found.overspent)
 
 
-@pytest.mark.audit
 @pytest.mark.parametrize(
     ("name", "place", "attribute"),
     [

@@ -1,6 +1,6 @@
 """Counts of the suite: tests by the command that runs them, and among them audits and mutants.
 
-``cd tests && ../.venv/bin/python -m support.suite`` prints a table. A test is an audit if it, or a function
+``python tests/support/suite.py`` (``make count``) prints a table. A test is an audit if it, or a function
 or table that it uses, comes to one of `INSTRUMENTS`; it is a mutant if it comes to a `Mutant`, or if it is an
 audit that asserts a fault: that a bound is exceeded, or that the audit does not pass.
 """
@@ -14,7 +14,7 @@ import io
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -148,15 +148,18 @@ def counted(items: list[pytest.Item]) -> dict[str, Counter[str]]:
     return found
 
 
-def table(found: dict[str, Counter[str]]) -> str:
+def table(found: Mapping[str, Mapping[str, int]]) -> str:
     """Return the counts as a table of Markdown."""
+    counts = {command: Counter(found.get(command, {})) for command in COMMANDS.values()}
     kinds = ("tests", "audits", "mutants")
     lines = ["| | " + " | ".join(kinds) + " |", "|---|" + "---|" * len(kinds)]
     for command in reversed(COMMANDS.values()):
-        lines.append(f"| {command} | " + " | ".join(f"{found[command][kind]:,}" for kind in kinds) + " |")
-    whole = sum(found.values(), Counter())
+        lines.append(f"| {command} | " + " | ".join(f"{counts[command][kind]:,}" for kind in kinds) + " |")
+    whole = sum(counts.values(), Counter())
     return "\n".join([*lines, "| all | " + " | ".join(f"{whole[kind]:,}" for kind in kinds) + " |"])
 
 
 if __name__ == "__main__":
-    print(table(counted(collected(["--rootdir", str(TESTS.parent), *sys.argv[1:]]))))
+    root = TESTS.parent
+    paths = sys.argv[1:] or [str(root / name) for name in ("tests", "privinf", "studies")]
+    print(table(counted(collected(["--rootdir", str(root), *paths]))))
