@@ -53,7 +53,10 @@ ROBUST = {
     }.items()
 }
 GRID = {
-    f"N {machines * n} p {p}": (f"N = {machines * n:,}, p = {p}", LassoDesign(machines, n, p, 15))
+    f"N {machines * n} p {p}": (
+        f"N = {machines * n:,}, p = {p}",
+        LassoDesign(machines=machines, n=n, p=p, sparsity=15),
+    )
     for machines, n, p in [
         (5, 1200, 800),
         (5, 2400, 800),
@@ -66,11 +69,14 @@ GRID = {
     ]
 }
 ROUNDS = {
-    "leading": ("AR(.5), neighbouring signals, N = 20,000, p = 400, s = 10", LassoDesign(5, 4000, 400, 10)),
-    "fewer rows": ("the same, N = 7,500", LassoDesign(5, 1500, 400, 10)),
+    "leading": (
+        "AR(.5), neighbouring signals, N = 20,000, p = 400, s = 10",
+        LassoDesign(machines=5, n=4000, p=400, sparsity=10),
+    ),
+    "fewer rows": ("the same, N = 7,500", LassoDesign(machines=5, n=1500, p=400, sparsity=10)),
     "equicorrelated": (
         "correlation .3 between all features, N = 20,000",
-        LassoDesign(5, 4000, 400, 10, features="equicorrelated", correlation=0.3),
+        LassoDesign(machines=5, n=4000, p=400, sparsity=10, features="equicorrelated", correlation=0.3),
     ),
 }
 CELLS = STATED | ROBUST | GRID | {f"rounds {name}": cell for name, cell in ROUNDS.items()}

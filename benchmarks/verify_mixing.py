@@ -120,7 +120,9 @@ def setting(
         for party, items in MIXING_PARTIES.items()
     }
     parties = {
-        party: PartyPlan(pi.Schema({name: (-1.0, 1.0) for name in names}), epsilon=epsilon, delta=DELTA)
+        party: PartyPlan(
+            schema=pi.Schema({name: (-1.0, 1.0) for name in names}), epsilon=epsilon, delta=DELTA
+        )
         for party, names in columns.items()
     }
     plan = MixingPlan.new(

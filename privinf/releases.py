@@ -43,7 +43,7 @@ Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Release(Released):
     """What a mechanism sent: arrays, the public law of their noise, the design and the ledger lines.
 

@@ -26,7 +26,7 @@ CHI2_DF = 3  # degrees of freedom of skewed features
 _BLOCK = 512  # rows at a time: a block of 800 features stays in the cache
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LassoSample:
     """One draw of a `LassoDesign`; rows stand machine by machine.
 
@@ -56,7 +56,7 @@ class LassoSample:
         return self.y[here], self.X[here]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LassoDesign:
     r"""y = x'(u + v_i) + e on machine i, with u sparse and shared and v_i sparse and the machine's own.
 
@@ -198,7 +198,9 @@ class LassoDesign:
                 here = slice(start, min(start + _BLOCK, (machine + 1) * self.n))
                 X[here] = self._features(here.stop - here.start, generator, dtype).T
                 y[here] = self._response(X[here], beta, generator)
-        return LassoSample(y, X, np.repeat(np.arange(self.machines), self.n), params, shared)
+        return LassoSample(
+            y=y, X=X, machines=np.repeat(np.arange(self.machines), self.n), params=params, shared=shared
+        )
 
     def _coefficients(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return the shared coefficients (p,) and those of each machine (m, p)."""

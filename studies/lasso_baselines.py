@@ -19,7 +19,7 @@ Fit = TypeVar("Fit")
 _BLOCK = 1 << 13  # rows at a time
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DebiasedFit:
     """A debiased lasso without privacy.
 

@@ -31,7 +31,7 @@ EPSILONS = np.arange(0.5, 10.01, 0.25)  # the paper's grid
 PARTS = (0.6, 0.8)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Task:
     """One of the paper's regressions with its tuned settings and what the paper's Table 1 says of it."""
 

@@ -34,7 +34,7 @@ from privinf.validation import check_fraction, check_number
 
 
 @doors
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
     """The joint loss of releases that compose sequentially; made by :func:`compose`.
 

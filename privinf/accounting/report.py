@@ -34,7 +34,7 @@ COLUMN_NAMES: dict[ReportSubject, str] = {
 
 
 @doors
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyReport:
     """The privacy of one fit, and of everything its ledger had recorded by then.
 

@@ -164,7 +164,7 @@ def find_bounds(
     told = {name: row for name, (_, row) in found.items()}
     clips = pd.DataFrame.from_dict(told, "index", columns=CLIP_COLUMNS)
     return FoundSchema(
-        {name: declared for name, (declared, _) in found.items()},
+        columns={name: declared for name, (declared, _) in found.items()},
         clips=clips,
         unit=unit,
         max_rows=max_rows,

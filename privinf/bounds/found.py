@@ -33,7 +33,7 @@ NOTABLE_SHIFT = 0.5
 
 
 @doors
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False, kw_only=True)
 class FoundSchema(Schema):
     """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
 
@@ -104,7 +104,9 @@ class FoundSchema(Schema):
             clips = pd.concat([made.clips, clips])
             both = (*made.privacy.entries, *report.entries)
             report = PrivacyReport.of(both, delta=max(made.privacy.default_delta, report.default_delta))
-        return FoundSchema(made.columns, clips=clips, privacy=report, unit=made.unit, max_rows=made.max_rows)
+        return FoundSchema(
+            columns=made.columns, clips=clips, privacy=report, unit=made.unit, max_rows=made.max_rows
+        )
 
     def _bought_for(self) -> Json:
         clips = {name: row.dropna().to_dict() for name, row in self.clips.iterrows()}
@@ -169,7 +171,11 @@ def load_schema(path: AnyPath) -> Schema:
     if not kept:
         return plain
     return FoundSchema(
-        plain.columns, clips=clips.loc[kept], privacy=privacy, unit=plain.unit, max_rows=plain.max_rows
+        columns=plain.columns,
+        clips=clips.loc[kept],
+        privacy=privacy,
+        unit=plain.unit,
+        max_rows=plain.max_rows,
     )
 
 
@@ -182,4 +188,6 @@ def _as_bought(declared: Any, row: pd.Series) -> bool:
 
 def _restored(plain: Schema, clips: pd.DataFrame, privacy: Json) -> FoundSchema:
     report = PrivacyReport.from_dict(privacy)
-    return FoundSchema(plain.columns, clips=clips, privacy=report, unit=plain.unit, max_rows=plain.max_rows)
+    return FoundSchema(
+        columns=plain.columns, clips=clips, privacy=report, unit=plain.unit, max_rows=plain.max_rows
+    )

@@ -51,10 +51,10 @@ def load_indexed(name: str, *, response: str | None = None, features: Sequence[s
     frame = _complete(name, table, names)
     schema = Schema({column: _declaration(table["columns"][column]) for column in names})
     return Dataset(
-        name,
-        frame,
-        names[0],
-        schema,
+        name=name,
+        data=frame,
+        response=names[0],
+        schema=schema,
         description=table["description"],
         source=table["source"],
         licence=PACKAGES[table["package"]]["licence"],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WheelTable = Literal["co2", "fair", "modechoice", "randhie"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Dataset:
     """A data set ready for a private regression of one column on all others.
 
@@ -77,7 +77,13 @@ def wheel_table(name: WheelTable) -> pd.DataFrame:
 
 def record(name: str, data: pd.DataFrame, response: str, columns: Mapping[str, Any], **texts: str) -> Dataset:
     """Return the record of `data`, cut to the declared columns and put in their order."""
-    return Dataset(name, data[list(columns)].astype("float64"), response, Schema(columns), **texts)
+    return Dataset(
+        name=name,
+        data=data[list(columns)].astype("float64"),
+        response=response,
+        schema=Schema(columns),
+        **texts,
+    )
 
 
 CO2_TEXTS = {

@@ -252,7 +252,7 @@ class AskerEnd:
             self._check(self._roster, asked, reply, fields)
         except PrivinfError as problem:
             text = f"{type(problem).__name__}: {problem}"
-            return Reply(reply.site, np.empty(0), 0, error=text)
+            return Reply(site=reply.site, sums=np.empty(0), rows=0, error=text)
         return reply
 
     def _check(self, roster: Roster, asked: Envelope, reply: Reply, fields: Fields) -> None:

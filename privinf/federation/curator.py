@@ -76,7 +76,9 @@ class TableByPasses:
         """Return how many rows there are; no other question is answered here."""
         if query.op != Requests.DESCRIBE:
             raise NotAvailableError("a table that is read by passes answers its own holder's fits alone")
-        return [Reply(self._name, np.empty(0), self._passes.n, imputing(self._rows.missing))]
+        return [
+            Reply(site=self._name, sums=np.empty(0), rows=self._passes.n, facts=imputing(self._rows.missing))
+        ]
 
     def check_fit(self, *, default: bool) -> None:
         """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""

@@ -150,7 +150,7 @@ class FlowerFederation(CheckingEnds):
                 absent = [repr(name) for name in wanted if name not in nodes]
                 raise SiteConnectionError(f"no answer from site {', '.join(absent)} within {patience:g} s")
             new = set(self._called(self._grid.get_node_ids)) - asked
-            waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), left)
+            waiting |= self._push(Query(op=Requests.DESCRIBE), dict.fromkeys(new, ""), left)
             asked |= new
             for node, reply in self._pull(waiting):
                 if reply is None:
@@ -359,7 +359,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
         asked = Envelope.read(envelope)
     except Exception:
         # Anything may stand in a text of unknown origin; its errors may quote it.
-        return Reply(name, NOTHING, 0, error="StorageError: the message is not a Query"), {}
+        return Reply(site=name, sums=NOTHING, rows=0, error="StorageError: the message is not a Query"), {}
     if not envelope:
         return site.handle(query, name), envelope
     if isinstance(site, RemoteSite):

@@ -44,7 +44,7 @@ _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Query:
     """One question to the sites: a named statistic with public arguments, and what its release will cost.
 
@@ -161,7 +161,7 @@ QUERY_FIELDS = tuple(one.name for one in fields(Query))
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reply:
     """A site's answer.
 

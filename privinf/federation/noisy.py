@@ -62,7 +62,7 @@ class _NoisyRelease(Released):
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisySum(_NoisyRelease):
     """A sum over rows with Gaussian noise.
 
@@ -93,7 +93,7 @@ class NoisySum(_NoisyRelease):
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisyGram(_NoisyRelease):
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
 

@@ -57,7 +57,7 @@ DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
 
 @doors
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
     """What the holder of a site's rows allows.
 

@@ -232,7 +232,7 @@ class Site:
         kind = type(problem).__name__
         known = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
         text = f"failed at {op!r}" if isinstance(problem, UnforeseenError) else str(problem)
-        return Reply(name, NOTHING, self.size, error=f"{known}: {text}")
+        return Reply(site=name, sums=NOTHING, rows=self.size, error=f"{known}: {text}")
 
     def answer(self, query: Query, name: str, analyst: str = "") -> Reply:
         """Answer as the site `name`, one question at a time.
@@ -250,13 +250,13 @@ class Site:
         """Let a question through the gate: policy, arguments, turn, ledger, rows, in this order."""
         self._journal.watch()
         if query.op == Requests.DESCRIBE:
-            return Reply(name, NOTHING, self.size, self.description())
+            return Reply(site=name, sums=NOTHING, rows=self.size, facts=self.description())
         if query.op == Requests.DESIGN:
             return self._introduced(query, name)
         if query.op in (Requests.RESERVE, Requests.END):
             self.policy.allow_reservations()
             self._journal.settle(query, by)
-            return Reply(name, NOTHING, self.size)
+            return Reply(site=name, sums=NOTHING, rows=self.size)
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
         self.policy.allow(query.op, masked=bool(query.masking))
@@ -264,7 +264,7 @@ class Site:
         if checked.terms is not None:
             return self._masked(query, name, checked, by)
         self._journal.begin(query, query.digest, checked.entries, by)
-        return Reply(name, self._total(query, name, checked), self.size)
+        return Reply(site=name, sums=self._total(query, name, checked), rows=self.size)
 
     def _total(self, query: Query, name: str, checked: CheckedQuery) -> Floats:
         """Return the un-noised sum over the rows, which was charged.
@@ -295,7 +295,7 @@ class Site:
             self.policy.allow_designs()
             self._journal.introduce(design.digest, self.policy.most_designs)
         self._designs.keep(design)
-        return Reply(name, NOTHING, self.size, self.description())
+        return Reply(site=name, sums=NOTHING, rows=self.size, facts=self.description())
 
     def _checked(self, query: Query, name: str) -> CheckedQuery:
         """Check a question about rows completely, without reading one."""
@@ -343,7 +343,7 @@ class Site:
         steps = quantised(total, terms, checked.reach.units(self.size), checked.reach.bound)
         words = noisy_words(steps, terms, name)
         masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
-        reply = Reply(name, NOTHING, self.size, masked=masked)
+        reply = Reply(site=name, sums=NOTHING, rows=self.size, masked=masked)
         self._journal.keep(digest, reply)
         return reply
 

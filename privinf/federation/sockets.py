@@ -223,7 +223,7 @@ class SocketFederation(CheckingEnds):
         end = time.monotonic() + patience
         facts = dict[str, Mapping[str, Any]]()
         while absent := [name for name in self._remote if name not in facts]:
-            for reply in self._all(Query(Requests.DESCRIBE), absent):
+            for reply in self._all(Query(op=Requests.DESCRIBE), absent):
                 if isinstance(reply, AlignmentError):
                     continue
                 if reply.error:
@@ -258,7 +258,7 @@ def reply_of(message: Message, name: str) -> Reply:
 
 def no_reply(name: str) -> Reply:
     """Return what stands for something else than a reply."""
-    return Reply(name, np.empty(0), 0, error="StorageError: what it sent is no reply")
+    return Reply(site=name, sums=np.empty(0), rows=0, error="StorageError: what it sent is no reply")
 
 
 def own_reply(reply: Reply, name: str) -> Reply:
@@ -267,4 +267,4 @@ def own_reply(reply: Reply, name: str) -> Reply:
         return reply
     if not reply.site:
         return no_reply(name)
-    return Reply(name, np.empty(0), 0, error="AlignmentError: it answered under another name")
+    return Reply(site=name, sums=np.empty(0), rows=0, error="AlignmentError: it answered under another name")

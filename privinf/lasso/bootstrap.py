@@ -145,7 +145,7 @@ def _rank(tail: float | Floats, count: int) -> Floats:
     return np.asarray(np.floor(tail * (count + 1) + 1e-9))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Forms:
     """Scores that are bootstrapped, clipped one by one."""
 
@@ -224,7 +224,7 @@ def bootstrap_draws(
     if math.isfinite(rho):
         clip = min(FORM_CLIP, debiased.radii[0])
         bound = min(RESIDUAL_CLIP, debiased.radii[1]) * fit.scale
-    forms = _Forms(sums, fit, debiased.union, clip, bound)
+    forms = _Forms(sums=sums, fit=fit, union=debiased.union, clip=clip, residual=bound)
     share = coordinates.sampling / coordinates.variance
     gains = np.sqrt(share / forms.variances(transform, VARIANCE_SHARE * rho))
     scaled = transform * (gains / gains.mean())

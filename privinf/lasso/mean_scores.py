@@ -85,7 +85,7 @@ class MeanScores:
     clip: Clip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Forms:
     """The forms u = T'x_A of k targets, and the residuals of a sparse fit."""
 
@@ -155,7 +155,7 @@ def mean_scores(
     -----
     **Privacy.** Spends both prices.
     """
-    forms = _Forms(sums, fit, targets, union, transform)
+    forms = _Forms(sums=sums, fit=fit, targets=targets, union=union, transform=transform)
     n = sums.n
     clip, price = _clip(forms, score)
     low, high = clip.shares()

@@ -29,7 +29,7 @@ __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class TopK(Released):
     """What peeling released.
 

@@ -25,7 +25,7 @@ Draw = Callable[[int, int, np.random.Generator], Any]
 LogRatio = Callable[[Any], Floats]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
     """Verdict of one audit.
 

@@ -39,7 +39,7 @@ from studies.paper.engine import Form
 Rows = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
     """Constants of the algorithms.
 
@@ -115,7 +115,7 @@ def constants(n: int, *, epsilon: float, delta: float, error_sd: float, **change
         "norm_bound": 1.0,
         "precision_norm": growth,
     }
-    return Constants(epsilon, delta, **(given | changes))
+    return Constants(epsilon=epsilon, delta=delta, **(given | changes))
 
 
 def noisy_ht(v: Floats, size: int, b: float, rng: np.random.Generator) -> Floats:

@@ -55,7 +55,7 @@ class PeelingServer(SparseServer, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTuning:
     """Public constants of the algorithms, in the units of the sums.
 
@@ -85,7 +85,7 @@ class PaperTuning:
     form: Form
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperBudget:
     """Prices in zCDP.
 

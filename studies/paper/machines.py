@@ -46,7 +46,7 @@ class PaperSizes:
     draws: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PaperMachineFits:
     """Everything released, in the units of the sums.
 

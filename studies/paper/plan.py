@@ -33,7 +33,7 @@ WEIGHTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperPlan:
     """A checked request.
 

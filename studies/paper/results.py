@@ -32,7 +32,7 @@ ALONE = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Described:
     """What results of all parties share: columns, units, cost, options of the summary."""
 

@@ -146,7 +146,7 @@ def test_the_frame_of_a_report_marks_what_is_a_simulation(make_entry):
     assert PrivacyReport.of([secure]).to_frame().loc["private"].tolist() == [1.0, 1.0]
     for marked in (seeded, exact):
         assert PrivacyReport.of([marked]).to_frame().loc["private"].tolist() == [0.0, 0.0]
-    report = PrivacyReport((secure,), (seeded, secure))
+    report = PrivacyReport(entries=(secure,), recorded=(seeded, secure))
     assert report.to_frame().loc["private"].tolist() == [1.0, 0.0]
 
 

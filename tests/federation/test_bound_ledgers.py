@@ -340,7 +340,12 @@ def test_digests_stay_in_the_file(table, tmp_path):
     with SiteLedger(path, Budget(mu=5.0), anchor=tmp_path / "anchors" / "a") as ledger:
         site = Site(table, SCHEMA, policy=POLICY, ledger=ledger)
         pin = ledger.journal.pin
-        told = [site.handle(Query("describe"), "north").pack()[0], repr(site), repr(ledger), ledger.to_json()]
+        told = [
+            site.handle(Query(op="describe"), "north").pack()[0],
+            repr(site),
+            repr(ledger),
+            ledger.to_json(),
+        ]
         told += [str(entries.LedgerEntry), repr(ledger.head)]
     with (
         pytest.raises(StorageError) as problem,

@@ -10,8 +10,8 @@ from privinf.errors import ArgumentError, StorageError
 from privinf.federation import Query, Reply
 
 FULL = Query(
-    "clipped_products",
-    {
+    op="clipped_products",
+    args={
         "support": [3, 1],
         "beta": np.array([0.1, -2.5e-17]),
         "bound": np.float64(0.3),
@@ -53,7 +53,7 @@ def test_the_digest_tells_every_part():
 
 def test_arguments_are_frozen_copies():
     beta = np.array([1.0, 2.0])
-    query = Query("op", {"beta": beta})
+    query = Query(op="op", args={"beta": beta})
     beta[0] = 5.0
     assert query.args["beta"].tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="read-only"):
@@ -95,11 +95,11 @@ def test_arguments_are_frozen_copies():
 )
 def test_nothing_but_finite_numbers_and_texts_travels(value):
     with pytest.raises(ArgumentError):
-        Query("op", {"x": value})
+        Query(op="op", args={"x": value})
 
 
 def test_replies():
-    reply = Reply("north", np.array([[1.5, -2.0]]), 12, {"digest": "x"}, "")
+    reply = Reply(site="north", sums=np.array([[1.5, -2.0]]), rows=12, facts={"digest": "x"}, error="")
     back = Reply.unpack(*reply.pack())
     assert (back.site, back.rows, back.facts, back.error) == ("north", 12, {"digest": "x"}, "")
     np.testing.assert_array_equal(back.sums, reply.sums)

@@ -73,7 +73,7 @@ def test_un_noised_sums_need_a_trusted_server_in_the_policy():
             site.answer(query_of(), "north")
         assert site.handle(query_of(), "north").sums.size == 0
         assert len(site.ledger) == 0
-        assert site.answer(Query("describe"), "north").rows == 50
+        assert site.answer(Query(op="describe"), "north").rows == 50
     assert site_of().answer(query_of(), "north").sums.shape == (1,)
 
 

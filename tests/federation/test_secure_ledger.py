@@ -64,7 +64,7 @@ def test_lines_of_sums_with_self_masks_are_still_read(tmp_path):
     facts = {"boxes": {"south": "AAAA"}, "public": "00" * 32, "commitment": "00" * 32}
     with on_disk(tmp_path) as ledger:
         ledger.journal.begin(shared, shared.digest, (entry,))
-        ledger.journal.keep(shared.digest, Reply("north", np.empty(0), 60, facts))
+        ledger.journal.keep(shared.digest, Reply(site="north", sums=np.empty(0), rows=60, facts=facts))
     federation = federation_on(tmp_path)
     site = federation._sites["north"]
     assert site.ledger.total().mu == 1.0

@@ -168,7 +168,7 @@ def test_messages_survive_their_transport():
     plain, wired = (SecureServer(wrap(secure_federation(policy=MADE_UP)), rng=5) for wrap in (Tapped, Wired))
     one, two = (server.vector_sum("clipped_score", SCORE, mu=1.0, label="s") for server in (plain, wired))
     assert one.values.tobytes() == two.values.tobytes()
-    reply = Reply("a", np.empty(0), 3, masked=np.array([2**64 - 1], dtype=np.uint64))
+    reply = Reply(site="a", sums=np.empty(0), rows=3, masked=np.array([2**64 - 1], dtype=np.uint64))
     text, arrays = reply.pack()
     assert Reply.unpack(text, arrays).masked.tolist() == [2**64 - 1]
     with pytest.raises(StorageError):

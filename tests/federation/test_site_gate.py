@@ -65,7 +65,7 @@ def line(mu=0.5, sensitivity=1.0, **changes):
 
 
 def design_query(design):
-    return Query("design", {"design": design if isinstance(design, dict) else design.to_dict()})
+    return Query(op="design", args={"design": design if isinstance(design, dict) else design.to_dict()})
 
 
 # ---- finding 1: bisection by the last bit of an exponential

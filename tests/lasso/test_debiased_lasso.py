@@ -386,7 +386,9 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
     formula = "y ~ a + b + c + d + e + f"
     fits = []
     sites = {
-        name: federation.Site(part, schema, policy=federation.SitePolicy(True, simulation=True))
+        name: federation.Site(
+            part, schema, policy=federation.SitePolicy(trusted_server=True, simulation=True)
+        )
         for name, part in data.groupby("clinic")
     }
     for source, machines in [(data, None), (data, "clinic"), (federation.InProcessFederation(sites), None)]:

@@ -148,7 +148,7 @@ def _designed(rng: Any, kept: bytes) -> bytes:
         content["columns"] = [{"name": "x", "pieces": pieces}]
     else:
         content["columns"] = [{"name": f"x{k}", "pieces": [piece]} for k, piece in enumerate(pieces)]
-    return framed(Query("design", {"design": content}))
+    return framed(Query(op="design", args={"design": content}))
 
 
 KINDS: dict[str, tuple[float, Callable[[Any, bytes], bytes]]] = {

@@ -172,7 +172,9 @@ class Mutator:
     def _twice(self, header: Any, arrays: Any, reply: Reply, masked: bool) -> Any:
         if self.rng.uniform() < 0.5:
             return "twice", [reply, reply]
-        other = Reply("mallory" + BAD, reply.sums, reply.rows, reply.facts, masked=reply.masked)
+        other = Reply(
+            site="mallory" + BAD, sums=reply.sums, rows=reply.rows, facts=reply.facts, masked=reply.masked
+        )
         return "another's too", [reply, other]
 
     def _object(self, header: Any, arrays: Any, reply: Reply, masked: bool) -> Any:
@@ -230,7 +232,9 @@ class Mutator:
         arrays[name] = self.one(bad)
         if self.rng.uniform() < 0.5:
             return f"{name} {arrays[name].dtype} {arrays[name].shape}", None
-        bent = Reply(reply.site, arrays["sums"], reply.rows, masked=arrays.get("masked", reply.masked))
+        bent = Reply(
+            site=reply.site, sums=arrays["sums"], rows=reply.rows, masked=arrays.get("masked", reply.masked)
+        )
         return f"{name} of an object", [bent]
 
 

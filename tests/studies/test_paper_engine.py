@@ -47,6 +47,7 @@ NOISY = PaperTuning(
     precision_norm=2.0,
     form="residual",
 )
+PRICES = ("fit", "refit", "own", "precision", "variance", "squares", "score", "multiplier")
 
 
 def with_form(tuning, form):
@@ -118,7 +119,7 @@ def test_with_full_columns_the_debiased_coordinates_are_least_squares(sample):
     fit = SparseVector([0, 9], np.array([0.4, -0.3]))
     targets = [0, 9, 14]
     columns = [paper_column(sums, j, 20, math.inf, CLEAR) for j in targets]
-    budget = PaperBudget(*[math.inf] * 8)
+    budget = PaperBudget(**dict.fromkeys(PRICES, math.inf))
     square = mean_square(sums, fit, math.inf, CLEAR)
     residual = sample.y - sample.X[:, [0, 9]] @ fit.values
     assert square == pytest.approx(np.mean(residual**2), rel=1e-12)
@@ -193,7 +194,7 @@ def test_the_sensitivities_of_columns_and_scores_are_attained(sample):
     columns = [paper_column(sums, j, 1, 50.0, NOISY) for j in (2, 3)]
     entry = next(entry for entry in server.ledger.entries if entry.mechanism == "laplace peeling")
     assert entry.sensitivity.value * sums.n / NOISY.step == pytest.approx(2.0 * BOUND * 3.0, rel=1e-6)
-    budget = PaperBudget(*[0.01] * 8)
+    budget = PaperBudget(**dict.fromkeys(PRICES, 0.01))
     paper_debiased(sums, SparseVector.zero(), columns, (2, 3), 1.0, budget, NOISY, robust=True)
     score, squares = server.ledger.entries[-2:]
     args = {"columns": np.array([2, 3]), "transform": np.eye(2), "clip": 3.0, "residual_clip": 2.0}
@@ -228,7 +229,12 @@ def test_parties_without_noise_are_least_squares_each():
     sample = LassoDesign(machines=3, n=800, p=10, sparsity=4, shared_sparsity=3, correlation=0.3).draw(0)
     _, pooled, parties = server_of([sample.rows(i) for i in range(3)])
     found = paper_machine_fits(
-        pooled, parties, [0, 5], PaperSizes(3, 10, 10, 0), PaperBudget(*[math.inf] * 8), CLEAR
+        pooled,
+        parties,
+        [0, 5],
+        PaperSizes(3, 10, 10, 0),
+        PaperBudget(**dict.fromkeys(PRICES, math.inf)),
+        CLEAR,
     )
     assert sorted(found.shared.support) == [0, 1, 2]
     squares = []

@@ -29,6 +29,8 @@ from support.tree import Function, Module, Tree, circles, functions, house_tree,
 from support.walks import closure, files
 
 LONG = 350
+POSITIONAL = 6
+FIELDS = 4
 MANY = 12
 UNTYPED = 13
 CONSTRUCTORS = ("__init__", "__new__", "__call__")
@@ -72,6 +74,70 @@ def kept_from_the_formatter(tree: Tree) -> Found:
         for number, line in enumerate(module.path.read_text(encoding="utf-8").splitlines(), start=1)
         if re.search(r"#\s*fmt:", line)
     ]
+
+
+def positional_calls(tree: Tree) -> Found:
+    """Calls of a class with six and more positional arguments: a reader cannot know which is which."""
+    return [
+        f"{module.name} {node.lineno}: {ast.unparse(node.func)}"
+        for module in tree.modules.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and len(node.args) >= POSITIONAL
+        and (_called(node).lstrip("_")[:1].isupper() or _called(node) == "cls")
+    ]
+
+
+def positional_dataclasses(tree: Tree) -> Found:
+    """Dataclasses of more than four fields of their own that take them by position."""
+    return [
+        f"{module.name} {node.name}"
+        for module in tree.modules.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        and any(re.match(r"dataclass\b(?!.*kw_only=True)", ast.unparse(one)) for one in node.decorator_list)
+        and _positional_fields(node) > FIELDS
+    ]
+
+
+def _positional_fields(node: ast.ClassDef) -> int:
+    """Return how many fields a dataclass has before ``_: KW_ONLY``."""
+    count = 0
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign):
+            kind = ast.unparse(field.annotation)
+            if kind.endswith("KW_ONLY"):
+                break
+            count += not kind.startswith("ClassVar")
+    return count
+
+
+def constants_sharing_a_line(tree: Tree) -> Found:
+    """Lines at the top of a module that set several constants."""
+    return [
+        f"{module.name} {node.lineno}"
+        for module in tree.modules.values()
+        for node in module.tree.body
+        if _is_parallel(node)
+    ]
+
+
+def parallel_assignments(tree: Tree) -> Found:
+    """Statements ``a, b = x, y``, wherever they stand: for values that belong together (``low, high``)."""
+    return [
+        f"{module.name} {node.lineno}"
+        for module in tree.modules.values()
+        for node in ast.walk(module.tree)
+        if _is_parallel(node)
+    ]
+
+
+def _is_parallel(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and any(isinstance(target, ast.Tuple) for target in node.targets)
+    )
 
 
 # ---- arrows
@@ -402,6 +468,10 @@ MEASURES: dict[str, Callable[[Tree], Found | int]] = {
     "modules above 350 lines": long_modules,
     "modules in the largest folder": largest_folder,
     "lines kept from the formatter": kept_from_the_formatter,
+    "calls of a class with six and more positional arguments": positional_calls,
+    "dataclasses of more than four positional fields": positional_dataclasses,
+    "constants that share a line": constants_sharing_a_line,
+    "parallel assignments": parallel_assignments,
     "import circles": import_circles,
     "towers importing towers": towers_to_towers,
     "floor importing towers": floor_to_towers,

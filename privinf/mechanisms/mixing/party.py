@@ -24,7 +24,7 @@ NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
 
 @doors
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartyPlan:
     """One party of a plan.
 
@@ -63,7 +63,7 @@ class PartyPlan:
         """Return what `to_dict` described."""
         given = dict(content)
         schema = Schema.from_dict(given.pop("schema"))
-        return cls(schema, **{name: float(value) for name, value in given.items()})
+        return cls(schema=schema, **{name: float(value) for name, value in given.items()})
 
 
 @dataclass(frozen=True, slots=True)
