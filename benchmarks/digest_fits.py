@@ -379,8 +379,8 @@ def _joined() -> Any:
 @case("MixingPlan, its check, and a party's release by it")
 def _plan() -> Any:
     held = {
-        "clinic": pi.PartyPlan(schema=pi.Schema({"a": (-1.0, 1.0)}), epsilon=30.0, delta=1e-6),
-        "lab": pi.PartyPlan(schema=pi.Schema({"b": (-1.0, 3.0), "y": (-4.0, 6.0)}), mu=5.0),
+        "clinic": pi.PartyPlan(pi.Schema({"a": (-1.0, 1.0)}), epsilon=30.0, delta=1e-6),
+        "lab": pi.PartyPlan(pi.Schema({"b": (-1.0, 3.0), "y": (-4.0, 6.0)}), mu=5.0),
     }
     plan = pi.MixingPlan.new(parties=held, n=N, k=60, seed=7)
     frame = table(2000)

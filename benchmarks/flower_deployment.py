@@ -168,7 +168,7 @@ def answers(port: int) -> bool:
 def described(path: Path, name: str) -> bool:
     """Return whether a site's daemon answers."""
     try:
-        return RemoteSite(path).handle(Query(op="describe"), name).rows > 0
+        return RemoteSite(path).handle(Query("describe"), name).rows > 0
     except AlignmentError:
         return False
 

@@ -120,7 +120,7 @@ def measure(count: int, seed: int) -> dict[str, Any]:
             assert server.stdout.readline() == "up\n"
             remote = RemoteSite(path, timeout=600.0)
             assert not remote.handle(
-                Query(op="design", args={"design": frame_fuzzer.DESIGN.to_dict()}), "north"
+                Query("design", args={"design": frame_fuzzer.DESIGN.to_dict()}), "north"
             ).error
             unloaded = honest(remote, range(50))
             before = told(server)

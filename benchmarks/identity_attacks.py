@@ -114,7 +114,7 @@ def costs(count: int, folder: Path) -> tuple[float, float, float]:
     key = keys["north"]
     rows = np.random.default_rng(0).uniform(-1.0, 1.0, (ROWS, 3))
     site = Site((rows[:, 0], rows[:, 1:]), identity_fuzzer.DESIGN, key=key, roster=roster)
-    end, query = AskerEnd(NAMES, roster=roster, key=keys["west"]), Query(op="describe")
+    end, query = AskerEnd(NAMES, roster=roster, key=keys["west"]), Query("describe")
     with SiteDaemon(site, "north", folder / "s").started():
         remote = RemoteSite(folder / "s", timeout=600.0)
 

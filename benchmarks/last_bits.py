@@ -77,7 +77,7 @@ def _reply(remote: RemoteSite, candidate: Candidate) -> str:
         design = Design.from_formula(f"y ~ I({candidate.formula})", SCHEMA)
     except ValueError as error:
         return str(error)
-    return remote.handle(Query(op="design", args={"design": design.to_dict()}), "north").pack()[0]
+    return remote.handle(Query("design", args={"design": design.to_dict()}), "north").pack()[0]
 
 
 def of_chain(job: tuple[tuple[str, ...], int, int]) -> Counter[str]:

@@ -51,7 +51,7 @@ class Ends:
     def __init__(self, ends: dict[str, SiteEnd], memory: Path) -> None:
         self.ends, self.sites = ends, tuple(ends)
         self._end = AskerEnd(self.sites, roster=ROSTER, heads=memory)
-        for reply in self.ask(Query(op="describe")):
+        for reply in self.ask(Query("describe")):
             if reply.error:
                 raise StorageError(reply.error)
 

@@ -97,7 +97,7 @@ def row(
     maker = multiprocessing.get_context("spawn").Process(target=make, args=(data, people, ids, groups))
     maker.start()
     maker.join()
-    parties = {"party": PartyPlan(schema=SCHEMA, epsilon=1.0, delta=1e-8)}
+    parties = {"party": PartyPlan(SCHEMA, epsilon=1.0, delta=1e-8)}
     MixingPlan.new(parties=parties, n=people, k=k, kind=kind, id="patient").save(plan_file)
     read, _ = measured("-c", READING, str(data), ",".join(COLUMNS))
     ledger = Path(tempfile.mkdtemp(dir=folder)) / "party.ledger"

@@ -120,9 +120,7 @@ def setting(
         for party, items in MIXING_PARTIES.items()
     }
     parties = {
-        party: PartyPlan(
-            schema=pi.Schema({name: (-1.0, 1.0) for name in names}), epsilon=epsilon, delta=DELTA
-        )
+        party: PartyPlan(pi.Schema({name: (-1.0, 1.0) for name in names}), epsilon=epsilon, delta=DELTA)
         for party, names in columns.items()
     }
     plan = MixingPlan.new(

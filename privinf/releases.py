@@ -90,8 +90,8 @@ class Release(Released):
         object.__setattr__(self, "law", MappingProxyType(dict(self.law)))
 
     def __reduce__(self) -> Any:
-        state = (self.kind, dict(self.arrays), dict(self.law), self.design, self.entries, self.nobs)
-        return Release, state
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return _rebuilt, (state | {"arrays": dict(self.arrays), "law": dict(self.law)},)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())

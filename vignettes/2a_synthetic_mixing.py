@@ -87,9 +87,7 @@ def setting(n: int, epsilon: float, *, paper: bool) -> tuple[MixingPlan, np.ndar
     """Return the public plan and the noise variance of x1..x10 and y."""
     names = {p: ["y" if c == "y" else f"x{c + 1}" for c in items] for p, items in MIXING_PARTIES.items()}
     parties = {
-        party: PartyPlan(
-            schema=pi.Schema({name: (-1.0, 1.0) for name in columns}), epsilon=epsilon, delta=DELTA
-        )
+        party: PartyPlan(pi.Schema({name: (-1.0, 1.0) for name in columns}), epsilon=epsilon, delta=DELTA)
         for party, columns in names.items()
     }
     plan = MixingPlan.new(

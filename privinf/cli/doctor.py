@@ -90,7 +90,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     """Say whether a site answers, and what its ledger has spent and has left, epsilon first, and by whom."""
     site = read_site(folder)
     try:
-        reply = RemoteSite(site["socket"], timeout=5.0).handle(Query(op=Requests.DESCRIBE), site["name"])
+        reply = RemoteSite(site["socket"], timeout=5.0).handle(Query(Requests.DESCRIBE), site["name"])
         told: dict[str, Any] = {"site": site["name"], "answers": True}
         told |= {"rows": None if reply.error else reply.rows}  # a refusal where the policy lists analysts
     except PrivinfError:

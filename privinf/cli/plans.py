@@ -161,7 +161,7 @@ def _plan_of(given: NewOptions) -> MixingPlan:
     guessed = given["method"] == "random-mixing" and given["k"] == "auto"
     return MixingPlan.new(
         parties={
-            name: PartyPlan(schema=schema, epsilon=levels.get(name, given["epsilon"]), delta=given["delta"])
+            name: PartyPlan(schema, epsilon=levels.get(name, given["epsilon"]), delta=given["delta"])
             for name, schema in schemas.items()
         },
         n=people,

@@ -194,7 +194,7 @@ def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> s
     """Return what tells a fit from another one: its design, its model's arguments, its public settings."""
     content = {Places.OF_MODEL.format(name=name): value for name, value in model.items()}
     content |= {Places.OF_SETTING.format(position=at): plan_text(value) for at, value in enumerate(settings)}
-    return Query(op=Places.FIT, args=content, design=design.digest).digest
+    return Query(Places.FIT, args=content, design=design.digest).digest
 
 
 class CheckpointedServer:
@@ -266,7 +266,7 @@ class CheckpointedServer:
         name, under_way = (f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
         self._asked += 1
         question = known_as(
-            Query(op=op, args=args),
+            Query(op, args=args),
             Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms),
         )
         if self._folder.has(name):

@@ -150,7 +150,7 @@ class FlowerFederation(CheckingEnds):
                 absent = [repr(name) for name in wanted if name not in nodes]
                 raise SiteConnectionError(f"no answer from site {', '.join(absent)} within {patience:g} s")
             new = set(self._called(self._grid.get_node_ids)) - asked
-            waiting |= self._push(Query(op=Requests.DESCRIBE), dict.fromkeys(new, ""), left)
+            waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), left)
             asked |= new
             for node, reply in self._pull(waiting):
                 if reply is None:

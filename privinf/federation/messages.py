@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -44,7 +44,7 @@ _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One question to the sites: a named statistic with public arguments, and what its release will cost.
 
@@ -82,6 +82,7 @@ class Query:
 
     op: str
     args: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
     version: int = 1
     design: str = ""
     session: str = ""

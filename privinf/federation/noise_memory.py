@@ -51,7 +51,7 @@ def known_as(query: Query, words: str) -> tuple[str, str]:
     rounded = {name: in_digits(value) for name, value in query.args.items()}
     first, second = (
         hashlib.sha256(Places.KNOWN_AS.format(digest=one.digest, words=words).encode()).hexdigest()
-        for one in (Query(op=query.op, args=rounded), query)
+        for one in (Query(query.op, args=rounded), query)
     )
     return first, second
 

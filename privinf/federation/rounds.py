@@ -176,7 +176,7 @@ class Rounds:
             raise ArgumentError("sites must name at least one site")
         if "bits" in args:
             raise ArgumentError("bits is the server's to choose")
-        plain = Query(op=op, args=args).args  # refuses what no transport carries
+        plain = Query(op, args=args).args  # refuses what no transport carries
         sizes = [self._rows[name] for name in asked]
         plain = {**plain, "bits": exact_bits(sum(sizes))}
         return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), max(sizes)), asked
@@ -226,9 +226,9 @@ class Rounds:
         names = list(self._federation.sites)
         self._rows = dict.fromkeys(names, 0)
         query = (
-            Query(op=Requests.DESCRIBE)
+            Query(Requests.DESCRIBE)
             if design is None
-            else Query(op=Requests.DESIGN, args={"design": design.to_dict()})
+            else Query(Requests.DESIGN, args={"design": design.to_dict()})
         )
         replies = self._round(query, names)
         check_alike({reply.site: reply.facts for reply in replies})

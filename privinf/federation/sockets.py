@@ -223,7 +223,7 @@ class SocketFederation(CheckingEnds):
         end = time.monotonic() + patience
         facts = dict[str, Mapping[str, Any]]()
         while absent := [name for name in self._remote if name not in facts]:
-            for reply in self._all(Query(op=Requests.DESCRIBE), absent):
+            for reply in self._all(Query(Requests.DESCRIBE), absent):
                 if isinstance(reply, AlignmentError):
                     continue
                 if reply.error:

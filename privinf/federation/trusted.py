@@ -227,7 +227,7 @@ class TrustedServer(Rounds):
         self._reservation = name
         lines = tuple(loss.to_dict() for loss in losses)
         try:
-            query = Query(op=Requests.RESERVE, session=name, sequence=position, charges=lines)
+            query = Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
             Rounds._round(self, query, list(self._rows))
         except PrivinfError:
             self.give_back(position + 1)
@@ -236,7 +236,7 @@ class TrustedServer(Rounds):
     def give_back(self, position: int) -> None:
         """Give back at every site what is reserved and was not charged; who is silent does so in time."""
         if self._reservation:
-            query = Query(op=Requests.END, session=self._reservation, sequence=position)
+            query = Query(Requests.END, session=self._reservation, sequence=position)
             with suppress(PrivinfError):
                 replies_of(self._federation, query, list(self._rows))
         self._reservation = ""
@@ -493,7 +493,7 @@ class TrustedServer(Rounds):
         exact = noisy and (self._noise.secure or op.sums is not None)
         bits = exact_bits(self._count(asked)) if exact else 0
         return Query(
-            op=op.name,
+            op.name,
             args={**args, "bits": bits},
             version=op.version,
             design=self._digest,

@@ -133,7 +133,7 @@ class ModelRows:
         from privinf.federation import Query
         from privinf.federation.rounds import imputed_at, replies_of
 
-        replies = replies_of(self.sites, Query(op=Requests.DESCRIBE))
+        replies = replies_of(self.sites, Query(Requests.DESCRIBE))
         return {reply.site: reply.rows for reply in replies}, imputed_at(replies)
 
     def named(self) -> dict[str, Label]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -83,7 +83,7 @@ class VarianceTerms:
                 raise ArgumentError("the terms of a variance do not add up to it")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """An estimate of p coefficients that every table, interval, test and draw derives from.
 
@@ -146,6 +146,7 @@ class Estimate:
     cov: Floats | None
     names: tuple[str, ...]
     nobs: int
+    _: KW_ONLY
     scores: Floats | None = None
     bread: Floats | None = None
     noise_cov: Floats | None = None

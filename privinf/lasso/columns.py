@@ -108,7 +108,7 @@ def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed
 
     Examples
     --------
-    >>> budget = DebiasingBudget(0.0015, 0.0033, 0.0, 0.0, 0.0)
+    >>> budget = DebiasingBudget(neighbours=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
     >>> [neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5)]
     [26, 6]
     """

@@ -171,7 +171,7 @@ class PartyModel(Rowless):
         if self._table is None:
             raise NotAvailableError("this model was built from releases, whose plan is fixed")
         parties = {
-            name: PartyPlan(schema=schema, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+            name: PartyPlan(schema, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
             for name, schema in self._table.schemas.items()
         }
         return MixingPlan.new(

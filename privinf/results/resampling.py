@@ -197,9 +197,7 @@ def draws_dataset(draws: Floats, names: Names, **attributes: str | float) -> xr.
         raise NotAvailableError("draws need xarray: pip install 'privinf[arviz]'") from None
     coords = {"chain": [0], "draw": np.arange(len(draws)), "coefficient": list(names)}
     values = np.asarray(draws, dtype=np.float64)[None]
-    return xr.Dataset(
-        name={"params": (("chain", "draw", "coefficient"), values)}, data=coords, response=attributes
-    )
+    return xr.Dataset({"params": (("chain", "draw", "coefficient"), values)}, coords, attributes)
 
 
 def to_arviz(dataset: xr.Dataset, group: str = "posterior") -> Any:

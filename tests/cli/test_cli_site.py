@@ -183,7 +183,7 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
     assert Roster.from_json((folder / "roster.json").read_text()) == roster
     assert f"2 sites, digest {roster.digest}" in written.output
     with running(policy="keyed.json", key="north.key", roster="roster.json"):
-        facts = RemoteSite("north.sock").handle(Query(op="describe"), "north").facts
+        facts = RemoteSite("north.sock").handle(Query("describe"), "north").facts
     assert facts["roster"] == roster.digest
     plain = run("roster", *(f"{name}={key}" for name, key in keys.items()), "--out", "first.json")
     assert "replies are not signed" in plain.stderr

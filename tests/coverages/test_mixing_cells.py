@@ -24,7 +24,7 @@ def planned(n, **options):
     """The public plan of six parties at epsilon 1, and the noise variance of x1..x10 and y."""
     names = {p: ["y" if c == "y" else f"x{c + 1}" for c in items] for p, items in MIXING_PARTIES.items()}
     parties = {
-        party: PartyPlan(schema=pi.Schema({name: (-1.0, 1.0) for name in columns}), epsilon=1.0, delta=DELTA)
+        party: PartyPlan(pi.Schema({name: (-1.0, 1.0) for name in columns}), epsilon=1.0, delta=DELTA)
         for party, columns in names.items()
     }
     plan = MixingPlan.new(parties=parties, n=n, label="y", **options)

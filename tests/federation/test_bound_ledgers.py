@@ -341,7 +341,7 @@ def test_digests_stay_in_the_file(table, tmp_path):
         site = Site(table, SCHEMA, policy=POLICY, ledger=ledger)
         pin = ledger.journal.pin
         told = [
-            site.handle(Query(op="describe"), "north").pack()[0],
+            site.handle(Query("describe"), "north").pack()[0],
             repr(site),
             repr(ledger),
             ledger.to_json(),

@@ -134,7 +134,7 @@ def test_a_model_is_not_made_over_a_connection_that_fails():
     with pytest.raises(SiteConnectionError, match="Connection refused"):
         pi.OLS.from_formula("y ~ x + z", federation, schema=SCHEMA)
     with pytest.raises(SiteConnectionError, match="Connection refused"):
-        replies_of(federation, Query(op="describe"))
+        replies_of(federation, Query("describe"))
 
 
 def test_a_refusal_in_the_middle_says_what_was_charged():
@@ -147,7 +147,7 @@ def test_a_refusal_in_the_middle_says_what_was_charged():
 
 def test_a_daemon_that_is_not_there_is_named_with_its_path(tmp_path):
     with pytest.raises(SiteConnectionError, match=f"'north' at {tmp_path}/socket") as failed:
-        RemoteSite(tmp_path / "socket", timeout=0.1).handle(Query(op="describe"), "north")
+        RemoteSite(tmp_path / "socket", timeout=0.1).handle(Query("describe"), "north")
     assert isinstance(failed.value.__cause__, FileNotFoundError)
     assert failed.value.__cause__.filename is None
 

@@ -10,7 +10,7 @@ from privinf.errors import ArgumentError, StorageError
 from privinf.federation import Query, Reply
 
 FULL = Query(
-    op="clipped_products",
+    "clipped_products",
     args={
         "support": [3, 1],
         "beta": np.array([0.1, -2.5e-17]),
@@ -53,7 +53,7 @@ def test_the_digest_tells_every_part():
 
 def test_arguments_are_frozen_copies():
     beta = np.array([1.0, 2.0])
-    query = Query(op="op", args={"beta": beta})
+    query = Query("op", args={"beta": beta})
     beta[0] = 5.0
     assert query.args["beta"].tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="read-only"):
@@ -95,7 +95,7 @@ def test_arguments_are_frozen_copies():
 )
 def test_nothing_but_finite_numbers_and_texts_travels(value):
     with pytest.raises(ArgumentError):
-        Query(op="op", args={"x": value})
+        Query("op", args={"x": value})
 
 
 def test_replies():

@@ -45,7 +45,7 @@ def query_of(charges=None, *, site=None, sequence=1, op="squared_residuals", ses
     design = design_of().digest if site is None else site.design.digest
     stated = (charge(),) if charges is None else charges
     return Query(
-        op=op,
+        op,
         args={"residual_clip": 1.0} | args,
         version=1,
         design=design,
@@ -73,7 +73,7 @@ def test_un_noised_sums_need_a_trusted_server_in_the_policy():
             site.answer(query_of(), "north")
         assert site.handle(query_of(), "north").sums.size == 0
         assert len(site.ledger) == 0
-        assert site.answer(Query(op="describe"), "north").rows == 50
+        assert site.answer(Query("describe"), "north").rows == 50
     assert site_of().answer(query_of(), "north").sums.shape == (1,)
 
 

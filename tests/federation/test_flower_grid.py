@@ -157,7 +157,7 @@ def test_records_carry_every_kind_of_array_exactly():
 
 def test_a_message_lives_as_long_as_its_answer_is_waited_for():
     grid = grid_of()
-    FlowerFederation(grid, list(SIZES), timeout=7.0).ask(Query(op="describe"), ["south"])
+    FlowerFederation(grid, list(SIZES), timeout=7.0).ask(Query("describe"), ["south"])
     *_, last = grid.asked
     assert (last.dst_node_id, last.ttl, last.message_type) == (10, 7.0, "query.privinf")
     assert all(sent.ttl <= 120.0 for sent in grid.asked)
@@ -166,9 +166,9 @@ def test_a_message_lives_as_long_as_its_answer_is_waited_for():
 def test_nodes_that_are_no_site_of_the_analysis_are_left_alone():
     grid = grid_of()
     federation = FlowerFederation(grid, ["south"])
-    assert [reply.rows for reply in federation.ask(Query(op="describe"))] == [400]
+    assert [reply.rows for reply in federation.ask(Query("describe"))] == [400]
     with pytest.raises(ArgumentError, match="no site is called 'north'"):
-        federation.ask(Query(op="describe"), ["north"])
+        federation.ask(Query("describe"), ["north"])
     assert {sent.dst_node_id for sent in grid.asked[2:]} == {10}
 
 
@@ -204,9 +204,9 @@ def test_a_late_answer_is_not_taken_for_another():
         return []
 
     grid.pull_messages = late
-    assert federation.ask(Query(op="describe")) == []
+    assert federation.ask(Query("describe")) == []
     grid.pull_messages = lambda names: [*kept.values(), *pull(names)]
-    assert [reply.site for reply in federation.ask(Query(op="describe"))] == ["north", "south"]
+    assert [reply.site for reply in federation.ask(Query("describe"))] == ["north", "south"]
 
 
 def test_an_answer_from_another_node_is_not_taken():
@@ -221,7 +221,7 @@ def test_an_answer_from_another_node_is_not_taken():
         return found
 
     grid.pull_messages = forged
-    assert [reply.site for reply in federation.ask(Query(op="describe"))] == ["north"]
+    assert [reply.site for reply in federation.ask(Query("describe"))] == ["north"]
 
 
 def test_a_site_that_is_not_there():
@@ -288,7 +288,7 @@ def test_what_a_site_may_do_wrong():
     with pytest.raises(AlignmentError, match="site 'north': it answered under another name"):
         asked(lambda reply: Reply(site="south", sums=reply.sums, rows=reply.rows))
     with pytest.raises(StorageError, match="site 'north': what it sent is no reply"):
-        asked(lambda reply: Query(op="describe"))
+        asked(lambda reply: Query("describe"))
     for spoil in (fail, refuse):
         with pytest.raises(AlignmentError, match="no answer from site 'north'"):
             asked(spoil)
@@ -299,7 +299,7 @@ def test_what_a_site_may_do_wrong():
 )
 def test_errors_on_the_way_tell_no_value(spoil, told):
     grid = grid_of({"north": Spoiling(spoil)})
-    sent = Message(packed(Query(op="design", args={"design": {}}).pack()), 10, "query.privinf")
+    sent = Message(packed(Query("design", args={"design": {}}).pack()), 10, "query.privinf")
     (name,) = grid.push_messages([sent])
     assert grid.replies[name].error.reason == told
 
@@ -358,7 +358,7 @@ def test_the_nodes_configuration(tmp_path):
         deaf.listen()
         with pytest.raises(AlignmentError, match=r"no answer.*(timed out|too late)"):
             daemon_of({"site": "north", "socket": str(tmp_path / "s"), "timeout": 0.2})[1].handle(
-                Query(op="describe"), "north"
+                Query("describe"), "north"
             )
 
 
@@ -407,7 +407,7 @@ def test_a_signed_site_behind_its_daemon(tmp_path):
             stack.enter_context(SiteDaemon(site, name, tmp_path / name).started())
             remote[name] = RemoteSite(tmp_path / name, timeout=600.0)
         federation = FlowerFederation(grid_of(remote), list(SIZES), **FAST, roster=roster)
-        assert [reply.rows for reply in federation.ask(Query(op="describe"))] == list(SIZES.values())
+        assert [reply.rows for reply in federation.ask(Query("describe"))] == list(SIZES.values())
 
 
 def test_arguments():
@@ -422,7 +422,7 @@ def test_arguments():
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(federation)
     assert repr(federation) == "<FlowerFederation of 1 sites, no signatures>"
-    assert json.loads(federation.ask(Query(op="describe"))[0].pack()[0])["site"] == "north"
+    assert json.loads(federation.ask(Query("describe"))[0].pack()[0])["site"] == "north"
 
 
 def test_without_the_extra(monkeypatch):

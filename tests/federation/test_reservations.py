@@ -155,7 +155,7 @@ def complaints_of_a_walk(seed, folder=None, steps=60):
             name = name if rng.integers(4) else ""
             lines = tuple(line(mu, *scope) for mu in mus)
             costs = [(scope, Budget(mu=2.0).cost(one.loss)) for one in lines]
-            query = Query(op="q", session=f"s{step}", sequence=1, reservation=name)
+            query = Query("q", session=f"s{step}", sequence=1, reservation=name)
             expected = known.charge(by.name, name, costs)
             OUTCOMES[str(what), expected] += 1
             if tried(journal.begin, query, query.digest, lines, by) != expected:
@@ -164,7 +164,7 @@ def complaints_of_a_walk(seed, folder=None, steps=60):
         elif what in ("reserve", "end"):
             known.expire(clock.now)
             losses = tuple(GaussianLoss(mu).to_dict() for mu in mus) if what == "reserve" else ()
-            query = Query(op=what, session=name, sequence=step + 1, charges=losses)
+            query = Query(what, session=name, sequence=step + 1, charges=losses)
             if what == "end":
                 known.held.pop((by.name, name), None)
                 journal.settle(query, by)
@@ -211,7 +211,7 @@ def test_the_walks_meet_refusals_and_consent():
 
 def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
     site = site_with(Budget(mu=1.0))
-    assert not site.handle(Query(op="reserve", session="r", sequence=1, charges=of(0.8)), "north").error
+    assert not site.handle(Query("reserve", session="r", sequence=1, charges=of(0.8)), "north").error
     assert len(site.ledger) == 0
     assert site.ledger.total().mu == 0.0
     assert site.ledger.remaining().mu == pytest.approx(0.6)
@@ -221,7 +221,7 @@ def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
     assert not site.handle(squares(0.6), "north").error
     assert "Budget" in site.handle(squares(0.01), "north").error
     assert not site.handle(squares(0.6, reservation="r"), "north").error  # on the reservation
-    assert not site.handle(Query(op="end", session="r", sequence=2), "north").error
+    assert not site.handle(Query("end", session="r", sequence=2), "north").error
     assert site.ledger.remaining().mu == pytest.approx(0.28**0.5)
     assert site.ledger.total().mu == pytest.approx(0.72**0.5)
 
@@ -229,15 +229,15 @@ def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
 def test_a_reservation_that_is_repeated_or_replayed_changes_nothing():
     site = site_with(Budget(mu=1.0))
     first, last = (
-        Query(op=op, session="r", sequence=at, charges=of(0.8) if op == "reserve" else ())
+        Query(op, session="r", sequence=at, charges=of(0.8) if op == "reserve" else ())
         for at, op in ((1, "reserve"), (2, "end"))
     )
     for query, held in ((first, 1), (first, 1), (last, 0), (first, 0), (last, 0)):
         assert not site.handle(query, "north").error
         assert len(site.journal.reservations) == held
-    older = Query(op="reserve", session="r", sequence=2, charges=of(0.1))
+    older = Query("reserve", session="r", sequence=2, charges=of(0.1))
     assert "position" in site.handle(older, "north").error
-    again = Query(op="reserve", session="r", sequence=3, charges=of(0.9))
+    again = Query("reserve", session="r", sequence=3, charges=of(0.9))
     assert not site.handle(again, "north").error
     assert site.ledger.remaining().limit == 1 - Fraction("0.81")
 
@@ -262,16 +262,16 @@ def test_what_cannot_be_reserved(changed, problem, monkeypatch):
     monkeypatch.setattr(SiteOp, "total", lambda *_: pytest.fail("rows were read"))
     site = site_with(Budget(mu=1.0))
     given = {"session": "r", "sequence": 1, "charges": of(0.5)} | changed
-    assert problem in site.handle(Query(op="reserve", **given), "north").error
+    assert problem in site.handle(Query("reserve", **given), "north").error
     assert site.ledger.remaining().mu == 1.0
     closed = Site(ROWS, DESIGN, policy=SitePolicy())
-    assert "answers no sums" in closed.handle(Query(op="reserve", session="r", charges=of(0.5)), "n").error
+    assert "answers no sums" in closed.handle(Query("reserve", session="r", charges=of(0.5)), "n").error
 
 
 def test_nobody_fills_a_site_with_reservations():
     site = site_with(None)
     errors = [
-        site.handle(Query(op="reserve", session=f"r{at}", sequence=1, charges=of(0.01)), "north").error
+        site.handle(Query("reserve", session=f"r{at}", sequence=1, charges=of(0.01)), "north").error
         for at in range(MOST_OPEN + 1)
     ]
     assert errors[:-1] == [""] * MOST_OPEN
@@ -281,7 +281,7 @@ def test_nobody_fills_a_site_with_reservations():
 def test_a_reservation_lasts_seven_days():
     site = site_with(Budget(mu=1.0))
     site.journal.clock = clock = Clock()
-    site.handle(Query(op="reserve", session="r", sequence=1, charges=of(0.8)), "north")
+    site.handle(Query("reserve", session="r", sequence=1, charges=of(0.8)), "north")
     clock.now += 7 * DAY - 1
     assert "Budget" in site.handle(squares(0.9), "north").error
     clock.now += 1
@@ -322,7 +322,7 @@ def squares(mu, reservation=""):
         sensitivity=pi.accounting.Sensitivity("l2", 1.0, "made up"),
     )
     return Query(
-        op="squared_residuals",
+        "squared_residuals",
         args={"residual_clip": 1.0},
         design=DESIGN.digest,
         session=f"s{next(AT)}",
@@ -346,9 +346,7 @@ class Rival:
         self.asked.append(query)
         if query in self.sums:
             for name, site in self.known.items():
-                rival = Query(
-                    op="reserve", session=f"rival {len(self.asked)}", sequence=1, charges=of(self.mu)
-                )
+                rival = Query("reserve", session=f"rival {len(self.asked)}", sequence=1, charges=of(self.mu))
                 self.refused += "Budget" in site.handle(rival, name).error
         return self.inner.ask(query, asked)
 
@@ -593,7 +591,7 @@ def test_a_reservation_counts_against_the_analyst_too_and_is_nobody_elses(world)
     federations = {key: world.federation(key=key) for key in (ANALYST, BOB)}
 
     def said(key, op, sequence, *mus):
-        query = Query(op=op, session="r", sequence=sequence, charges=of(*mus))
+        query = Query(op, session="r", sequence=sequence, charges=of(*mus))
         return {reply.error for reply in federations[key].ask(query)}
 
     assert said(ANALYST, "reserve", 1, 1.4) == {""}
@@ -639,11 +637,11 @@ def test_losses_that_a_budget_cannot_count_are_not_left_out_of_it():
 def test_in_a_file_that_others_charge_a_reservation_is_checked_and_not_held(tmp_path):
     ledger = pi.LedgerFile(tmp_path / "l", Budget(mu=1.0))
     site = Site(ROWS, DESIGN, policy=SitePolicy(trusted_server=True), ledger=ledger)
-    assert "Budget" in site.handle(Query(op="reserve", session="r", sequence=1, charges=of(1.1)), "n").error
-    assert not site.handle(Query(op="reserve", session="r", sequence=1, charges=of(0.9)), "n").error
+    assert "Budget" in site.handle(Query("reserve", session="r", sequence=1, charges=of(1.1)), "n").error
+    assert not site.handle(Query("reserve", session="r", sequence=1, charges=of(0.9)), "n").error
     assert ledger.remaining().mu == 1.0
     assert not site.handle(squares(0.9, reservation="r"), "n").error
-    assert not site.handle(Query(op="end", session="r", sequence=2), "n").error
+    assert not site.handle(Query("end", session="r", sequence=2), "n").error
 
 
 # ---- the holder's commands
@@ -661,7 +659,7 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
     by = Analyst("ada", ANALYST.verifying)
     with SiteLedger(path, Budget(epsilon=4.0, delta=1e-6)) as ledger:
         for name, mu in (("first", 0.3), ("second", 0.4)):
-            ledger.journal.settle(Query(op="reserve", session=name, sequence=1, charges=of(mu)), by)
+            ledger.journal.settle(Query("reserve", session=name, sequence=1, charges=of(mu)), by)
         query = squares(0.2, reservation="first")
         ledger.journal.begin(query, query.digest, (line(0.2),), by)
     told = json.loads(said("show", path, "--json"))

@@ -194,7 +194,7 @@ def test_others_are_not(closed, key):
 
 def test_a_body_is_not_read_before_its_envelope(closed):
     """The header alone is sent: the refusal comes all the same."""
-    header = frame(Query(op="describe").pack(), to="north")[:2]
+    header = frame(Query("describe").pack(), to="north")[:2]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(closed.folder / "north.sock"))
         connection.sendall(b"".join(header))
@@ -206,7 +206,7 @@ def test_sites_of_one_process_that_list_analysts_answer_nothing():
     site = Site(rows_of(60, 0), design_of(), policy=SitePolicy(analysts=LISTED))
     with pytest.raises(NotAvailableError, match="site 'north': its policy lists analysts"):
         SecureServer(InProcessFederation({"north": site}))
-    assert "lists analysts" in site.handle(Query(op="describe"), "north").error
+    assert "lists analysts" in site.handle(Query("describe"), "north").error
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_mutant_no_asker_compares_heads(monkeypatch):
 
 def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():
     """The site's own look is left out: the asker compares counts, and tags of one count."""
-    end, query = AskerEnd(NAMES, roster=ROSTER), Query(op="describe")
+    end, query = AskerEnd(NAMES, roster=ROSTER), Query("describe")
     heads = iter([(5, "a"), (4, "a"), (5, "b"), (None, ""), (5, "a"), (6, "c")])
     told = []
     for count, letter in heads:
@@ -409,7 +409,7 @@ def test_heads_that_nobody_signed_are_not_kept(world):
         SignedHead.by(KEYS["west"], "south", Head(10**9, "0" * 64)),
         SignedHead.by(KEYS["south"], "west", Head(10**9, "0" * 64)),
     ]
-    query, lines = Query(op="describe"), world.ledger("north").read_bytes()
+    query, lines = Query("describe"), world.ledger("north").read_bytes()
     for name in ("south", "north", "nobody"):
         for head in invented:
             asked_one = AskerEnd(NAMES, roster=ROSTER).asked(query, "north")
@@ -494,12 +494,12 @@ def test_of_many_sites_each_question_tells_some(monkeypatch):
     end = AskerEnd([], roster=many)
     for name in names:
         end.memory.learn(name, name, head)
-    told = [end.asked(Query(op="describe"), name).heads for name in names]
+    told = [end.asked(Query("describe"), name).heads for name in names]
     assert all(
         len(heads) == MOST_HEADS + 1 and name in heads for name, heads in zip(names, told, strict=True)
     )
     assert all(sum(name in heads for heads in told) == MOST_HEADS + 1 for name in names)
-    sent = frame(Query(op="describe").pack(), to=names[0], **end.asked(Query(op="describe"), names[0]).fields)
+    sent = frame(Query("describe").pack(), to=names[0], **end.asked(Query("describe"), names[0]).fields)
     assert len(sent[1]) < 1 << 16
     with pytest.raises(StorageError, match="more than"):
-        Envelope.read(end.asked(Query(op="describe"), "s000").fields | {"head more": head.text})
+        Envelope.read(end.asked(Query("describe"), "s000").fields | {"head more": head.text})

@@ -109,7 +109,7 @@ def test_an_empty_array_at_the_end_is_no_reason_to_write_to_who_has_hung_up(daem
     for _ in range(50):
         assert (
             "ArgumentError"
-            in remote.handle(Query(op="column_sums", args={"columns": np.empty(0)}), "other").error
+            in remote.handle(Query("column_sums", args={"columns": np.empty(0)}), "other").error
         )
 
 
@@ -141,7 +141,7 @@ def test_frames_carry_every_kind_of_array_exactly():
         np.testing.assert_array_equal(arrays[name], array)
 
 
-DESCRIBE = Query(op="describe").pack()[0]
+DESCRIBE = Query("describe").pack()[0]
 
 
 def framed(arrays=(), body=b"", text=DESCRIBE, magic=MAGIC, **changes):
@@ -212,7 +212,7 @@ def test_what_is_no_question_is_refused_before_the_site_sees_it(daemon, monkeypa
     assert told["site"] == "north"
     assert arrays["sums"].size == 0
     monkeypatch.undo()
-    assert RemoteSite(daemon.path).handle(Query(op="describe"), "north").rows == 200
+    assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
 
 
 def test_a_question_as_it_should_be_is_answered(daemon):
@@ -222,7 +222,7 @@ def test_a_question_as_it_should_be_is_answered(daemon):
 
 
 def test_a_question_to_another_site_is_refused(daemon):
-    reply = RemoteSite(daemon.path).handle(Query(op="describe"), "south")
+    reply = RemoteSite(daemon.path).handle(Query("describe"), "south")
     assert reply.error == "ArgumentError: this is not the site 'south'"
 
 
@@ -240,13 +240,13 @@ def test_who_is_slow_or_breaks_off_does_not_hold_up_the_others(impatient):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:
         slow.connect(str(daemon.path))
         slow.sendall(b"priv")
-        assert RemoteSite(daemon.path).handle(Query(op="describe"), "north").rows == 200
+        assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
         assert slow.recv(100) == b""  # hung up on after a second
     assert ask(daemon, struct.pack(">8s", MAGIC)) is None  # hung up on after a second
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as rude:
         rude.connect(str(daemon.path))
         rude.sendall(b"".join(framed()))
-    assert RemoteSite(daemon.path).handle(Query(op="describe"), "north").rows == 200
+    assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
 
 
 def test_idle_callers_tie_up_nobody(daemon):
@@ -256,7 +256,7 @@ def test_idle_callers_tie_up_nobody(daemon):
         for _ in range(2 * MOST_OF_ONE):
             idle.append(stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)))
             idle[-1].connect(str(daemon.path))
-        assert RemoteSite(daemon.path).handle(Query(op="describe"), "north").rows == 200
+        assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
         assert idle[0].recv(1) == b""  # the first gave way
 
 
@@ -270,7 +270,7 @@ def test_bodies_that_do_not_come_take_the_room_of_nobody(daemon):
             slow = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             slow.connect(str(daemon.path))
             slow.sendall(HEAD.pack(MAGIC, len(parts[1]), size) + parts[1] + bytes(1000))
-        large = Query(op="column_sums", args={"columns": np.arange(100_000), "bound": 1.0})
+        large = Query("column_sums", args={"columns": np.arange(100_000), "bound": 1.0})
         assert RemoteSite(daemon.path).handle(large, "north").error.startswith("NotAvailableError")
 
 
@@ -304,11 +304,11 @@ def test_only_accounts_on_the_list_are_heard(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     uid = os.getuid()
     with SiteDaemon(site_of(), "north", tmp_path / "n", allow_uids=[uid]).started() as daemon:
-        assert RemoteSite(daemon.path).handle(Query(op="describe"), "north").rows == 200
+        assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
     with SiteDaemon(site_of(), "north", tmp_path / "n", allow_uids=[uid + 1]).started() as daemon:
         assert ask(daemon) is None
         with pytest.raises(AlignmentError, match="no answer from the daemon"):
-            RemoteSite(daemon.path).handle(Query(op="describe"), "north")
+            RemoteSite(daemon.path).handle(Query("describe"), "north")
     assert json.loads(caplog.messages[-1]) | {"time": 0} == {
         "time": 0,
         "site": "north",
@@ -326,7 +326,7 @@ INJECTED = '\n{"event": "answered"}\r\x1b[2J\u2028' + "x" * 5000
 def test_nothing_can_be_written_into_the_log(daemon, caplog):
     caplog.set_level(logging.INFO)
     remote = RemoteSite(daemon.path)
-    remote.handle(Query(op=INJECTED, session=INJECTED), "north")
+    remote.handle(Query(INJECTED, session=INJECTED), "north")
     ask(daemon, *framed(text=json.dumps({INJECTED: 1})))
     ask(daemon, *framed(to=INJECTED[:900]))
     ask(daemon, *framed(**{INJECTED[:900]: "x"}))
@@ -359,7 +359,7 @@ def test_one_question_at_a_time(daemon, monkeypatch):
     replies = []
 
     def one():
-        replies.append(RemoteSite(daemon.path).handle(Query(op="describe"), "north"))
+        replies.append(RemoteSite(daemon.path).handle(Query("describe"), "north"))
 
     threads = [threading.Thread(target=one) for _ in range(6)]
     for thread in threads:
@@ -373,12 +373,12 @@ def test_one_question_at_a_time(daemon, monkeypatch):
 def test_nobody_there_or_nobody_answering(tmp_path):
     remote = RemoteSite(tmp_path / "nobody")
     with pytest.raises(AlignmentError, match="no answer from the daemon of site 'north'"):
-        remote.handle(Query(op="describe"), "north")
+        remote.handle(Query("describe"), "north")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
         deaf.listen()
         with pytest.raises(AlignmentError, match=r"timed out|too late"):
-            RemoteSite(tmp_path / "deaf", timeout=0.2).handle(Query(op="describe"), "north")
+            RemoteSite(tmp_path / "deaf", timeout=0.2).handle(Query("describe"), "north")
     with pytest.raises(ArgumentError, match="timeout"):
         RemoteSite(tmp_path / "deaf", timeout=0.0)
 
@@ -423,7 +423,7 @@ def test_a_dead_daemons_socket_is_replaced_and_a_successors_is_not_removed(tmp_p
     with SiteDaemon(site_of(), "north", path).started():
         with first:
             pass
-        assert RemoteSite(path).handle(Query(op="describe"), "north").rows == 200
+        assert RemoteSite(path).handle(Query("describe"), "north").rows == 200
     assert not path.exists()
 
 
@@ -440,7 +440,7 @@ def test_what_comes_back_must_be_an_answer(tmp_path):
         thread = threading.Thread(target=answer, args=(listening,))
         thread.start()
         with pytest.raises(StorageError):
-            RemoteSite(tmp_path / "s").handle(Query(op="describe"), "north")
+            RemoteSite(tmp_path / "s").handle(Query("describe"), "north")
         thread.join()
 
 
@@ -467,6 +467,6 @@ def test_a_daemon_that_dies_in_mid_question_is_told_at_once(tmp_path):
         dying.start()
         begun = time.monotonic()
         with pytest.raises(AlignmentError, match="no answer from the daemon"):
-            RemoteSite(path, timeout=60.0).handle(Query(op="describe"), "north")
+            RemoteSite(path, timeout=60.0).handle(Query("describe"), "north")
         dying.join()
     assert time.monotonic() - begun < 30.0

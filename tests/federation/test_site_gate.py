@@ -65,7 +65,7 @@ def line(mu=0.5, sensitivity=1.0, **changes):
 
 
 def design_query(design):
-    return Query(op="design", args={"design": design if isinstance(design, dict) else design.to_dict()})
+    return Query("design", args={"design": design if isinstance(design, dict) else design.to_dict()})
 
 
 # ---- finding 1: bisection by the last bit of an exponential
@@ -546,7 +546,7 @@ def test_a_design_needs_an_introduction():
     with pytest.raises(NotAvailableError, match="no design yet"):
         site.answer(
             Query(
-                op="residual_sum",
+                "residual_sum",
                 args={"residual_clip": 1.0},
                 version=1,
                 design=digest,
@@ -560,7 +560,7 @@ def test_a_design_needs_an_introduction():
     with pytest.raises(NotAvailableError, match="send 'design' first"):
         site.answer(
             Query(
-                op="residual_sum",
+                "residual_sum",
                 args={"residual_clip": 1.0},
                 version=1,
                 design=digest,

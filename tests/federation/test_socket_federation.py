@@ -51,9 +51,9 @@ def test_replies_come_in_the_order_asked(paths, monkeypatch):
 
     monkeypatch.setattr(Site, "handle", late)
     assert federation.sites == ("north", "south")
-    assert [reply.site for reply in federation.ask(Query(op="describe"))] == ["north", "south"]
-    assert [reply.rows for reply in federation.ask(Query(op="describe"), ["south", "north"])] == [400, 200]
-    assert federation.ask(Query(op="describe"), []) == []
+    assert [reply.site for reply in federation.ask(Query("describe"))] == ["north", "south"]
+    assert [reply.rows for reply in federation.ask(Query("describe"), ["south", "north"])] == [400, 200]
+    assert federation.ask(Query("describe"), []) == []
 
 
 def test_a_site_that_has_gone_is_left_out_and_logged(tmp_path, caplog):
@@ -62,7 +62,7 @@ def test_a_site_that_has_gone_is_left_out_and_logged(tmp_path, caplog):
         federation = SocketFederation(paths, **QUICK)
     with SiteDaemon(Site(rows_of(200, 0), design_of(), policy=OPEN), "north", tmp_path / "north").started():
         caplog.set_level(logging.WARNING)
-        assert [reply.site for reply in federation.ask(Query(op="describe"))] == ["north"]
+        assert [reply.site for reply in federation.ask(Query("describe"))] == ["north"]
         assert "no answer from the daemon of site 'south'" in caplog.text
         with pytest.raises(AlignmentError, match="no answer from site 'south'"):
             score(federation)
@@ -85,7 +85,7 @@ def test_another_schema_is_named(tmp_path):
 
 def test_an_impostor_and_nonsense_are_named(paths, monkeypatch):
     federation, exchange = SocketFederation(paths, **QUICK), RemoteSite.exchange
-    honest = RemoteSite(paths["north"]).handle(Query(op="describe"), "north")
+    honest = RemoteSite(paths["north"]).handle(Query("describe"), "north")
 
     def another(remote, query, name, envelope):
         forged = Reply(site="north", sums=honest.sums, rows=1, facts=honest.facts), {}
@@ -111,5 +111,5 @@ def test_bad_names_and_times(paths):
             SocketFederation(paths, **wrong)
     federation = SocketFederation(paths, **QUICK)
     with pytest.raises(ArgumentError, match="no site is called 'west'"):
-        federation.ask(Query(op="describe"), ["west"])
+        federation.ask(Query("describe"), ["west"])
     assert repr(federation) == "<SocketFederation of 2 sites, no signatures>"

@@ -308,7 +308,7 @@ def test_a_question_is_known_by_six_digits():
     args = {"theta": np.array([0.1, -2.5, 1e-17]), "clip": 3.7, "bits": 20, "name": "a", "at": np.arange(3)}
 
     def known(**more):
-        return known_as(Query(op="score", args=args | more), "words")
+        return known_as(Query("score", args=args | more), "words")
 
     moved = {"theta": args["theta"] * (1 + 4e-16) - [0, 0, 3e-17], "clip": np.nextafter(3.7, 4.0)}
     assert known(**moved)[0] == known()[0]

@@ -12,8 +12,8 @@ from privinf.mechanisms.mixing.theory import MixingGuess, auto_rows, identificat
 
 A, B = pi.Schema({"age": (18.0, 90.0), "sex": ["f", "m"]}), pi.Schema({"bmi": (15.0, 60.0), "cost": (0, 9)})
 PARTIES = {
-    "clinic": pi.PartyPlan(schema=A, epsilon=1.0, delta=1e-6),
-    "payer": pi.PartyPlan(schema=B, epsilon=0.5, delta=1e-6),
+    "clinic": pi.PartyPlan(A, epsilon=1.0, delta=1e-6),
+    "payer": pi.PartyPlan(B, epsilon=0.5, delta=1e-6),
 }
 
 
@@ -35,7 +35,7 @@ def test_json_round_trip_and_digest(tmp_path):
 
 
 def test_infinite_budgets_and_mu_survive_json():
-    parties = {"a": pi.PartyPlan(schema=A, epsilon=math.inf), "b": pi.PartyPlan(schema=B, mu=0.3, delta=1e-7)}
+    parties = {"a": pi.PartyPlan(A, epsilon=math.inf), "b": pi.PartyPlan(B, mu=0.3, delta=1e-7)}
     made = pi.MixingPlan.new(parties=parties, n=1000, k=50)
     assert pi.MixingPlan.from_json(made.to_json()) == made
 
@@ -95,7 +95,7 @@ def test_auto_rows_limits():
     assert identification_forecast(0.0, 1.0, n=10, k=5, features=2) == math.inf
     assert identification_forecast(2.0, 0.5, n=1000, k=25, features=4) == pytest.approx(500 / 40)
     with pytest.raises(errors.ArgumentError, match="name k"):
-        plan(parties={"a": pi.PartyPlan(schema=A, epsilon=math.inf)})
+        plan(parties={"a": pi.PartyPlan(A, epsilon=math.inf)})
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_auto_rows_limits():
         (
             {
                 "parties": {
-                    "a": pi.PartyPlan(schema=A, epsilon=1.0, delta=1e-6),
-                    "b": pi.PartyPlan(schema=A, epsilon=1.0, delta=1e-6),
+                    "a": pi.PartyPlan(A, epsilon=1.0, delta=1e-6),
+                    "b": pi.PartyPlan(A, epsilon=1.0, delta=1e-6),
                 }
             },
             "belongs to party",
         ),
-        ({"parties": {"a": pi.PartyPlan(schema=A, epsilon=-1.0, delta=1e-6)}}, "epsilon"),
-        ({"parties": {"a": pi.PartyPlan(schema=A, epsilon=1.0)}}, "delta"),
+        ({"parties": {"a": pi.PartyPlan(A, epsilon=-1.0, delta=1e-6)}}, "epsilon"),
+        ({"parties": {"a": pi.PartyPlan(A, epsilon=1.0)}}, "delta"),
         ({"n": 0}, "n"),
         ({"k": 3}, "cannot identify"),
         ({"k": 100_001}, "at most n"),

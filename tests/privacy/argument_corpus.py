@@ -404,7 +404,7 @@ case("GaussianRows.release", lambda w: pi.GaussianRows(PARTY).release, ROWS, met
 def mixing_plan() -> pi.MixingPlan:
     """Return a plan of two parties."""
     parts = {"one": {"a": (0.0, 1.0)}, "two": {"b": (0.0, 1.0), "y": (0.0, 2.0)}}
-    parties = {name: pi.PartyPlan(schema=pi.Schema(part), mu=3.0) for name, part in parts.items()}
+    parties = {name: pi.PartyPlan(pi.Schema(part), mu=3.0) for name, part in parts.items()}
     return pi.MixingPlan(
         parties=parties,
         n=N,
@@ -422,7 +422,7 @@ case(
     "MixingPlan",
     pi.MixingPlan,
     lambda w: {
-        "parties": {"one": pi.PartyPlan(schema=PARTY, mu=3.0)},
+        "parties": {"one": pi.PartyPlan(PARTY, mu=3.0)},
         "n": N,
         "method": "random-mixing",
         "k": 12,

@@ -229,10 +229,8 @@ def _text(path: Path) -> str:
 def _plans() -> list[Kind]:
     plan = pi.MixingPlan.new(
         parties={
-            "clinic": pi.PartyPlan(
-                schema=pi.Schema({"age": (18, 90), "sex": ["f", "m"]}), epsilon=1.0, delta=1e-6
-            ),
-            "lab": pi.PartyPlan(schema=pi.Schema({"glucose": (50.0, 250.0)}), mu=0.5),
+            "clinic": pi.PartyPlan(pi.Schema({"age": (18, 90), "sex": ["f", "m"]}), epsilon=1.0, delta=1e-6),
+            "lab": pi.PartyPlan(pi.Schema({"glucose": (50.0, 250.0)}), mu=0.5),
         },
         n=100_000,
         id="patient",

@@ -52,7 +52,7 @@ def question(number: int, session: str = "honest") -> Query:
     charge |= {"id": f"{session} {number}", "time": "2026-11-24T00:00:00+00:00"}  # the same every time
     version = SITE_OPS["clipped_score"].version
     return Query(
-        op="clipped_score",
+        "clipped_score",
         args=ARGS,
         version=version,
         design=DESIGN.digest,
@@ -148,7 +148,7 @@ def _designed(rng: Any, kept: bytes) -> bytes:
         content["columns"] = [{"name": "x", "pieces": pieces}]
     else:
         content["columns"] = [{"name": f"x{k}", "pieces": [piece]} for k, piece in enumerate(pieces)]
-    return framed(Query(op="design", args={"design": content}))
+    return framed(Query("design", args={"design": content}))
 
 
 KINDS: dict[str, tuple[float, Callable[[Any, bytes], bytes]]] = {

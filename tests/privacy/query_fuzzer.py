@@ -122,7 +122,7 @@ class Recorded(InProcessFederation):
 
 def corpus() -> list[tuple[str, dict[str, Any]]]:
     """Return the questions of real fits, packed: each statistic, with its charges and terms, a few times."""
-    found: list[Query] = [Query(op="describe")]
+    found: list[Query] = [Query("describe")]
     for record in _fits():
         federation = Recorded(
             {name: site_of(table(i), POLICIES["open"], name) for i, name in enumerate(NAMES)}

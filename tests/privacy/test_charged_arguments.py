@@ -69,7 +69,7 @@ def asked(site, op, args, number):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             query = Query(
-                op=op,
+                op,
                 args=args,
                 version=SITE_OPS[op].version,
                 design=DESIGN.digest,
@@ -87,7 +87,7 @@ def asked(site, op, args, number):
 def charged_and_failed(ops):
     """Return how many questions were charged, and those that failed after it."""
     site, failed, charged, number = site_of(table(), POLICIES["open"]), [], 0, 0
-    assert not site.handle(Query(op="design", args={"design": DESIGN.to_dict()}), ASKED).error
+    assert not site.handle(Query("design", args={"design": DESIGN.to_dict()}), ASKED).error
     for op in ops:
         for args in questions(op):
             number, before = number + 1, len(site.ledger)

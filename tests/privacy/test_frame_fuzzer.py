@@ -17,7 +17,7 @@ def daemon(tmp_path):
     site = site_of(200)
     with SiteDaemon(site, NAME, tmp_path / "s", timeout=600.0).started() as found:
         remote = RemoteSite(found.path, timeout=600.0)
-        assert not remote.handle(Query(op="design", args={"design": DESIGN.to_dict()}), NAME).error
+        assert not remote.handle(Query("design", args={"design": DESIGN.to_dict()}), NAME).error
         assert not remote.handle(question(0), NAME).error
         yield found, site, remote
 

@@ -44,7 +44,7 @@ def lab_rows(n=N, seed=12):
 
 
 def plan_of(mixing="signs", **options):
-    parties = {"clinic": pi.PartyPlan(schema=CLINIC, mu=0.8), "lab": pi.PartyPlan(schema=LAB, mu=1.1)}
+    parties = {"clinic": pi.PartyPlan(CLINIC, mu=0.8), "lab": pi.PartyPlan(LAB, mu=1.1)}
     method = {"method": "gaussian-rows"} if mixing == "rows" else {"kind": mixing, "k": K}
     return pi.MixingPlan.new(**{"parties": parties, "n": N, **method, **options})
 
@@ -316,11 +316,11 @@ BAD_PLANS = {
     "share of one": ({"share": 1.0}, ArgumentError),
     "no party": ({"parties": {}}, ArgumentError),
     "a column at two parties": (
-        {"parties": {"p": pi.PartyPlan(schema=LAB, mu=1.0), "q": pi.PartyPlan(schema=LAB, mu=1.0)}},
+        {"parties": {"p": pi.PartyPlan(LAB, mu=1.0), "q": pi.PartyPlan(LAB, mu=1.0)}},
         SchemaError,
     ),
     "id among the columns": ({"id": "a"}, SchemaError),
-    "a party without a budget": ({"parties": {"p": pi.PartyPlan(schema=LAB)}}, ArgumentError),
+    "a party without a budget": ({"parties": {"p": pi.PartyPlan(LAB)}}, ArgumentError),
 }
 
 
@@ -456,12 +456,12 @@ OTHER_PLANS = {
     "share": {"share": 0.123},
     "intercept": {"intercept": False},
     "budget of a party": {
-        "parties": {"clinic": pi.PartyPlan(schema=CLINIC, mu=0.8), "lab": pi.PartyPlan(schema=LAB, mu=2.0)}
+        "parties": {"clinic": pi.PartyPlan(CLINIC, mu=0.8), "lab": pi.PartyPlan(LAB, mu=2.0)}
     },
     "schema of a party": {
         "parties": {
-            "clinic": pi.PartyPlan(schema=pi.Schema({"a": (-2.0, 1.0), "b": (0.0, 3.0)}), mu=0.8),
-            "lab": pi.PartyPlan(schema=LAB, mu=1.1),
+            "clinic": pi.PartyPlan(pi.Schema({"a": (-2.0, 1.0), "b": (0.0, 3.0)}), mu=0.8),
+            "lab": pi.PartyPlan(LAB, mu=1.1),
         }
     },
     "roster": {"ids_sha256": "ab" * 32, "id": "patient"},

@@ -157,7 +157,7 @@ def test_no_row_makes_a_statistic_fail_warn_or_leave_the_finite(op):
                 args = {name: scaled(value, size) for name, value in STATISTICS[op].items()} | {"bits": bits}
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
-                    args = Query(op=op, args=args).args
+                    args = Query(op, args=args).args
                     try:
                         reach = SITE_OPS[op].checked(args, site._designs.public(design.digest), len(site))
                     except PrivinfError:

@@ -139,7 +139,7 @@ def reply_of_site(candidate: Candidate, table: pd.DataFrame) -> Any:
     except PrivinfError as error:
         return str(error)
     site = Site(table, SCHEMA, policy=SitePolicy(trusted_server=True))
-    reply = site.handle(Query(op="design", args={"design": design.to_dict()}), "north")
+    reply = site.handle(Query("design", args={"design": design.to_dict()}), "north")
     return reply.pack()[0], len(site.ledger)
 
 

@@ -78,5 +78,5 @@ def test_a_name_of_the_package_is_not_taken():
 
 
 def test_a_question_does_not_import_what_a_site_does_not_know():
-    reply = site_of(OPEN).handle(Query(op="paper_unheard_of"), "one")
+    reply = site_of(OPEN).handle(Query("paper_unheard_of"), "one")
     assert "no statistic is called 'paper_unheard_of'" in reply.error

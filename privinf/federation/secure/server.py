@@ -273,7 +273,7 @@ class SecureServer(TrustedServer):
         )
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
         query = Query(
-            op=op,
+            op,
             args={**args, "bits": bits},
             version=known.version,
             design=self._digest,

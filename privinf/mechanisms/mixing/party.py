@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
 
 @doors
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PartyPlan:
     """One party of a plan.
 
@@ -41,6 +41,7 @@ class PartyPlan:
     schema: Schema
     epsilon: float | None = None
     delta: float | None = None
+    _: KW_ONLY
     mu: float | None = None
     rho: float | None = None
 
