@@ -19,7 +19,7 @@ import pandas as pd
 
 import privinf as pi
 from privinf.accounting import calibrate_mu, split_mu
-from privinf.glm.clipping import COUNT_SHARE, LEAST_SHARE, SEEN_SHARE, is_seen, simultaneous_quantile
+from privinf.glm.clipping import CAUTION_SHARE, COUNT_SHARE, SEEN_SHARE, is_seen, simultaneous_quantile
 
 EPSILON, DELTA = 1.0, 1e-6
 ROWS, COLUMNS = (2_000, 5_000, 10_000, 20_000, 50_000), (5, 10, 20)
@@ -34,7 +34,7 @@ def count_alone(n: int, k: int, draws: int, share: float, rng: np.random.Generat
         return None
     sd = math.sqrt(k) / mu
     counts = round(n * share) + sd * rng.standard_normal((draws, k))
-    return float((counts > LEAST_SHARE * n + simultaneous_quantile(k) * sd).any(axis=1).mean())
+    return float((counts > CAUTION_SHARE * n + simultaneous_quantile(k) * sd).any(axis=1).mean())
 
 
 def table(n: int, k: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pi.Schema]:
@@ -125,7 +125,7 @@ def page(draws: int, fits: int) -> str:
     ]
     for n in ROWS:
         for k in COLUMNS:
-            told = [count_alone(n, k, draws, share, rng) for share in (0.0, LEAST_SHARE, SEEN_SHARE)]
+            told = [count_alone(n, k, draws, share, rng) for share in (0.0, CAUTION_SHARE, SEEN_SHARE)]
             cells = ["not asked" if one is None else f"{one:.3f}" for one in told]
             lines.append(f"| {n:,} | {k} | {' | '.join(cells)} |")
     lines += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -241,6 +241,11 @@ class Release(Released):
         if self.kind != kind:
             raise AlignmentError(f"{model} needs a {kind!r} release, this one is of kind {self.kind!r}")
         return self
+
+
+def _rebuilt(state: dict[str, Any]) -> Release:
+    """Return a release of the state that `Release.__reduce__` gives."""
+    return Release(**state)
 
 
 @door

@@ -26,7 +26,7 @@ from privinf.validation import in_digits
 from privinf.wire import Formats, Places
 
 FORMAT = Formats.NOISE_KEY
-VERSION = 1  # of the file of a noise key
+KEY_FILE_VERSION = 1  # of the file of a noise key
 # What messages call the file.
 NOISE_KEY = "a noise key"
 
@@ -182,7 +182,12 @@ class NoiseFile(NoiseMemory):
             )
         used = memory is not None and (key is None or begun or (begun is None and len(memory) > 0))
         if not used and key is not None and secure is not None:
-            header = {"format": FORMAT, "version": VERSION, "key": key.secret_bytes().hex(), "secure": secure}
+            header = {
+                "format": FORMAT,
+                "version": KEY_FILE_VERSION,
+                "key": key.secret_bytes().hex(),
+                "secure": secure,
+            }
             _create(self.path, _sealed(header, key))
             memory = self._found(secure)
         assert memory is not None
@@ -251,7 +256,7 @@ def _read(path: Path) -> tuple[NoiseMemory | None, bytes, int]:
         header, *lines = [json.loads(line) for line in content[:whole].decode().split("\n")[:-1]]
         memory = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
         good = all(_tag(line, memory.key) == line["tag"] for line in (header, *lines))
-        good = good and (header["format"], header["version"]) == (FORMAT, VERSION)
+        good = good and (header["format"], header["version"]) == (FORMAT, KEY_FILE_VERSION)
         memory._answers = {line["question"]: line["answer"] for line in lines}
     except (ArgumentError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None, first, whole

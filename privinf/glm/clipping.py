@@ -39,7 +39,7 @@ from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
 COUNT_SHARE = 0.01  # share of mu^2 for the count
-LEAST_SHARE = 0.01  # share of values outside above which a caution comes
+CAUTION_SHARE = 0.01  # share of values outside above which a caution comes
 SEEN_SHARE = 0.05  # share of values outside that must be detectable for the count to be asked
 LEVEL = 0.95  # of the simultaneous lower bounds
 POWER = 0.8  # probability with which SEEN_SHARE must be detected
@@ -54,7 +54,7 @@ def simultaneous_quantile(k: int) -> float:
 def is_seen(n: int, k: int, mu: float) -> bool:
     """Return whether a share of 5% outside would be seen, in n records and k columns, at a price of `mu`."""
     sd = 0.0 if math.isinf(mu) else math.sqrt(k) / mu
-    return (SEEN_SHARE - LEAST_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
+    return (SEEN_SHARE - CAUTION_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class OutsideCount:
     def shares(self, found: Any, n: int) -> dict[str, float]:
         """Return, by name, the shares outside whose simultaneous lower bound is above 1%; see the module."""
         sd = float(found.scale)
-        least = LEAST_SHARE * n + simultaneous_quantile(len(self.names)) * sd
+        least = CAUTION_SHARE * n + simultaneous_quantile(len(self.names)) * sd
         return {
             name: min(float(count) / n, 1.0)
             for name, count in zip(self.names, found.values, strict=True)

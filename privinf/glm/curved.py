@@ -72,7 +72,7 @@ MOST_NOISE = 0.05 / 6.0
 ROOM = 2.001  # factor of lengths at most: weights and log exposures pass their middle by a factor of two
 LARGEST_LOG = 60.0  # logarithm of a mean beyond which bounds and thresholds grow no further
 LOWEST_SCORE = 0.7  # lowest threshold of scores, in units of their usual size
-MOST_THRESHOLDS = 120  # of counts of scores
+MOST_SCORE_THRESHOLDS = 120  # of counts of scores
 LARGEST_MEAN = 4.0  # means above this many times the largest response are not looked for
 ONE_SIGN = 0.25  # least share of what lies beyond the clip that is taken to be of one sign
 
@@ -482,7 +482,7 @@ def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) ->
     top = length * max(high, min(math.exp(min(predictor, LARGEST_LOG)), LARGEST_MEAN * high))
     ratio = math.pow(2.0, 0.5 if coarse else 0.25)
     lowest = LOWEST_SCORE * math.sqrt(sums.p * at.curvature)
-    cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_THRESHOLDS)
+    cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_SCORE_THRESHOLDS)
     thresholds = top * ratio ** np.arange(-cells, 0, dtype=np.float64)
 
     def ask(some: Floats, part: float) -> tuple[Floats, Floats]:

@@ -38,7 +38,7 @@ import numpy as np
 
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.glm.newton import step_noise
-from privinf.glm.questions import LOWEST, MEAT, Asked, Counting, Pilot, Questions
+from privinf.glm.questions import LOWEST_THRESHOLD, MEAT, Asked, Counting, Pilot, Questions
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.tails import ALLOWED, LAYER, Clip, Tail, best_clip, layered, shrunk
@@ -256,7 +256,7 @@ def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
     """Return the norm at which rows v enter a matrix of this price: by counts, where the longest is long."""
     if math.isinf(asked.mu) or pilot.longest <= LONG * asked.p:
         return math.sqrt(pilot.longest)
-    tail = asked.tail(pilot, "length", COUNTS, Counting(top=pilot.longest, lowest=LOWEST * asked.p))
+    tail = asked.tail(pilot, "length", COUNTS, Counting(top=pilot.longest, lowest=LOWEST_THRESHOLD * asked.p))
     mu = asked.mu * math.sqrt(share)
     return math.sqrt(best_clip(tail, lambda c: asked.p * (c / mu) ** 2 + tail.excess(c) ** 2))
 

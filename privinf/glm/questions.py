@@ -34,7 +34,7 @@ MOMENTS = 0.15  # share of mu^2 for the first release, of second moments
 MEAT = 0.06  # share of mu^2 for the meat
 COARSE_RATIO = math.sqrt(2.0)  # of a threshold to the one below it, in counts on the way
 FINE_RATIO = math.pow(2.0, 0.25)  # the same in the tail counts that choose the clip
-LOWEST = 0.7  # lowest threshold, of scores in units of sqrt p and of squared lengths in units of p
+LOWEST_THRESHOLD = 0.7  # lowest threshold, of scores in units of sqrt p and of squared lengths in units of p
 MOST_THRESHOLDS = 120  # of one release of counts
 CELLS = 64  # of a column's bounds, in the counts for narrower ones
 BEYOND = 0.01  # share of the records that may be beyond either narrower bound
@@ -242,7 +242,7 @@ class Questions:
         residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
         top = math.sqrt(pilot.longest) * residual / pilot.unit
         ratio = COARSE_RATIO if coarse else FINE_RATIO
-        return Counting(top=top, lowest=LOWEST * math.sqrt(self.p), ratio=ratio, coarse=coarse)
+        return Counting(top=top, lowest=LOWEST_THRESHOLD * math.sqrt(self.p), ratio=ratio, coarse=coarse)
 
     def moments(self, weight: float) -> tuple[Floats, float]:
         """Return the mean of (z, y)(z, y)', shape (p + 1, p + 1), and the sd of its noisy diagonal.

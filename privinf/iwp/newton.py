@@ -11,7 +11,7 @@ import numpy as np
 from privinf.typing import Floats
 from privinf.validation import check_positive
 
-STEPS = 60  # Newton steps, by default
+NEWTON_STEPS = 60  # Newton steps, by default
 TOLERANCE = 1e-10  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
 _HALVINGS = 12  # of a step, before the search for a shorter one ends without a root
 _RUNAWAY = 1e4  # coefficients larger than this, relative to 1 + the start, are taken to be infinite
@@ -46,7 +46,7 @@ class NewtonPath:
 
 @np.errstate(over="ignore", invalid="ignore")  # steps that overflow are halved
 def newton(
-    equation: Equation, start: Floats, *, max_steps: int = STEPS, tolerance: float = TOLERANCE
+    equation: Equation, start: Floats, *, max_steps: int = NEWTON_STEPS, tolerance: float = TOLERANCE
 ) -> NewtonPath:
     """Return the path of damped Newton steps on an equation.
 

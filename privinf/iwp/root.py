@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError
 from privinf.iwp.data import Examples
 from privinf.iwp.engines import DERIVATIVES
 from privinf.iwp.equation import Correction, ExampleScores
-from privinf.iwp.newton import STEPS, has_stable_bread, newton
+from privinf.iwp.newton import NEWTON_STEPS, has_stable_bread, newton
 from privinf.iwp.transforms import choose_truncation, truncation_bias
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count
@@ -196,7 +196,9 @@ class Root:
     start: Floats
 
 
-def solve_root(system: ExampleScores, *, start: ArrayLike | None = None, max_steps: int = STEPS) -> Root:
+def solve_root(
+    system: ExampleScores, *, start: ArrayLike | None = None, max_steps: int = NEWTON_STEPS
+) -> Root:
     r"""Solve ``mean psi(theta) = 0``.
 
     Parameters

@@ -74,7 +74,7 @@ HEADS = ("", "coef", "std err", "(no noise)", "statistic", "p", "from noise")  #
 # Columns of the table of releases.
 LEDGER = ("label", "mechanism", "trust", "noise_scale", "epsilon", "mu", "rho")
 CURVE_POINTS = 201  # false positive rates at which the trade-off curve is drawn
-STEPS = 60  # epsilons, each of which bounds the curve by a line
+CURVE_LINES = 60  # epsilons, each of which bounds the curve by a line
 LEAST_DELTA = 1e-12  # delta at which the largest of these epsilons holds
 ALARMS = 0.05  # false positive rate of the sentence that reads the curve
 READ_CURVE = (
@@ -256,7 +256,7 @@ def trade_off(report: PrivacyReport) -> tuple[Floats, Floats]:
         return alarms, np.zeros_like(alarms)
     most = report.epsilon(LEAST_DELTA)
     missed = np.zeros_like(alarms)
-    for epsilon in np.linspace(0.0, min(most, 700.0), STEPS):
+    for epsilon in np.linspace(0.0, min(most, 700.0), CURVE_LINES):
         delta = report.delta(float(epsilon))
         missed = np.maximum(missed, 1.0 - delta - math.exp(epsilon) * alarms)
         missed = np.maximum(missed, math.exp(-epsilon) * (1.0 - delta - alarms))

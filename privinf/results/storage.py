@@ -26,7 +26,7 @@ from privinf.validation import check_array, check_vacant
 from privinf.wire import Formats
 
 FORMAT = Formats.RESULTS
-VERSION = 1  # of a result's file
+RESULT_VERSION = 1  # of a result's file
 RELEASE = "release/"
 TERMS = "terms/"
 # Fields of the `Estimate` that are arrays of the file.
@@ -94,7 +94,7 @@ def save_results(
         )
     target = check_vacant(path, overwrite)
     arrays, header = _to_parts(result.estimate, result._context, records)
-    write_container(target, arrays, header, format=FORMAT, version=VERSION, key=key)
+    write_container(target, arrays, header, format=FORMAT, version=RESULT_VERSION, key=key)
 
 
 def load_results(
@@ -109,7 +109,7 @@ def load_results(
     NotAvailableError
         The result is of a method of studies, which cannot be imported here.
     """
-    arrays, header = read_container(path, format=FORMAT, version=VERSION, key=key)
+    arrays, header = read_container(path, format=FORMAT, version=RESULT_VERSION, key=key)
     try:
         result = _from_parts(arrays, header, default)
     except StorageError:

@@ -41,7 +41,7 @@ from privinf.validation import check_choice, check_count, check_number, check_va
 from privinf.wire import Formats
 
 FORMAT = Formats.MIXING_PLAN
-VERSION = 1  # of a plan's file
+PLAN_VERSION = 1  # of a plan's file
 
 
 class PlanOptions(TypedDict, total=False):
@@ -327,14 +327,14 @@ class MixingPlan:
         """Return a JSON-able description; `from_dict` is its exact inverse."""
         parties = {name: party.to_dict() for name, party in self.parties.items()}
         rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parties"}
-        return {"format": FORMAT, "version": VERSION, "parties": parties, **rest}
+        return {"format": FORMAT, "version": PLAN_VERSION, "parties": parties, **rest}
 
     @classmethod
     @reads("a mixing plan")
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return the plan that `to_dict` described (StorageError if it describes none)."""
         fields = dict(content)
-        if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, VERSION):
+        if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, PLAN_VERSION):
             raise StorageError("the content is not a privinf mixing plan of a version known here")
         parties = fields["parties"].items()
         fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}

@@ -22,7 +22,7 @@ from privinf.typing import Floats, Integers
 COPIED_BYTES = 1 << 26
 # Most batches that have a digest each: with more, one digest is of all rows, in every pass.
 MOST_BATCHES = 1 << 12
-KEY_BYTES = 32  # of the digests' key, which no other process knows
+DIGEST_KEY_BYTES = 32  # of the digests' key, which no other process knows
 DIGEST_BYTES = 32  # of a batch
 ROWS_MOVED = (
     "the table has changed since it was read first: its rows, or their order. Batches go by the places of "
@@ -42,7 +42,7 @@ class BatchDigests:
     __slots__ = ("_first", "_key")
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(KEY_BYTES)
+        self._key = secrets.token_bytes(DIGEST_KEY_BYTES)
         self._first: dict[str, dict[int, bytes]] = {}
 
     def batch(self, partition: str, batches: int, number: int) -> BatchPass:
