@@ -1,7 +1,7 @@
 """How many bound names are function words: `found`, `told`, `one` say nothing of the value that they hold.
 
-``python -m support.names`` prints the share for the package and for every folder; with a path below ``privinf/``
-it lists the functions there.
+``python -m support.names`` prints the share for the package and for every folder; with a path it lists the
+names there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,64 @@ from support.tree import Module, house_tree
 
 # Participles, pronouns and quantities: what happened to a value, or how much of it there is, not what it is.
 WORDS = frozenset(
-    """
-    again anew asked begun beside beyond both brought done each elsewhere every few found given gone held here
-    how kept known least left made many meant met more most much one other others own put read said seen sent
-    shown some stated such taken that there these this those told wanted what where which whole why
-    """.split()
+    {
+        "again",
+        "anew",
+        "asked",
+        "begun",
+        "beside",
+        "beyond",
+        "both",
+        "brought",
+        "done",
+        "each",
+        "elsewhere",
+        "every",
+        "few",
+        "found",
+        "given",
+        "gone",
+        "held",
+        "here",
+        "how",
+        "kept",
+        "known",
+        "least",
+        "left",
+        "made",
+        "many",
+        "meant",
+        "met",
+        "more",
+        "most",
+        "much",
+        "one",
+        "other",
+        "others",
+        "own",
+        "put",
+        "read",
+        "said",
+        "seen",
+        "sent",
+        "shown",
+        "some",
+        "stated",
+        "such",
+        "taken",
+        "that",
+        "there",
+        "these",
+        "this",
+        "those",
+        "told",
+        "wanted",
+        "what",
+        "where",
+        "which",
+        "whole",
+        "why",
+    }
 )
 
 
