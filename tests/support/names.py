@@ -77,7 +77,7 @@ WORDS = frozenset(
 
 
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield (name, line) of everything that a text binds: parameters, variables, functions, classes, fields."""
+    """Yield (name, line) of what a text binds: parameters, variables, functions, classes, fields."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
