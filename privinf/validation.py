@@ -180,7 +180,7 @@ OTHER_COVARIANCES = {
 
 def check_cov_type(value: object, choices: object) -> Any:
     """Return `value` if it is one of `choices`, else raise ArgumentError, for those of statsmodels why."""
-    known: tuple[object, ...] = getattr(choices, "__args__", ())
+    known: tuple[object, ...] = getattr(choices, "__args__", None) or tuple(cast(Iterable[object], choices))
     if isinstance(value, str) and value not in known and (reason := OTHER_COVARIANCES.get(value)):
         raise ArgumentError(f"cov_type={value!r} {reason}")
     return check_choice(value, choices, "cov_type")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
 from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
@@ -17,120 +16,13 @@ from privinf.registry import NOTHING
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import AnyPath, CovWord, Missing, SpendingWords, Table
-from privinf.validation import check_cov_type, check_words
-
-# ---- covariances
-
-CURVED_HC1 = (
-    "is for least squares: of other models statsmodels' HC1 is its HC0, without the factor "
-    "n/(n - p): ask for 'HC0'"
-)
-NO_FACTOR = {"HC1": CURVED_HC1}
-NO_UNIT = (
-    "cov_type='cluster' takes the schema's unit for the cluster, and none is declared: name the column that "
-    "tells whose row it is, Schema(..., unit=, max_rows=)"
-)
-MIXED_ROWS = {
-    "random-mixing": dict.fromkeys(
-        ("nonrobust", "HC0", "HC1"),
-        "is made of single rows, and a mixed row is a sum over people: the covariance of such sums, "
-        "'mixed rows', is the only one; DGMOLS sends single rows",
-    )
-}
-DEPENDENT = (
-    "cov_type={!r} takes rows as independent, and several rows belong to one {!r}: this release has "
-    "cov_type='cluster'"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Covariance:
-    """What a fit's ``cov_type`` asks for.
-
-    Attributes
-    ----------
-    kind : CovWord or None
-        Without the factor: what the release must be made for; None: what it is made for anyway.
-    scaled : bool
-        Whether the sampling part is multiplied by n/(n - p), as HC1 has it.
-    """
-
-    kind: CovWord | None = None
-    scaled: bool = False
-
-    @classmethod
-    def of(cls, asked: CovWord | None, schema: Schema | None) -> Covariance:
-        """Return what a word means for rows of a schema.
-
-        Raises
-        ------
-        ArgumentError
-            It is none of the words, with the reason where statsmodels has it.
-        SchemaError
-            Clusters are wanted, and the schema names no unit.
-        """
-        if asked is None:
-            return cls()
-        check_cov_type(asked, CovWord)
-        if asked != "cluster":
-            return cls("HC0", True) if asked == "HC1" else cls(asked)
-        if schema is None or schema.unit is None:
-            raise SchemaError(NO_UNIT)
-        return cls("HC0" if schema.max_rows == 1 else "cluster")
-
-    def check(self, made: str, schema: Schema | None) -> Covariance:
-        """Return itself if a release of this covariance serves (else ArgumentError)."""
-        several = schema is not None and schema.max_rows > 1
-        if made == "cluster" and not several:
-            made = "HC0"
-        if self.kind in (None, made):
-            return self
-        asked = "HC1" if self.scaled else self.kind
-        if made == "cluster" and schema is not None:
-            raise ArgumentError(DEPENDENT.format(asked, schema.unit))
-        raise ArgumentError(
-            f"cov_type={asked!r}: this release was made for cov_type={made!r}, and it offers no other: pass "
-            f"that, or leave cov_type= out"
-        )
-
-
-def check_made(
-    asked: CovWord | None,
-    made: str,
-    schema: Schema | None = None,
-    refused: Mapping[str, str] | None = None,
-) -> bool:
-    """Return whether HC1's factor is asked for, of a model that has one kind of covariance.
-
-    Parameters
-    ----------
-    asked : CovWord or None
-    made : {"HC0", "cluster"}
-        The kind there is.
-    schema : Schema or None
-        Of the rows.
-    refused : mapping of str to str, optional
-        Words that mean nothing for the model, and why.
-
-    Raises
-    ------
-    ArgumentError, SchemaError
-        Another kind is asked for.
-    """
-    if refused and isinstance(asked, str) and asked in refused:
-        raise ArgumentError(f"cov_type={asked!r} {refused[asked]}")
-    return Covariance.of(asked, schema).check(made, schema).scaled
+from privinf.validation import check_words
 
 
 class FitWords(SpendingWords, total=False):
     """Words of a ``fit`` whose release has one kind of covariance."""
 
     cov_type: CovWord | None
-
-
-def check_records(asked: CovWord | None, schema: Schema | None) -> bool:
-    """Return the same of a release of records, clustered where their schema has a unit."""
-    return check_made(asked, "HC0" if schema is None or schema.unit is None else "cluster", schema)
 
 
 # ---- spending

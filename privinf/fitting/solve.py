@@ -11,11 +11,12 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError
+from privinf.inference.covariances import Covariance
 from privinf.inference.estimate import Estimate
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_test import identification
-from privinf.inference.solution import small_sample, solve
+from privinf.inference.solution import solve
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.notes import CLIPPED, CLIPPED_COLUMNS, CLIPPED_RESPONSE, Note
@@ -216,16 +217,13 @@ def clipped_target(design: Design) -> tuple[Note, ...]:
     return () if design.response_public else (Note(CLIPPED_RESPONSE, "header"),)
 
 
-def small_sampled(result: ResultsT, scaled: bool = True) -> ResultsT:
-    """Return a result with HC1's covariance for HC0's: the sampling part times n/(n - p), if `scaled`."""
-    if not scaled:
-        return result
+def with_covariance(result: ResultsT, covariance: type[Covariance]) -> ResultsT:
+    """Return a result with the covariance that was asked for, made of the one that its release has."""
     context = result._context
-    p = len(result.names)
-    sampling = context.sampling_cov
-    if sampling is not None:
-        sampling = sampling * (result.nobs / max(result.nobs - p, 1))
-    return result._with(small_sample(result.estimate), replace(context, sampling_cov=sampling))
+    estimate, sampling = covariance.finish(result.estimate, context.sampling_cov)
+    if estimate is result.estimate and sampling is context.sampling_cov:
+        return result
+    return result._with(estimate, replace(context, sampling_cov=sampling))
 
 
 def fit_measures(

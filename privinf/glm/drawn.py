@@ -27,6 +27,7 @@ from privinf.errors import NotAvailableError
 from privinf.glm.curved import FinalStep, Walk
 from privinf.glm.curved_sums import Noisy, Place
 from privinf.glm.newton import OneStep, step_noise
+from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.solution import quadratic
 from privinf.schema import Design
@@ -319,8 +320,7 @@ class CurvedScores(LargeSample):
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the meat that the same rows would have had without noise."""
-        kind: SamplingKind = "homoskedastic" if self.cov_type == "nonrobust" else "heteroskedastic"
-        return self._inverse.T @ self.step.meat @ self._inverse, kind
+        return self._inverse.T @ self.step.meat @ self._inverse, sampling_kind(self.cov_type)
 
     def tensor(self) -> Floats:
         """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""

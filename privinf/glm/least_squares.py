@@ -39,6 +39,7 @@ import numpy as np
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.glm.newton import step_noise
 from privinf.glm.questions import LOWEST_THRESHOLD, MEAT, Asked, Counting, Pilot, Questions
+from privinf.inference.covariances import sampling_kind
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.tails import ALLOWED, LAYER, Clip, Tail, best_clip, layered, shrunk
@@ -548,8 +549,7 @@ class LookedScores(LargeSample):
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the meat that the same rows would have had without noise."""
-        kind: SamplingKind = "homoskedastic" if self.cov_type == "nonrobust" else "heteroskedastic"
-        return self._inverse.T @ self.clean @ self._inverse, kind
+        return self._inverse.T @ self.clean @ self._inverse, sampling_kind(self.cov_type)
 
     def tensor(self) -> Floats:
         """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""

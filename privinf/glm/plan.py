@@ -27,6 +27,7 @@ from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
+from privinf.inference.covariances import sampling_kind
 from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
 from privinf.validation import check_choice, check_count, check_cov_type, counted, reporting_delta
 from privinf.wire import Places
@@ -166,7 +167,7 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     clients = rows.clients(asked.unit, asked.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
-    robust = check_cov_type(asked.cov_type, CovType) == "HC0"
+    robust = sampling_kind(check_cov_type(asked.cov_type, CovType)) == "heteroskedastic"
     alone = optimizer is None and clients is None and block is None
     looked = alone and rows.family == "gaussian" and rows.whole
     if not robust and rows.family == "gaussian" and not looked:

@@ -18,8 +18,8 @@ from privinf.federation.charges import stating_charges
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
-from privinf.fitting.model import CURVED_HC1, Covariance
-from privinf.fitting.solve import small_sampled
+from privinf.fitting.covariances import CURVED_HC1, requested_covariance
+from privinf.fitting.solve import with_covariance
 from privinf.glm.advice import curved_notes, misfits, unsettled_reason
 from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.curved import FinalStep, Walk, fit_curved
@@ -55,6 +55,7 @@ from privinf.glm.results import (
 from privinf.glm.rows import GlmRows
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
+from privinf.inference.covariances import COVARIANCES
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
@@ -81,13 +82,13 @@ def run_fit(
     rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
 ) -> FederatedGLMResults:
     """Check a request, ask what its plan asks, and return the results; errors as `GLM.fit` says."""
-    asked = Covariance.of(request.cov_type, rows.design.schema)
-    if asked.scaled and rows.family != "gaussian":
+    covariance = requested_covariance(request.cov_type, rows.design.schema)
+    if covariance is COVARIANCES["HC1"] and rows.family != "gaussian":
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
-    request = replace(request, cov_type=asked.kind or "HC0")
+    request = replace(request, cov_type=covariance.release or "HC0")
     with ExitStack() as held:
         found = _run(rows, trust, ledger, model, request, spending, held)
-    return absorbing(small_sampled(found, asked.scaled), rows.roles.effects)
+    return absorbing(with_covariance(found, covariance), rows.roles.effects)
 
 
 def _run(

@@ -11,9 +11,10 @@ import numpy as np
 from privinf.accounting import Ledger
 from privinf.doors import doors
 from privinf.errors import ConvergenceError, NotAvailableError
-from privinf.fitting.model import NO_FACTOR, ReleaseModel, check_made, spending_of
+from privinf.fitting.covariances import NO_FACTOR, check_made
+from privinf.fitting.model import ReleaseModel, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
-from privinf.fitting.solve import fit_measures, release_report, small_sampled
+from privinf.fitting.solve import fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
@@ -362,7 +363,7 @@ class IWPGLM(ReleaseModel):
             Without standard errors, and saying why, where the equation has no stable root.
         """
         settings = self._settings(correction, truncation, ridge)
-        scaled = check_made(cov_type, "HC0", refused=None if self._loss == "squared" else NO_FACTOR)
+        covariance = check_made(cov_type, "HC0", refused=None if self._loss == "squared" else NO_FACTOR)
         given = spending_of(words, self.refused, ExampleWords.__annotations__)
         passes = {name: given.pop(name) for name in SinglePass.__annotations__ if name in given}
         check_method(method, passes)
@@ -379,13 +380,13 @@ class IWPGLM(ReleaseModel):
             first = np.asarray(np.linalg.solve(transform, first - shift), dtype=np.float64)
         if method == "newton":
             solved = rooted(system, solve_root(system, start=first), release, self._loss)
-            return small_sampled(self._results(release, system, solved, settings), scaled)
+            return with_covariance(self._results(release, system, solved, settings), covariance)
         try:
             single = fit_sgd(system, start=first, theta_radius=passes.pop("theta_radius"), **passes)
             solved = averaged(system, single, release, self._loss)
         except ConvergenceError as reason:
             solved = unstarted(system, first, str(reason), release, self._loss)
-        return small_sampled(self._results(release, system, solved, settings), scaled)
+        return with_covariance(self._results(release, system, solved, settings), covariance)
 
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float

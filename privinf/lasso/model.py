@@ -9,7 +9,8 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
-from privinf.fitting.model import Rowless, check_made, spending_of
+from privinf.fitting.covariances import check_made
+from privinf.fitting.model import Rowless, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,

@@ -10,9 +10,10 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import MIXED_ROWS, Rowless, check_made, spending_of
+from privinf.fitting.covariances import MIXED_ROWS, check_made
+from privinf.fitting.model import Rowless, spending_of
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
-from privinf.fitting.solve import Fit, Reported, build_results, small_sampled
+from privinf.fitting.solve import Fit, Reported, build_results, with_covariance
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.joined import (
@@ -257,7 +258,7 @@ class PartyModel(Rowless):
             As for `release`.
         """
         given = spending_of(spending)
-        scaled = check_made(cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
+        covariance = check_made(cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
         design = self._question(self._released_design, label)
         options = regression_options(
             self.debias if debias is None else debias, shrink, ridge, target, self.method, design
@@ -267,7 +268,7 @@ class PartyModel(Rowless):
                 f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
             )
         joined = join(self.release(**given)) if self._joined is None else self._joined
-        return small_sampled(self._regression(joined, design, options), scaled)
+        return with_covariance(self._regression(joined, design, options), covariance)
 
     def regress(
         self,

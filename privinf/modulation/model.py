@@ -11,9 +11,10 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, UnprotectedResponseWarning
-from privinf.fitting.model import RELEASE_WORDS, FitWords, ReleaseModel, check_records, spending_of
+from privinf.fitting.covariances import check_records
+from privinf.fitting.model import RELEASE_WORDS, FitWords, ReleaseModel, spending_of
 from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
-from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, small_sampled
+from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, with_covariance
 from privinf.mechanisms import Modulation
 from privinf.modulation.equation import (
     Estimator,
@@ -286,7 +287,7 @@ class ModulatedOLS(ReleaseModel):
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
         given = spending_of(words, words=FitWords.__annotations__)
         held = self.mechanism if self._release is None else self._release
-        scaled = check_records(given.pop("cov_type", None), held.design.schema)
+        covariance = check_records(given.pop("cov_type", None), held.design.schema)
         protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
         release = self._given_release({**given, "rounds": rounds, "schedule": schedule, "method": method})
         if release is None:
@@ -312,7 +313,7 @@ class ModulatedOLS(ReleaseModel):
         found = self._solve(
             release, chosen if iterative else None, GradientRule(0.8 if step is None else step, max_norm), how
         )
-        return small_sampled(found, scaled)
+        return with_covariance(found, covariance)
 
     def regress(
         self, formula: str | Sequence[str] | None = None, **options: Unpack[PartOptions]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import Covariance, check_records
+from privinf.fitting.covariances import check_records, requested_covariance
 from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
@@ -466,8 +466,8 @@ ROW_SUMS = (
 
 
 def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
-    """Return the covariance that a release is asked for; errors as `Covariance` has them."""
-    kind = Covariance.of(cov_type, schema).kind
+    """Return the covariance that a release is asked for; errors as `requested_covariance` has them."""
+    kind = requested_covariance(cov_type, schema).release
     if kind == "cluster" and trust in ("server", "secure-sum"):
         raise NotAvailableError(ROW_SUMS)
     if trust != "local" or kind == "nonrobust":

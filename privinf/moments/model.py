@@ -10,8 +10,9 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
-from privinf.fitting.model import RELEASE_WORDS, SITES_NOISE, Covariance, ReleaseModel, spending_of
-from privinf.fitting.solve import Fit, build_results, small_sampled
+from privinf.fitting.covariances import check_release_covariance, requested_covariance
+from privinf.fitting.model import RELEASE_WORDS, SITES_NOISE, ReleaseModel, spending_of
+from privinf.fitting.solve import Fit, build_results, with_covariance
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
 from privinf.releases import Release
@@ -335,7 +336,8 @@ class MomentOLS(ReleaseModel):
         if release is None:
             release = self.release(cov_type=cov_type, **given)
         schema = release.design.schema
-        scaled = Covariance.of(cov_type, schema).check(equation.release_cov_type(release), schema).scaled
+        covariance = requested_covariance(cov_type, schema)
+        check_release_covariance(covariance, equation.release_cov_type(release), schema)
         system = moment_system(release)
         found = build_results(
             Results,
@@ -349,7 +351,7 @@ class MomentOLS(ReleaseModel):
             options=equation.described(release),
             settings=equation.caveats(release, system) | equation.at_ends(release, system, release.design),
         )
-        found = small_sampled(found._noted(equation.advice_of(found, system, release.design)), scaled)
+        found = with_covariance(found._noted(equation.advice_of(found, system, release.design)), covariance)
         return equation.without(found, self._effects) if self._effects else found
 
     def __repr__(self) -> str:

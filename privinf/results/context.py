@@ -13,6 +13,7 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
+from privinf.inference.covariances import takes_rows_as_independent
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_sets import ScoreSet, score_sets
@@ -152,7 +153,7 @@ class Context:
     def rows_alone(self, cov_type: str) -> str:
         """Return what to say where a covariance takes the rows of one unit as independent; else nothing."""
         schema = None if self.design is None else self.design.schema
-        if schema is None or schema.max_rows == 1 or cov_type not in ("nonrobust", "HC0", "HC1"):
+        if schema is None or schema.max_rows == 1 or not takes_rows_as_independent(cov_type):
             return ""
         return ROWS_ALONE.format(schema.unit, schema.max_rows)
 

@@ -14,6 +14,7 @@ from statsmodels.iolib.summary2 import Summary
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
+from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
@@ -331,7 +332,7 @@ def _verdict(result: DescribedResults, strength: Identification) -> Fact:
         return "Wald intervals:", "not available"
     if result._context.rows_alone(result.cov_type):
         return "Intervals:", "take rows as independent"
-    if result.cov_type == "nonrobust":
+    if sampling_kind(result.cov_type) == "homoskedastic":
         return "Intervals:", EQUAL_VARIANCE
     if strength.steep:
         return "Wald intervals:", "err on one side"
@@ -361,7 +362,7 @@ def _warnings(result: DescribedResults) -> list[str]:
             )
         if result.identification.steep and result.estimate.cov is not None:
             lines.append(f"S{STEEP.format(result.identification.stretch)[1:]}.")
-        if result.cov_type == "nonrobust":
+        if sampling_kind(result.cov_type) == "homoskedastic":
             lines.append(EQUAL_VARIANCE_NOTE + _other_covariance(result))
         if _floored(result):
             lines.append(FLOORED_NOTE)
@@ -388,7 +389,7 @@ def _floored(result: DescribedResults) -> bool:
     known = result._context
     if result.estimate.cov is None or result.target == "sample" or result._no_moments is not None:
         return False
-    if result.cov_type == "nonrobust":
+    if sampling_kind(result.cov_type) == "homoskedastic":
         return known.scale is None
     return known.sampling_cov is not None and not known.sampling_cov.any()
 

@@ -1,0 +1,102 @@
+"""What a model's ``cov_type=`` asks of a release: `COVARIANCES` by name, and why a model refuses some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from privinf.errors import ArgumentError, SchemaError
+from privinf.inference.covariances import COVARIANCES, Covariance
+from privinf.schema import Schema
+from privinf.typing import CovWord
+from privinf.validation import check_cov_type
+
+CURVED_HC1 = (
+    "is for least squares: of other models statsmodels' HC1 is its HC0, without the factor "
+    "n/(n - p): ask for 'HC0'"
+)
+NO_FACTOR = {"HC1": CURVED_HC1}
+NO_UNIT = (
+    "cov_type='cluster' takes the schema's unit for the cluster, and none is declared: name the column that "
+    "tells whose row it is, Schema(..., unit=, max_rows=)"
+)
+MIXED_ROWS = {
+    "random-mixing": dict.fromkeys(
+        ("nonrobust", "HC0", "HC1"),
+        "is made of single rows, and a mixed row is a sum over people: the covariance of such sums, "
+        "'mixed rows', is the only one; DGMOLS sends single rows",
+    )
+}
+DEPENDENT = (
+    "cov_type={!r} takes rows as independent, and several rows belong to one {!r}: this release has "
+    "cov_type='cluster'"
+)
+
+
+def requested_covariance(asked: CovWord | None, schema: Schema | None) -> type[Covariance]:
+    """Return the covariance that a word means for rows of a schema.
+
+    Raises
+    ------
+    ArgumentError
+        It is none of the words, with the reason where statsmodels has it.
+    SchemaError
+        Clusters are wanted, and the schema names no unit.
+    """
+    if asked is None:
+        return Covariance
+    covariance = COVARIANCES[check_cov_type(asked, tuple(COVARIANCES))]
+    if covariance.independent_rows:
+        return covariance
+    if schema is None or schema.unit is None:
+        raise SchemaError(NO_UNIT)
+    return COVARIANCES["HC0"] if schema.max_rows == 1 else covariance
+
+
+def check_release_covariance(covariance: type[Covariance], made: str, schema: Schema | None) -> None:
+    """Raise ArgumentError unless a release that was made for the covariance `made` has this one."""
+    several = schema is not None and schema.max_rows > 1
+    if made == "cluster" and not several:
+        made = "HC0"
+    if covariance.release in (None, made):
+        return
+    if made == "cluster" and schema is not None:
+        raise ArgumentError(DEPENDENT.format(covariance.name, schema.unit))
+    raise ArgumentError(
+        f"cov_type={covariance.name!r}: this release was made for cov_type={made!r}, and it offers no other: "
+        f"pass that, or leave cov_type= out"
+    )
+
+
+def check_made(
+    asked: CovWord | None,
+    made: str,
+    schema: Schema | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> type[Covariance]:
+    """Return the covariance that is asked for, of a model whose release has one kind.
+
+    Parameters
+    ----------
+    asked : CovWord or None
+    made : {"HC0", "cluster"}
+        The kind there is.
+    schema : Schema or None
+        Of the rows.
+    refused : mapping of str to str, optional
+        Words that mean nothing for the model, and why.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        Another kind is asked for.
+    """
+    if refused and isinstance(asked, str) and asked in refused:
+        raise ArgumentError(f"cov_type={asked!r} {refused[asked]}")
+    covariance = requested_covariance(asked, schema)
+    check_release_covariance(covariance, made, schema)
+    return covariance
+
+
+def check_records(asked: CovWord | None, schema: Schema | None) -> type[Covariance]:
+    """Return the same of a release of records, clustered where their schema has a unit."""
+    return check_made(asked, "HC0" if schema is None or schema.unit is None else "cluster", schema)
