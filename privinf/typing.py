@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -113,6 +114,34 @@ class SpendingWords(TypedDict, total=False):
     source: SourceName | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingOptions:
+    """The budget of one call of `fit` or `release`, and its noise, as written in their signatures.
+
+    Attributes
+    ----------
+    epsilon, delta, mu, rho : float or None
+    calibration : {"exact", "classic"} or None
+        None: "exact".
+    rng : None, int or Generator
+    source : {"lattice", "opendp"} or None
+        None: "lattice".
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    rho: float | None = None
+    calibration: Calibration | None = None
+    rng: RngLike = None
+    source: SourceName | None = None
+
+    def spending(self) -> SpendingWords:
+        """Return the options of the budget and the noise that are not None, by name."""
+        values = {name: getattr(self, name) for name in SpendingWords.__annotations__}
+        return cast(SpendingWords, {name: value for name, value in values.items() if value is not None})
+
+
 __all__ = [
     "Adjacency",
     "Alternative",
@@ -167,6 +196,7 @@ __all__ = [
     "SitePairs",
     "SklearnModel",
     "SourceName",
+    "SpendingOptions",
     "SpendingWords",
     "Stabilization",
     "SumRelation",

@@ -22,14 +22,14 @@ Kifer and Rogers (2017), "A new class of private chi-square hypothesis tests".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Unpack
 
 import numpy as np
 from scipy import stats as laws
 
+from privinf.accounting import Ledger
 from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.mechanisms.columns import SampleQuestion
@@ -39,7 +39,19 @@ from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import rank, score_interval
 from privinf.stats.means import laplace_tail
-from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair
+from privinf.typing import (
+    Alternative,
+    Calibration,
+    ColumnLike,
+    Floats,
+    Label,
+    Missing,
+    NoiseChoice,
+    Pair,
+    RngLike,
+    SourceName,
+    Table,
+)
 from privinf.wire import Labels
 
 LEAST_MARGIN = 0.5  # least count of a level: p and q are at least .5/n
@@ -129,22 +141,67 @@ def chi2_contingency(
     a: ColumnLike | str,
     b: ColumnLike | str,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     levels: tuple[Sequence[Label], Sequence[Label]] | None = None,
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> base.StatResult:
     """Test that two columns with levels are independent.
 
     Parameters
     ----------
-    a, b : array_like or str
-        The levels of each record, or names of columns of `data`.
+    a : array_like or str
+        First level of each record, or the name of a column of `data`.
+    b : array_like or str
+        Second level of each record, or the name of a column of `data`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     levels : pair of sequences, optional
-        Of arrays: their levels, public.
+        Public levels of `a` and of `b`, if these are arrays.
     confidence_level : float
-        Of the intervals of the cells' shares.
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+        Level of the intervals, between 0 and 1. They are intervals of the cells' shares.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -165,10 +222,24 @@ def chi2_contingency(
     >>> bool(r.pvalue < 0.001)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level)
     if levels is not None and len(levels) != 2:
         raise ArgumentError("levels= is a pair: the levels of a, and those of b")
-    asked, names = asked_table(a, b, (None, None) if levels is None else levels, words)
+    asked, names = asked_table(a, b, (None, None) if levels is None else levels, options)
     release = asked.release(
         SampleQuestion(
             kind="cells", values=(), by=names, label=Labels.BY.format(values=names[0], groups=names[1])
@@ -191,13 +262,13 @@ def chi2_contingency(
 
 
 def asked_table(
-    a: object, b: object, levels: Sequence[Sequence[Label] | None], words: Mapping[str, object]
+    a: object, b: object, levels: Sequence[Sequence[Label] | None], options: base.SampleOptions
 ) -> tuple[base.Asked, tuple[str, ...]]:
     """Return two columns with levels; numbers from 0 to 1 count as the levels 0 and 1."""
     told = [None if one is None else list(one) for one in levels]
     if not isinstance(a, str) and told[0] is None and told[1] is not None:
         told[0] = [0, 1]
-    asked, names = base.asked_columns({"a": a, "b": b}, dict(zip(("a", "b"), told, strict=True)), words)
+    asked, names = base.asked_columns({"a": a, "b": b}, dict(zip(("a", "b"), told, strict=True)), options)
     kinds = dict(asked.schema.columns)
     for name in names:
         declared = kinds[name] if name in kinds else asked.schema[name]
@@ -205,7 +276,7 @@ def asked_table(
             base.check_share(asked.schema, name)
             kinds[name] = Factor((0, 1))
     schema = Schema(kinds, unit=asked.schema.unit, max_rows=asked.schema.max_rows)
-    return base.Asked(asked.rows, schema, asked.words), names
+    return base.Asked(asked.rows, schema, asked.options), names
 
 
 def table_law(release: SampleSums) -> TableLaw:
@@ -319,23 +390,70 @@ def pearsonr(
     x: ColumnLike | str,
     y: ColumnLike | str,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     bounds: tuple[Pair, Pair] | None = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> base.StatResult:
     """Return the correlation of two columns, and test that there is none.
 
     Parameters
     ----------
-    x, y : array_like or str
-        The values, or names of columns of `data`.
+    x : array_like, Series or str
+        The values, or the name of a column of `data`.
+    y : array_like, Series or str
+        The values, or the name of a column of `data`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     bounds : pair of (low, high), optional
-        Of arrays: their public bounds.
-    alternative, confidence_level
-        As for `privinf.stats.ttest_1samp`; the interval has two sides.
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+        Public bounds of `x` and of `y`, if these are arrays.
+    alternative : {"two-sided", "less", "greater"}
+        Direction of the test. About the correlation.
+    confidence_level : float
+        Level of the intervals, between 0 and 1. The interval of the correlation has two sides.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -356,11 +474,25 @@ def pearsonr(
     >>> bool(r.pvalue < 1e-6 and r.rows[0].low < 0.447 < r.rows[0].high)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level, alternative)
     if bounds is not None and len(bounds) != 2:
         raise ArgumentError("bounds= is a pair: the bounds of x, and those of y")
     first, second = (None, None) if bounds is None else (base.public_pair(one) for one in bounds)
-    asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
+    asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, options)
     release = asked.release(
         SampleQuestion(
             kind="pairs", values=names, label=Labels.CORRELATION.format(first=names[0], second=names[1])

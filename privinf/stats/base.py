@@ -20,7 +20,6 @@ from privinf.errors import (
 )
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.columns import SampleQuestion
-from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
@@ -29,8 +28,8 @@ from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import large_delta, number, privacy_facts
 from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
-from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingWords, Table
-from privinf.validation import check_choice, check_fraction, check_words
+from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingOptions, Table
+from privinf.validation import check_choice, check_fraction
 from privinf.wire import readable
 
 if TYPE_CHECKING:
@@ -47,31 +46,32 @@ NOT_A_SHARE = "column {!r} is no outcome of two kinds: declare the bounds (0, 1)
 NO_BOUNDS = "no public bounds for {!r}: pass bounds= (groups: levels=), or column names, data= and schema="
 
 
-class SampleWords(SpendingWords, total=False):
-    """What every test may be told beside its own arguments.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOptions(SpendingOptions):
+    """Options that every function of `privinf.stats` has in addition to its own arguments.
 
     Attributes
     ----------
-    data, schema
-        Of columns named by texts: a frame of any library, a mapping or the path of a CSV or Parquet file, and
-        its public bounds and levels.
+    data : table or None
+        Table of the columns that are named by texts.
+    schema : Schema or None
+        Its public bounds and levels.
     missing : {"raise", "impute-public"}
-        Refuse missing values, or put in the middle of the bounds (the first level).
+        Refuse missing values, or replace them by the middle of the bounds (the first level).
     noise : {"auto", "gaussian", "laplace"}
         "auto": Laplace noise for a level stated in epsilon alone, or outside of a ledger where it is the
         smaller one; else Gaussian noise, which composes better.
-    ledger : Ledger
+    ledger : Ledger or None
     """
 
-    data: Table
-    schema: Schema | None
-    missing: Missing
-    noise: NoiseChoice
-    ledger: Ledger | None
+    data: Table = None
+    schema: Schema | None = None
+    missing: Missing = "raise"
+    noise: NoiseChoice = "auto"
+    ledger: Ledger | None = None
 
 
 Cautions: TypeAlias = tuple[tuple[type[Warning], str], ...]
-OWN_WORDS = ("data", "schema", "missing", "noise", "ledger")  # arguments of a test that are not spending
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,52 +85,46 @@ class Asked:
 
     rows: Rows
     schema: Schema
-    words: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, rows: Rows, schema: Schema, words: Mapping[str, Any]) -> Asked:
-        """Return what is asked, once every word is one (ArgumentError)."""
-        check_words(words, (*WORDS, *OWN_WORDS))
-        return cls(rows, schema, words)
+    options: SampleOptions
 
     def release(self, question: SampleQuestion) -> SampleSums:
         """Release the sums of a question, once."""
-        spending: Any = {name: value for name, value in self.words.items() if name not in OWN_WORDS}
-        noise: NoiseChoice = told(self.words, "noise", "auto")
-        ledger = self.words.get("ledger")
-        return release_sample(self.rows, self.schema, question, spending, noise=noise, ledger=ledger)
+        options = self.options
+        noise: NoiseChoice = or_default(options.noise, "auto")
+        return release_sample(
+            self.rows, self.schema, question, options.spending(), noise=noise, ledger=options.ledger
+        )
 
 
-def told(words: Mapping[str, Any], name: str, default: str) -> Any:
-    """Return a word, or what its absence means."""
-    return default if words.get(name) is None else words[name]
+def or_default(value: Any, default: str) -> Any:
+    """Return the value of an option, or its default where None was passed."""
+    return default if value is None else value
 
 
 def asked_columns(
-    given: Mapping[str, Any], declared: Mapping[str, Any], words: Mapping[str, Any]
+    given: Mapping[str, Any], declared: Mapping[str, Any], options: SampleOptions
 ) -> tuple[Asked, tuple[str, ...]]:
     """Return the columns of a test, arrays or names of columns, and their names.
 
-    `declared` are bounds or levels by argument; None where the schema of the words says them.
+    `declared` are bounds or levels by argument; None where the schema among the options declares them.
     """
-    check_words(words, (*WORDS, *OWN_WORDS))
-    missing: Missing = check_choice(told(words, "missing", "raise"), Missing, "missing")
+    missing: Missing = check_choice(or_default(options.missing, "raise"), Missing, "missing")
     if all(isinstance(one, str) for one in given.values()):
         names = tuple(given.values())
-        schema = _schema_of(names, declared, words.get("schema"))
-        if words.get("data") is None:
+        schema = _schema_of(names, declared, options.schema)
+        if options.data is None:
             raise ArgumentError(f"{names[0]!r} names a column: pass its table, data=")
-        return Asked(table_rows(words["data"], names, schema, missing), schema, words), names
-    if words.get("data") is not None or any(isinstance(one, str) for one in given.values()):
+        return Asked(table_rows(options.data, names, schema, missing), schema, options), names
+    if options.data is not None or any(isinstance(one, str) for one in given.values()):
         raise ArgumentError("either all columns are names of columns of data=, or all are arrays")
-    if words.get("schema") is not None:
+    if options.schema is not None:
         raise ArgumentError("schema= goes with data=; arrays have bounds= and levels=")
     labels = [_label(one, name) for name, one in given.items()]
     if len(set(labels)) < len(labels):
         labels = list(given)
     arrays = dict(zip(labels, given.values(), strict=True))
     facts = {label: declared[name] for label, name in zip(labels, given, strict=True)}
-    return Asked(sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), words), tuple(labels)
+    return Asked(sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), options), tuple(labels)
 
 
 def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from scipy import stats as laws
 
+from privinf.accounting import Ledger
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
@@ -20,7 +21,19 @@ from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import GroupLaw, clip_cautions, contrast_weights
 from privinf.stats.quantiles import CoreClip, clipped_groups
-from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Pair, Table
+from privinf.typing import (
+    Alternative,
+    Calibration,
+    ClipRule,
+    ColumnLike,
+    Label,
+    Missing,
+    NoiseChoice,
+    Pair,
+    RngLike,
+    SourceName,
+    Table,
+)
 from privinf.validation import check_choice
 from privinf.wire import Labels
 
@@ -130,29 +143,76 @@ def ttest_ind(
     a: ColumnLike | str,
     b: ColumnLike | str | None = None,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     bounds: Pair | None = None,
     clip: ClipRule = "bounds",
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> GroupsResult:
     """Test that two samples have the same mean; their variances may differ (Welch).
 
     Parameters
     ----------
-    a, b : array_like
-        The two samples. Or `a` is a formula, "income ~ sex", about columns of a table, which is `b` or
-        `data`; `sex` has two levels.
+    a : array_like or str
+        The first sample. Or a formula, "income ~ sex", about columns of a table, which is `b` or `data`;
+        `sex` has two levels.
+    b : array_like or table, optional
+        The second sample; or the table of the formula.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     bounds : (low, high), optional
-        Public; values outside are clipped. Of a table the schema's.
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
     clip : {"bounds", "auto"}
-        "auto", for bounds that are loose: noisy counts choose where values are clipped, and means of values
-        clipped there are compared (see the Notes).
+        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
+        With "auto" the means of the clipped values are compared.
     alternative : {"two-sided", "less", "greater"}
-        About the first sample's, or level's, mean less the second's.
+        Direction of the test. About the mean of the first sample (or level) minus that of the second.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -182,14 +242,28 @@ def ttest_ind(
     >>> bool(r.pvalue < 0.001 and low < a.mean() - b.mean() < high)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level, alternative)
     if isinstance(a, str) and b is not None and not isinstance(b, str):
-        if words.get("data") is not None:
+        if options.data is not None:
             raise ArgumentError("the table was passed twice: as the second argument, and as data=")
-        words = {**words, "data": b}
+        options = replace(options, data=b)
         b = None
     asked, question = (
-        asked_groups(a, None, bounds, None, words) if b is None else asked_pair(a, b, bounds, words)
+        asked_groups(a, None, bounds, None, options) if b is None else asked_pair(a, b, bounds, options)
     )
     if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(f"ttest_ind compares two levels, {question.by[0]!r} has others: use anova_oneway")
@@ -201,28 +275,75 @@ def anova_oneway(
     values: ColumnLike | str,
     groups: Table | None = None,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     bounds: Pair | None = None,
     levels: Sequence[Label] | None = None,
     clip: ClipRule = "bounds",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> GroupsResult:
     """Test that groups have the same mean; their variances may differ (Welch's F).
 
     Parameters
     ----------
     values : array_like or str
-        The values; or a formula, "income ~ carrier", about columns of the table that comes next, or of data=.
-    groups : array_like or table
-        The group of each value; or the formula's table.
-    bounds, levels
-        Of arrays: public bounds of the values, public list of groups.
+        The values. Or a formula, "income ~ carrier", about columns of the table in `groups` or `data`.
+    groups : array_like or table, optional
+        The group of each value; or the table of the formula.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    bounds : (low, high), optional
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
+    levels : sequence, optional
+        Public list of the groups, if `groups` is an array.
     clip : {"bounds", "auto"}
-        As for `ttest_ind`.
+        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
+        With "auto" the means of the clipped values are compared.
     confidence_level : float
-        Of the means' intervals.
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        As for `ttest_ind`.
+        Level of the intervals, between 0 and 1. Each interval of a mean has it on its own.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -244,13 +365,27 @@ def anova_oneway(
     >>> bool(r.pvalue < 0.001), r.pairwise().table.shape
     (True, (3, 4))
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level)
     if isinstance(values, str) and "~" in values and groups is not None:
-        if words.get("data") is not None:
+        if options.data is not None:
             raise ArgumentError("the table is given twice: after the formula, and as data=")
-        words["data"] = groups
+        options = replace(options, data=groups)
         groups = None
-    asked, question = asked_groups(values, groups, bounds, levels, words)
+    asked, question = asked_groups(values, groups, bounds, levels, options)
     release, found = _group_sums(asked, question, clip)
     law = GroupLaw.released(release).present()
     F, df, pvalue = law.anova()
@@ -280,7 +415,7 @@ def asked_groups(
     groups: object,
     bounds: Pair | None,
     levels: Sequence[Label] | None,
-    words: Mapping[str, Any],
+    options: base.SampleOptions,
 ) -> tuple[base.Asked, SampleQuestion]:
     """Return values and groups, arrays or a formula, and the question that compares them."""
     if isinstance(values, str) and groups is None:
@@ -292,7 +427,7 @@ def asked_groups(
     if groups is None:
         raise ArgumentError("the groups are missing: pass two samples, groups= or a formula")
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
-    asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, words)
+    asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, options)
     if not hasattr(asked.schema[by], "levels"):
         raise SchemaError(f"column {by!r} has no declared levels: list them in the schema, or as levels=")
     return asked, SampleQuestion(
@@ -301,18 +436,18 @@ def asked_groups(
 
 
 def asked_pair(
-    a: object, b: object, bounds: Pair | None, words: Mapping[str, Any]
+    a: object, b: object, bounds: Pair | None, options: base.SampleOptions
 ) -> tuple[base.Asked, SampleQuestion]:
     """Return two samples below one another, and the question that compares them."""
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
-    if words.get("data") is not None or words.get("schema") is not None:
+    if options.data is not None or options.schema is not None:
         raise ArgumentError("data= and schema= go with a formula; two samples have bounds=")
     pair = base.public_pair(bounds)
     if pair is None:
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
-    rows = joined_rows((a, b), ("a", "b"), base.told(words, "missing", "raise"))
-    asked = base.Asked.of(rows, Schema({"value": pair, "group": ["a", "b"]}), words)
+    rows = joined_rows((a, b), ("a", "b"), base.or_default(options.missing, "raise"))
+    asked = base.Asked(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
     return asked, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from typing import TYPE_CHECKING, ClassVar
 
-from privinf.accounting import PrivacyReport
+from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.results.export import PortableTable
 from privinf.results.notes import sentence
+from privinf.schema import Schema
 from privinf.schema.declared import checked_names
-from privinf.stats.base import Cautions, SampleWords, asked_columns, check_level, of_imputation
+from privinf.stats.base import Cautions, SampleOptions, asked_columns, check_level, of_imputation
 from privinf.stats.means import described
 from privinf.stats.quantiles import ColumnLooks, spending, streamed, two_sided
-from privinf.typing import Missing, Table
+from privinf.typing import Calibration, Missing, NoiseChoice, RngLike, SourceName, Table
 from privinf.wire import Labels
 
 if TYPE_CHECKING:
@@ -84,20 +85,64 @@ def describe(  # type: ignore[misc]
     data: Table,
     columns: Iterable[str] | None = None,
     *,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> Description:
     """Describe columns of numbers: mean, standard deviation and quartiles, no least or greatest value.
 
     Parameters
     ----------
     data : table
+        The rows: a frame of any library, a mapping of arrays, or the path of a CSV or Parquet file.
     columns : sequence of str, optional
-        By default all of the schema.
+        Columns to describe; default: all of the schema.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`. It is required.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Each column has an equal share of mu^2.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     confidence_level : float
-        Of each interval on its own.
-    schema, epsilon, delta, mu, rho, calibration, rng, source, missing, ledger
-        See `privinf.stats.base.SampleWords`; each column has an equal share of mu^2.
+        Level of the intervals, between 0 and 1. Each interval has it on its own.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better. Here the noise is always Gaussian, and "laplace" is refused.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    Description
+        ``.table`` (count, mean, std and quartiles of every column), ``.intervals``, ``.privacy``.
 
     Raises
     ------
@@ -116,15 +161,28 @@ def describe(  # type: ignore[misc]
     >>> list(found.table.index), bool(39 < found.table.loc["50%", "age"] < 41)
     (['count', 'mean', 'std', '25%', '50%', '75%'], True)
     """
+    options = SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     import pandas as pd
 
     level = check_level(confidence_level)
-    schema = words.get("schema")
     if schema is None:
         raise ArgumentError("describe needs schema=, the bounds of the columns")
     names = checked_names(schema.columns if columns is None else columns)
     both = dict(zip(names, names, strict=True))
-    asked = streamed(asked_columns(both, dict.fromkeys(names), {**words, "data": data})[0])
+    asked = streamed(asked_columns(both, dict.fromkeys(names), options)[0])
     opened = {name: ColumnLooks.of(asked, name) for name in names}
     part = 1.0 / len(names)
     entries = []
@@ -148,6 +206,6 @@ def describe(  # type: ignore[misc]
     return Description(
         pd.DataFrame(found, index=["count", "mean", "std", *TOLD_ROWS[1:]]),
         pd.DataFrame(ends, index=index),
-        PrivacyReport.of(entries, words.get("ledger"), delta=opened[names[0]].spending.delta),
+        PrivacyReport.of(entries, ledger, delta=opened[names[0]].spending.delta),
         asked.rows.missing,
     )

@@ -17,22 +17,34 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Unpack
 
 import numpy as np
 from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
+from privinf.accounting import Ledger
 from privinf.doors import door, doors
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
-from privinf.schema import Factor
+from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.quantiles import clipped_sums
-from privinf.typing import Alternative, ClipRule, ColumnLike, Floats, Pair
+from privinf.typing import (
+    Alternative,
+    Calibration,
+    ClipRule,
+    ColumnLike,
+    Floats,
+    Missing,
+    NoiseChoice,
+    Pair,
+    RngLike,
+    SourceName,
+    Table,
+)
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
@@ -226,10 +238,21 @@ class MeanResult(base.StatResult):
 def mean(
     a: ColumnLike | str,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     bounds: Pair | None = None,
     clip: ClipRule = "bounds",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> MeanResult:
     """Return the mean of a column, with an interval that holds the noise.
 
@@ -237,14 +260,49 @@ def mean(
     ----------
     a : array_like, Series or str
         The values, or the name of a column of `data`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     bounds : (low, high), optional
-        Public; values outside are clipped. Of a named column the schema's.
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
     clip : {"bounds", "auto"}
-        "auto", for bounds that are loose: noisy counts choose where values are clipped. Rows too few to be
-        seen, and far beyond the clip, are not allowed for: `clip` of the result says how many there may be.
+        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
+        "auto" does not allow for rows that are too few to be seen and far beyond the clipping threshold;
+        `clip` of the result states how many there may be.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -270,8 +328,33 @@ def mean(
     >>> bool(low < 5.0 < high)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
+    return _mean(a, bounds, clip, confidence_level, options)
+
+
+def _mean(
+    a: ColumnLike | str,
+    bounds: Pair | None,
+    clip: ClipRule,
+    confidence_level: float,
+    options: base.SampleOptions,
+) -> MeanResult:
+    """Return the mean of a column, by its own clip or by its bounds."""
     level = base.check_level(confidence_level)
-    asked, (name,) = base.asked_columns({"a": a}, {"a": base.public_pair(bounds)}, words)
+    asked, (name,) = base.asked_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
     if check_choice(clip, ClipRule, "clip") == "auto":
         release, chosen = clipped_sums(asked, name, level)
         found = described(release, chosen, level=level)
@@ -294,11 +377,22 @@ def ttest_1samp(
     a: ColumnLike | str,
     popmean: float = 0.0,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     bounds: Pair | None = None,
     clip: ClipRule = "bounds",
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> MeanResult:
     """Test that the mean of a column is `popmean`.
 
@@ -307,10 +401,52 @@ def ttest_1samp(
     a : array_like, Series or str
         The values, or the name of a column of `data`.
     popmean : float
-        The mean under the null, user units.
+        Mean under the null hypothesis, in the units of the values.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    bounds : (low, high), optional
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
+    clip : {"bounds", "auto"}
+        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
+        "auto" does not allow for rows that are too few to be seen and far beyond the clipping threshold;
+        `clip` of the result states how many there may be.
     alternative : {"two-sided", "less", "greater"}
-    bounds, clip, confidence_level, epsilon, delta, mu, rho, calibration, rng, source
-        As for `mean`, like data, schema, missing, noise and ledger.
+        Direction of the test. Of the mean against `popmean`.
+    confidence_level : float
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -328,9 +464,23 @@ def ttest_1samp(
     >>> bool(pi.stats.ttest_1samp(x, 4.0, bounds=(0, 10), mu=0.5, rng=0).pvalue < 0.001)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     base.check_level(confidence_level, alternative)
     check_number(popmean, "popmean")
-    found = mean(a, bounds=bounds, clip=clip, confidence_level=confidence_level, **words)
+    found = _mean(a, bounds, clip, confidence_level, options)
     return found.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
 
 

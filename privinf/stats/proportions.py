@@ -16,30 +16,43 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from scipy import stats as laws
 from scipy.optimize import brentq
 
+from privinf.accounting import Ledger
 from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
-from privinf.schema import Factor
+from privinf.schema import Factor, Schema
 from privinf.stats.association import asked_table, cell_rows, table_law
 from privinf.stats.base import (
     Asked,
     EstimateRow,
-    SampleWords,
+    SampleOptions,
     StatResult,
     asked_columns,
     check_level,
     check_share,
 )
 from privinf.stats.groups import GroupLaw, rank, score_interval
-from privinf.typing import Alternative, ColumnLike, Floats, Label, ShareMethod
+from privinf.typing import (
+    Alternative,
+    Calibration,
+    ColumnLike,
+    Floats,
+    Label,
+    Missing,
+    NoiseChoice,
+    RngLike,
+    ShareMethod,
+    SourceName,
+    Table,
+)
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
@@ -90,22 +103,67 @@ class ShareLaw:
 def proportion_confint(
     a: ColumnLike | str,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     confidence_level: float = 0.95,
     method: ShareMethod = "score",
-    **words: Unpack[SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> StatResult:
     """Return the share of records with an outcome, with an interval that holds the noise.
 
     Parameters
     ----------
     a : array_like or str
-        0 or 1 (values are clipped there), or the name of a column of `data`: with the bounds (0, 1), or with
-        two levels, of which the second counts.
+        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
+        (0, 1), or with two levels, of which the second counts.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     confidence_level : float
+        Level of the intervals, between 0 and 1.
     method : {"score", "exact"}
-        "exact" inverts the exact one-sided tests, as Clopper and Pearson do; always so with Laplace noise.
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+        "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
+        with Laplace noise it is always used.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -124,9 +182,23 @@ def proportion_confint(
     >>> bool(0.01 < r.rows[0].low < 0.02 < r.rows[0].high < 0.03)
     True
     """
+    options = SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = check_level(confidence_level)
     method = check_choice(method, ShareMethod, "method")
-    release = _share_release(a, words)
+    release = _share_release(a, options)
     row, law = _share_row(release, level, method)
     return StatResult(
         title="Proportion",
@@ -143,28 +215,79 @@ def proportions_ztest(
     groups: ColumnLike | str | None = None,
     value: float | None = None,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     levels: Sequence[Label] | None = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
     method: ShareMethod = "score",
-    **words: Unpack[SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> StatResult:
     """Test that a share is `value`, or that it is the same in two groups.
 
     Parameters
     ----------
-    a, method
-        As for `proportion_confint`; two groups take the method of `chi2_contingency`.
-    groups, levels : array_like or str, sequence
-        The group of each record, one of two; of an array its two public levels.
-    value : float
-        Without `groups`: the share under the null.
+    a : array_like or str
+        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
+        (0, 1), or with two levels, of which the second counts.
+    groups : array_like or str, optional
+        Group of each record, one of two, or the name of a column of `data`. Two groups are compared by the
+        method of `chi2_contingency`.
+    value : float, optional
+        Share under the null hypothesis, without `groups`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    levels : sequence, optional
+        The two public groups, if `groups` is an array.
     alternative : {"two-sided", "less", "greater"}
-        About the share, or the first group's less the second's.
+        Direction of the test. About the share, or the share of the first group minus that of the second.
     confidence_level : float
-        Of a two-sided interval of the share, or of the difference.
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+        Level of the intervals, between 0 and 1. The interval of the share, or of the difference, has two
+        sides.
+    method : {"score", "exact"}
+        "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
+        with Laplace noise it is always used.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -182,16 +305,30 @@ def proportions_ztest(
     >>> bool(pi.stats.proportions_ztest(x, value=0.2, mu=0.5, rng=0).pvalue < 1e-6)
     True
     """
+    options = SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = check_level(confidence_level, alternative)
     method = check_choice(method, ShareMethod, "method")
     if groups is not None:
         if value is not None:
             raise ArgumentError("value= is for one sample; two groups are compared with each other")
-        return _two_shares(asked_table(a, groups, (None, levels), words), alternative, level)
+        return _two_shares(asked_table(a, groups, (None, levels), options), alternative, level)
     if value is None:
         raise ArgumentError("name the share of the null, value=, or the groups to compare, groups=")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
-    release = _share_release(a, words)
+    release = _share_release(a, options)
     row, law = _share_row(release, level, method)
     z = float(law.score(p0))
     tails = (law.tail(p0), law.below(p0)) if _exact(law, method) else (laws.norm.sf(z), laws.norm.cdf(z))
@@ -218,8 +355,8 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
     return float(brentq(lambda share: tail(share) - level, 0.0, 1.0))
 
 
-def _share_release(a: Any, words: Any) -> SampleSums:
-    asked, (name,) = asked_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, words)
+def _share_release(a: Any, options: SampleOptions) -> SampleSums:
+    asked, (name,) = asked_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, options)
     check_share(asked.schema, name)
     return asked.release(SampleQuestion(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
 

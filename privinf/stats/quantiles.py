@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import ndtri
 
-from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, Released
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport, Released
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
@@ -27,20 +27,21 @@ from privinf.inference.quantiles import (
 )
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
-from privinf.mechanisms.gaussian import WORDS, Spending
+from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, SampleSums
 from privinf.results.notes import Note
+from privinf.schema import Schema
 from privinf.stats.base import (
     Asked,
     ConfidenceInterval,
     EstimateRow,
-    SampleWords,
+    SampleOptions,
     StatResult,
     asked_columns,
     check_level,
     public_pair,
 )
-from privinf.typing import ColumnLike, Missing, NoiseChoice, Pair
+from privinf.typing import Calibration, ColumnLike, Missing, NoiseChoice, Pair, RngLike, SourceName, Table
 from privinf.validation import check_fraction
 from privinf.wire import Labels
 
@@ -77,13 +78,12 @@ class ColumnLooks:
     def of(cls, asked: Asked, name: str) -> ColumnLooks:
         """Return the column of a test, opened; what the call may spend fits its ledger."""
         schema = asked.schema
-        words = asked.words
-        if words.get("noise") == "laplace":
+        options = asked.options
+        if options.noise == "laplace":
             raise ArgumentError("noise='laplace' is for sums: distribution functions have Gaussian noise")
         if schema.unit is not None and schema.max_rows > 1:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
-        told: Any = {word: words[word] for word in WORDS if word in words}
-        budget = Spending.of(told, words.get("ledger"))
+        budget = Spending.of(options.spending(), options.ledger)
         bounds = schema.interval(name)
         budget.ledger.check(GaussianLoss(budget.mu))
         held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
@@ -154,9 +154,20 @@ def quantile(
     a: ColumnLike | str,
     q: float | Sequence[float] = 0.5,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     bounds: Pair | None = None,
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> QuantileResult:
     """Return quantiles of a column, with intervals that hold the noise.
 
@@ -165,12 +176,51 @@ def quantile(
     a : array_like, Series or str
         The values, or the name of a column of `data`.
     q : float or sequence of float
-        Between 0 and 1; several share the second look's budget, and each interval is its own.
+        Orders of the quantiles, between 0 and 1. Several quantiles share the part of the budget after the
+        first look, and each has an interval of its own.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     bounds : (low, high), optional
-        Public. Of a named column the schema's.
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        See `privinf.stats.base.SampleWords`; the noise is Gaussian.
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better. Here the noise is always Gaussian, and "laplace" is refused.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    QuantileResult
+        ``.estimate`` (of the first), ``.table`` of all, ``.confidence_interval()``, ``.privacy``.
 
     Raises
     ------
@@ -195,11 +245,25 @@ def quantile(
     >>> bool(low < np.log(2) < high)
     True
     """
+    options = SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = check_level(confidence_level)
     wanted = tuple(check_fraction(one, "q") for one in ((q,) if np.ndim(q) == 0 else q))  # type: ignore[union-attr]
     if not wanted:
         raise ArgumentError("q names no quantile")
-    asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, words)
+    asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, options)
     looks = ColumnLooks.of(asked, name)
     label = Labels.QUANTILES.format(name=name)
     first, lines = looks.first(FIRST_SHARE, label)
@@ -219,7 +283,7 @@ def quantile(
         nobs=first.n,
         noise="gaussian",
         entries=tuple(entries),
-        recorded=PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta),
+        recorded=PrivacyReport.of(entries, asked.options.ledger, delta=looks.spending.delta),
         missing=asked.rows.missing,
     )
     rows = release.rows(level)
@@ -231,15 +295,18 @@ def quantile(
 
 def streamed(asked: Asked) -> Asked:
     """Return the same question with one stream of simulation noise for all releases, if there is a seed."""
-    rng = asked.words.get("rng")
-    return asked if rng is None else replace(asked, words={**asked.words, "rng": np.random.default_rng(rng)})
+    rng = asked.options.rng
+    return (
+        asked
+        if rng is None
+        else replace(asked, options=replace(asked.options, rng=np.random.default_rng(rng)))
+    )
 
 
 def spending(asked: Asked, mu: float) -> Asked:
     """Return the same question for another amount, and Gaussian noise."""
-    gone = ("epsilon", "rho", "calibration")
-    words = {word: value for word, value in asked.words.items() if word not in gone}
-    return replace(asked, words={**words, "mu": mu, "noise": "gaussian"})
+    rest = replace(asked.options, epsilon=None, rho=None, calibration=None, mu=mu, noise="gaussian")
+    return replace(asked, options=rest)
 
 
 def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, MeanClip]:
@@ -275,7 +342,7 @@ def clipped_release(
     second = replace(spending(asked, rest), schema=asked.schema.fill({name: (clip.low, clip.high)}))
     sums = second.release(question)
     entries = (*first, *sums.entries)
-    recorded = PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta)
+    recorded = PrivacyReport.of(entries, asked.options.ledger, delta=looks.spending.delta)
     return replace(sums, entries=entries, recorded=recorded), clip
 
 

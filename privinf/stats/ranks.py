@@ -26,20 +26,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Unpack
 
 import numpy as np
 from scipy import stats as laws
 
+from privinf.accounting import Ledger
 from privinf.doors import door
 from privinf.errors import SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
+from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.comparisons import asked_groups, asked_pair
 from privinf.stats.groups import MADE_UP, rank
 from privinf.stats.means import laplace_quantile, laplace_tail
-from privinf.typing import Alternative, ColumnLike, Floats, Label, Table
+from privinf.typing import (
+    Alternative,
+    Calibration,
+    ColumnLike,
+    Floats,
+    Label,
+    Missing,
+    NoiseChoice,
+    RngLike,
+    SourceName,
+    Table,
+)
 from privinf.validation import check_number
 from privinf.wire import Labels
 
@@ -113,22 +125,68 @@ def mannwhitneyu(
     x: ColumnLike | str,
     y: ColumnLike | None = None,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> base.StatResult:
     """Test by ranks that two samples have the same law, and say how often one is above the other.
 
     Parameters
     ----------
-    x, y : array_like
-        The two samples. Or `x` is a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
+    x : array_like or str
+        The first sample. Or a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
+    y : array_like, optional
+        The second sample.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`. Values beyond its bounds count as the bound. Arrays
+        need no bounds.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        About the first sample, or level: whether its values tend to be larger.
+        Direction of the test. Whether the values of the first sample, or level, tend to be larger.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`. Arrays need no bounds; in a
-        table values beyond the schema's bounds count as the bound.
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -149,9 +207,23 @@ def mannwhitneyu(
     >>> bool(r.pvalue < 0.01 and r.rows[0].low < 0.64 < r.rows[0].high)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level, alternative)
     asked, question = (
-        asked_groups(x, None, None, None, words) if y is None else asked_pair(x, y, ANY_NUMBER, words)
+        asked_groups(x, None, None, None, options) if y is None else asked_pair(x, y, ANY_NUMBER, options)
     )
     if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(f"mannwhitneyu compares two levels, {question.by[0]!r} has others: use kruskal")
@@ -204,20 +276,68 @@ def kruskal(
     values: ColumnLike | str,
     groups: Table | None = None,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     levels: Sequence[Label] | None = None,
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> base.StatResult:
     """Test by ranks that groups have the same law, by absolute sums of centred ranks.
 
     Parameters
     ----------
-    values, groups, levels
-        As for `privinf.stats.anova_oneway`; arrays need no bounds. Two groups have the release of
-        `mannwhitneyu`.
+    values : array_like or str
+        The values. Or a formula, "income ~ carrier", about columns of the table in `groups` or `data`.
+    groups : array_like or table, optional
+        The group of each value; or the table of the formula.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`. Values beyond its bounds count as the bound. Arrays
+        need no bounds.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    levels : sequence, optional
+        Public list of the groups, if `groups` is an array.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        As for `mannwhitneyu`.
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -240,12 +360,26 @@ def kruskal(
     >>> bool(r.pvalue < 0.01)
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level)
     if isinstance(values, str) and "~" in values and groups is not None:
-        words["data"] = groups
+        options = replace(options, data=groups)
         groups = None
     bounds = None if isinstance(values, str) else ANY_NUMBER
-    asked, question = asked_groups(values, groups, bounds, levels, words)
+    asked, question = asked_groups(values, groups, bounds, levels, options)
     k = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
     if k == 2:
         return _two_samples(asked.release(replace(question, kind="two ranked")), "two-sided", level)
@@ -299,23 +433,68 @@ def wilcoxon(
     a: ColumnLike | str,
     center: float = 0.0,
     *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[base.SampleWords],
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
 ) -> base.StatResult:
     """Test by signed ranks that the law of a column is symmetric about a point.
 
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`: of pairs their differences.
+        The values, or the name of a column of `data`. For pairs pass their differences.
     center : float
-        The centre under the null, user units.
+        Centre under the null hypothesis, in the units of the values.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`. Values beyond its bounds count as the bound. Arrays
+        need no bounds.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        asks for pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        Whether values tend to be below, or above, the centre.
+        Direction of the test. Whether values tend to be below, or above, the centre.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        As for `mannwhitneyu`.
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
 
     Returns
     -------
@@ -335,9 +514,23 @@ def wilcoxon(
     >>> pi.stats.wilcoxon(x, 1.0, alternative="less", epsilon=1.0, delta=0, rng=0).pvalue < 0.001
     True
     """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
     level = base.check_level(confidence_level, alternative)
     at = check_number(center, "center")
-    asked, (name,) = base.asked_columns({"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, words)
+    asked, (name,) = base.asked_columns({"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, options)
     question = SampleQuestion(
         kind="signed ranks", values=(name,), label=Labels.SIGNED_RANKS.format(name=name), center=at
     )

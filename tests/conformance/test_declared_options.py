@@ -1,0 +1,112 @@
+"""Options are declared once: signature, docstring, options class and command line say the same."""
+
+import inspect
+import re
+from dataclasses import MISSING, fields
+
+import pytest
+
+import privinf as pi
+from privinf.stats.base import SampleOptions
+from privinf.typing import SpendingOptions
+
+SPENDING = ("epsilon", "delta", "mu", "rho", "rng")  # what every signature of a call that spends shows
+STATS = [name for name in pi.stats.__all__ if inspect.isfunction(getattr(pi.stats, name))]
+# Per callable: the frozen classes that its first statements build from its arguments.
+CLASSES = {f"stats.{name}": (SampleOptions,) for name in STATS}
+# Arguments that say what is read, and are no options.
+SUBJECTS = {"a", "b", "x", "y", "values", "groups", "columns", "rows", "popmean", "value", "center", "q"}
+# Options of single functions of `pi.stats`, which use them where they stand.
+OWN = {"bounds", "levels", "clip", "alternative", "confidence_level", "method"}
+# Options whose paragraph is the same in every docstring, up to sentences that a function adds.
+SHARED = (*SPENDING, "calibration", "source", "ledger", "missing", "noise", "confidence_level")
+
+
+def function_of(name):
+    owner, _, member = name.rpartition(".")
+    return getattr(pi.stats if owner == "stats" else getattr(pi, owner) if owner else pi, member)
+
+
+def parameters_of(name):
+    """Return the arguments of a callable but self, as `inspect` shows them to `help`."""
+    return {k: v for k, v in inspect.signature(function_of(name)).parameters.items() if k != "self"}
+
+
+def section_of(name, title):
+    """Return the lines of one section of a numpydoc docstring."""
+    text = inspect.getdoc(function_of(name))
+    found = re.search(rf"^{title}\n-+\n(.*?)(?=\n\n\w[\w ]*\n---|\Z)", text, re.M | re.S)
+    assert found, f"{name} has no section {title}"
+    return found[1].splitlines()
+
+
+def documented(name):
+    """Return the description of every parameter of a docstring."""
+    entries = {}
+    for line in section_of(name, "Parameters"):
+        if line and not line.startswith(" "):
+            names, _, kind = line.partition(" : ")
+            entries |= dict.fromkeys(current := names.split(", "), (kind, ""))
+        elif line:
+            entries |= {
+                one: (entries[one][0], f"{entries[one][1]} {line.strip()}".strip()) for one in current
+            }
+    return entries
+
+
+def defaults_of(classes):
+    """Return the fields of options classes with their defaults."""
+    return {one.name: one.default for kind in classes for one in fields(kind)}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_signature_shows_every_option(name):
+    parameters = parameters_of(name)
+    assert not [one for one in parameters.values() if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+    assert all(one.annotation is not one.empty for one in parameters.values())
+    assert [parameters[option].default for option in SPENDING] == [None] * len(SPENDING)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_docstring_describes_these_parameters_and_no_others(name):
+    entries = documented(name)
+    assert list(entries) == list(parameters_of(name))
+    assert all(kind and text for kind, text in entries.values())
+    assert not re.search(r"\b[Aa]s for\b", " ".join(section_of(name, "Parameters")))
+    assert section_of(name, "Returns")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_options_class_has_these_fields_and_defaults(name):
+    parameters = {k: v.default for k, v in parameters_of(name).items()}
+    declared = defaults_of(CLASSES[name])
+    assert declared.keys() <= parameters.keys()
+    assert parameters.keys() - declared.keys() <= SUBJECTS | OWN
+    same = {
+        k: v for k, v in declared.items() if v is not MISSING and parameters[k] is not inspect.Parameter.empty
+    }
+    assert {k: parameters[k] for k in same} == same
+
+
+@pytest.mark.parametrize("option", SHARED)
+def test_an_option_is_described_alike_everywhere(option):
+    texts = {name: documented(name)[option] for name in CLASSES if option in documented(name)}
+    assert len(texts) > 1
+    shortest = min((text for _, text in texts.values()), key=len)
+    assert {name: text for name, (_, text) in texts.items() if not text.startswith(shortest)} == {}
+    assert len({kind for kind, _ in texts.values()}) == 1
+
+
+def test_spending_options_are_the_ones_that_calls_show():
+    assert {one.name for one in fields(SpendingOptions)} == {*SPENDING, "calibration", "source"}
+    assert SpendingOptions(mu=1.0, source=None).spending() == {"mu": 1.0}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_misspelt_option_is_refused_by_its_closest_name(name):
+    subjects = [k for k, v in parameters_of(name).items() if v.default is v.empty]
+    arguments = (
+        subjects if name.startswith("stats.") else [object(), *subjects]
+    )  # an unbound method has a self
+    with pytest.raises(pi.errors.ArgumentError, match=r"'epsilom' is no option of .*did you mean 'epsilon'"):
+        function_of(name)(*arguments, epsilom=1.0)
