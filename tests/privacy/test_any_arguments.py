@@ -21,7 +21,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.statistics.block import SiteBlock, made_up
-from privinf.mechanisms.statistics.summands import LEAST
+from privinf.mechanisms.statistics.summands import SMALLEST_THRESHOLD
 
 NUMBERS = (0.0, 1e-30, 1e-20, 1e-8, 0.5, 1.0, 1.0000001, 3.0, 100.0, 1e8, 1e20, 1e30)
 BITS = (0, 1, 2, 3, 8, 24, 28, 40, 46)
@@ -187,9 +187,14 @@ def test_mutants_are_found(name):
 
 # ---- the floor of thresholds
 
-EDGE = LEAST * np.array([1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-53, 0.5, 2.0])
+EDGE = SMALLEST_THRESHOLD * np.array([1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-53, 0.5, 2.0])
 TINY = np.concatenate([[0.0], EDGE, np.ldexp(1.0, [-1074, -1022, -900, -501, -500, -300, -180, -1])])
-LOW_THRESHOLDS = [[0.0], [0.0, 2.0**-1000, LEAST, 0.3], [2.0**-300, 0.3], [2.0**-250, 2.0**-199, 0.3]]
+LOW_THRESHOLDS = [
+    [0.0],
+    [0.0, 2.0**-1000, SMALLEST_THRESHOLD, 0.3],
+    [2.0**-300, 0.3],
+    [2.0**-250, 2.0**-199, 0.3],
+]
 
 
 def tiny_complaints():
@@ -224,6 +229,6 @@ def test_rows_above_tiny_thresholds_are_the_same_wherever_they_stand():
 
 
 def test_thresholds_without_a_floor_are_seen():
-    floor = "np.maximum(self.thresholds, LEAST)"
+    floor = "np.maximum(self.thresholds, SMALLEST_THRESHOLD)"
     with Mutant("mechanisms.statistics.summands", "Counts.__post_init__", floor, "self.thresholds").applied():
         assert any("a database counts others" in text for text in tiny_complaints())

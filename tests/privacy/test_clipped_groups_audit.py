@@ -51,7 +51,7 @@ MUTANTS = {
     "values outside of the clip": Mutant(
         "mechanisms.statistics.samples",
         "_parts",
-        "np.clip(sample.values[part], -one, one)",
+        "np.clip(sample.values[part], -scale, scale)",
         "1.2 * sample.values[part]",
     ),
     "the first look uncharged": Mutant(

@@ -94,14 +94,14 @@ MUTANTS = {
         {"clip": 0.1},
     ),
     "a layer not cut": (
-        (0, Mutant(CURVED, "_score", "(left, high - low, at.v", "(9.0 * left, 9.0 * (high - low), at.v")),
-        (36, Mutant(CURVED, "_score", "(left, high - low, at.v", "(9.0 * left, 9.0 * (high - low), at.v")),
+        (0, Mutant(CURVED, "_score", "(score, high - low, at.v", "(9.0 * score, 9.0 * (high - low), at.v")),
+        (36, Mutant(CURVED, "_score", "(score, high - low, at.v", "(9.0 * score, 9.0 * (high - low), at.v")),
         "curved.score",
         POISSON | {"high": 0.5, "curvature_bound": 9.0},
     ),
     "both sums for the price of the dearer": (
-        (0, Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)")),
-        (36, Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)")),
+        (0, Mutant(CURVED, "joint_distance", "max(between, aligned)", "max(share, 1.0 - share)")),
+        (36, Mutant(CURVED, "joint_distance", "max(between, aligned)", "max(share, 1.0 - share)")),
         "curved.step",
         {},
     ),

@@ -863,8 +863,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.statistics.glm",
             "_sketched_score",
-            "np.minimum(found.length, clip), clip",
-            "found.length, 1e9",
+            "np.minimum(directions.length, clip), clip",
+            "directions.length, 1e9",
         ),
         of_sizes("glm.sketched_score"),
     ),

@@ -199,7 +199,7 @@ MUTANTS = {
         "whitened.score, upper",
     ),
     "directions of any length": (
-        Mutant(SUMMANDS, "Product.plain", "left / np.maximum", "2.0 * left / np.maximum"),
+        Mutant(SUMMANDS, "Product.plain", "scores / np.maximum", "2.0 * scores / np.maximum"),
         "whitened.score",
     ),
     "a layer charged its radius": (

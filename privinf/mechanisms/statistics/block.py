@@ -202,13 +202,13 @@ def made_up(low: Floats, high: Floats, response_low: float, response_high: float
     )
 
 
-def blocks_of(whole: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteBlock]:
+def blocks_of(rows_block: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteBlock]:
     """Cut a site's rows into blocks of about `ENTRIES` numbers, or `NARROW_ENTRIES`.
 
     `draws` numbers are made for each row beside its columns.
     """
-    rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(whole.features.shape[1], draws, 1))
-    yield from whole.parts(rows)
+    rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(rows_block.features.shape[1], draws, 1))
+    yield from rows_block.parts(rows)
 
 
 def stream_of(name: str) -> int:
@@ -277,8 +277,8 @@ def rounded(values: Floats, unit: float, bound: float) -> tuple[Floats, float]:
     """Return (steps, unit) with the nearest steps that keep to [-bound, bound], in place."""
     if unit == 0.0:
         return values, 1.0
-    most = math.floor(bound / unit)
-    return np.clip(nearest(values, unit)[0], -most, most, out=values), unit
+    largest_step = math.floor(bound / unit)
+    return np.clip(nearest(values, unit)[0], -largest_step, largest_step, out=values), unit
 
 
 def cut_sum(values: Floats, top: float, args: Args) -> Floats:
@@ -323,10 +323,10 @@ def positive(args: Args, name: str) -> float:
 
 def positive_vector(args: Args, name: str, size: int) -> Floats:
     """Return an argument that is a vector of positive numbers, none below `SMALLEST`."""
-    found = vector(args, name, size)
-    if not (found >= SMALLEST).all():
+    entries = vector(args, name, size)
+    if not (entries >= SMALLEST).all():
         raise ArgumentError(f"{name} must be positive, at least {SMALLEST:g}")
-    return found
+    return entries
 
 
 def check_sizes(args: Args) -> None:
@@ -349,22 +349,24 @@ def vector(args: Args, name: str, size: int | None = None) -> Floats:
     """Return an argument that is a vector of finite numbers (of a known length)."""
     if name not in args:
         raise ArgumentError(f"{name} is missing")
-    found = check_array(args[name], name, ndim=1)
-    if size is not None and len(found) != size:
-        raise ArgumentError(f"{name} has {len(found)} entries, needed: {size}")
-    return found
+    entries = check_array(args[name], name, ndim=1)
+    if size is not None and len(entries) != size:
+        raise ArgumentError(f"{name} has {len(entries)} entries, needed: {size}")
+    return entries
 
 
 def positions(args: Args, name: str, columns: int) -> Integers:
     """Return an argument that is a list of distinct column positions."""
     if name not in args:
         raise ArgumentError(f"{name} is missing")
-    found = np.asarray(args[name])
-    if found.ndim != 1 or found.size > columns or (found.size and found.dtype.kind not in "iu"):
+    indices = np.asarray(args[name])
+    if indices.ndim != 1 or indices.size > columns or (indices.size and indices.dtype.kind not in "iu"):
         raise ArgumentError(f"{name} must be a list of column positions, each once")
-    if found.size and (found.min() < 0 or found.max() >= columns or len(np.unique(found)) < found.size):
+    if indices.size and (
+        indices.min() < 0 or indices.max() >= columns or len(np.unique(indices)) < indices.size
+    ):
         raise ArgumentError(f"{name} must be distinct positions between 0 and {columns - 1}")
-    return found.astype(np.int64)
+    return indices.astype(np.int64)
 
 
 def check_common(args: Args, columns: int) -> None:

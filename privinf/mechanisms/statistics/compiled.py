@@ -42,13 +42,13 @@ def compiled_loops() -> Compiled | None:
     """Return the loops; None without a numba that compiles them."""
     for keeps in (True, False):  # beside this file, or where numba is told to, if that can be written
         try:
-            return _made(keeps)
+            return _compile_loops(keeps)
         except Exception:  # numba beside a numpy that it does not know, no such folder, a disk that is full
             continue
     return None
 
 
-def _made(keeps: bool) -> Compiled | None:
+def _compile_loops(keeps: bool) -> Compiled | None:
     import numba
 
     if getattr(numba.config, "DISABLE_JIT", False):
@@ -56,7 +56,7 @@ def _made(keeps: bool) -> Compiled | None:
     number = numba.float64
     vector = numba.float64[::1]
     matrix = numba.float64[:, ::1]
-    read, reads = (numba.types.Array(number, ndim, "C", readonly=True) for ndim in (1, 2))
+    row, reads = (numba.types.Array(number, ndim, "C", readonly=True) for ndim in (1, 2))
 
     def compiled(function: Any, kinds: Any, *, exact: bool = False) -> Any:
         allowed = {"reassoc", "contract", "nsz"} if exact else False
@@ -64,10 +64,10 @@ def _made(keeps: bool) -> Compiled | None:
 
     return Compiled(
         finite=compiled(_finite, numba.boolean(reads, numba.int64)),
-        on_grid=compiled(_on_grid, numba.void(reads, numba.int64, read, read, number, matrix)),
-        nearest=compiled(_nearest, numba.void(reads, read, read, matrix)),
+        on_grid=compiled(_on_grid, numba.void(reads, numba.int64, row, row, number, matrix)),
+        nearest=compiled(_nearest, numba.void(reads, row, row, matrix)),
         lengths=compiled(_lengths, numba.void(reads, vector)),
-        above=compiled(_above, numba.void(read, read, numba.int64[::1])),
+        above=compiled(_above, numba.void(row, row, numba.int64[::1])),
         products=compiled(_products, matrix(reads, reads, numba.int64, numba.boolean), exact=True),
         forms=compiled(_forms, numba.void(reads, reads, numba.int64, matrix), exact=True),
     )
@@ -84,24 +84,24 @@ def _quicker(loop: Any) -> bool:
 
 
 def _finite(values: Floats, rows: int) -> bool:
-    found = True
+    all_finite = True
     for j in range(len(values)):
         column = values[j, :rows]
         for i in range(rows):
-            found &= abs(column[i]) < np.inf
-    return found
+            all_finite &= abs(column[i]) < np.inf
+    return all_finite
 
 
-def _on_grid(values: Floats, rows: int, factor: Floats, shift: Floats, most: float, out: Floats) -> None:
+def _on_grid(values: Floats, rows: int, factor: Floats, shift: Floats, largest: float, out: Floats) -> None:
     for j in range(len(values)):
         column = values[j, :rows]
         steps = out[j, :rows]
         by = factor[j]
-        more = shift[j]
+        offset = shift[j]
         for i in range(rows):
-            step = np.floor(column[i] * by + more)
-            step = -most if step < -most else step
-            steps[i] = most if step > most else step
+            step = np.floor(column[i] * by + offset)
+            step = -largest if step < -largest else step
+            steps[i] = largest if step > largest else step
 
 
 def _nearest(vectors: Floats, size: Floats, factors: Floats, out: Floats) -> None:
@@ -175,9 +175,9 @@ def _products(left: Floats, right: Floats, rows: int, same: bool) -> Floats:
                     (s20, s21, s22, s23),
                     (s30, s31, s32, s33),
                 )
-                for one in range(4):
-                    for other in range(4):
-                        out[j + one, k + other] += tile[one][other]
+                for row in range(4):
+                    for column in range(4):
+                        out[j + row, k + column] += tile[row][column]
     return out[:p, :q].copy()
 
 
@@ -185,13 +185,13 @@ def _forms(weights: Floats, values: Floats, rows: int, out: Floats) -> None:
     m, k = weights.shape
     padded = np.zeros((m + 2, k + 3))  # three by four at a time
     padded[:m, :k] = weights
-    held = np.empty(3 * CACHED_ROWS)
+    buffers = np.empty(3 * CACHED_ROWS)
     for start in range(0, rows, CACHED_ROWS):
         end = min(start + CACHED_ROWS, rows)
         size = end - start
-        f = held[:size]
-        g = held[CACHED_ROWS : CACHED_ROWS + size]
-        h = held[2 * CACHED_ROWS : 2 * CACHED_ROWS + size]
+        f = buffers[:size]
+        g = buffers[CACHED_ROWS : CACHED_ROWS + size]
+        h = buffers[2 * CACHED_ROWS : 2 * CACHED_ROWS + size]
         for i in range(0, m, 3):
             u = padded[i]
             v = padded[i + 1]
@@ -223,8 +223,8 @@ def _forms(weights: Floats, values: Floats, rows: int, out: Floats) -> None:
                     f[at] += u0 * a + u1 * b + u2 * c + u3 * d
                     g[at] += v0 * a + v1 * b + v2 * c + v3 * d
                     h[at] += w0 * a + w1 * b + w2 * c + w3 * d
-            for one in range(min(3, m - i)):
-                entries = out[i + one, start:end]
-                found = held[one * CACHED_ROWS : one * CACHED_ROWS + size]
+            for row in range(min(3, m - i)):
+                entries = out[i + row, start:end]
+                sums = buffers[row * CACHED_ROWS : row * CACHED_ROWS + size]
                 for at in range(size):
-                    entries[at] = found[at]
+                    entries[at] = sums[at]

@@ -102,8 +102,8 @@ class _Rows:
         block = rows.block
         self.exact = rows.exact
         theta = np.asarray(args["theta"], dtype=np.float64)[None]
-        read = rows.read(np.asarray(args["columns"]) if "columns" in args else None)
-        forms = read.forms(np.vstack([theta, np.asarray(args["transform"], dtype=np.float64).T]))
+        placed = rows.read(np.asarray(args["columns"]) if "columns" in args else None)
+        forms = placed.forms(np.vstack([theta, np.asarray(args["transform"], dtype=np.float64).T]))
         self.args = args
         self.predictor = forms[0]
         vectors = forms[1:]
@@ -126,8 +126,8 @@ class _Rows:
             self.public = np.maximum(_column(block, int(args["weight"])), 0.0) / unit
         self.weight = self.public.copy()
         if "curvature_bound" in args:
-            most = args["curvature_bound"] / (self.curvature * np.square(self.length))
-            np.minimum(self.weight, most, out=self.weight)
+            largest_weight = args["curvature_bound"] / (self.curvature * np.square(self.length))
+            np.minimum(self.weight, largest_weight, out=self.weight)
         if "score_bound" in args and binomial:
             np.minimum(self.weight, args["score_bound"] / self.largest(), out=self.weight)
         made_finite(self.weight)
@@ -157,11 +157,11 @@ def _column(block: SiteBlock, position: int) -> Floats:
 # ---- what is summed
 
 
-def _joint(left: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
-    """Return both terms of records' directions: a score of size `left`, and a matrix of the root `size`."""
+def _joint(score: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
+    """Return both terms of records' directions: a score of size `score`, and a matrix of the root `size`."""
     a = math.sqrt(1.0 - share) / 2.0
     b = math.sqrt(share / 2.0)
-    return Product(left, 1.0, v, a), Square(
+    return Product(score, 1.0, v, a), Square(
         vectors=v.vectors, top=1.0, length=v.length * size, factor=b, size=size
     )
 
@@ -174,17 +174,17 @@ def _start(rows: RowReader) -> tuple[Product, Square]:
     low = block.response_low
     high = block.response_high
     y = made_finite((block.outcome() - low) / (high - low))
-    left = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
+    score = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
     size = 1.0 / np.maximum(length, radius)
-    return _joint(left, x, size, float(rows.args["share"]))
+    return _joint(score, x, size, float(rows.args["share"]))
 
 
 def _step(rows: RowReader) -> tuple[Product, Square]:
     at = _Rows(rows)
     args = rows.args
-    left = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
+    score = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
     size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
-    return _joint(left, at.v, size, float(args["share"]))
+    return _joint(score, at.v, size, float(args["share"]))
 
 
 def _counts(rows: RowReader) -> tuple[Counts]:
@@ -201,8 +201,8 @@ def _score(rows: RowReader) -> tuple[Product]:
     at = _Rows(rows)
     low = float(rows.args.get("low", 0.0))
     high = float(rows.args["high"])
-    left = np.copysign(np.clip(at.sizes() - low, 0.0, high - low), at.error)
-    return (Product(left, high - low, at.v),)
+    score = np.copysign(np.clip(at.sizes() - low, 0.0, high - low), at.error)
+    return (Product(score, high - low, at.v),)
 
 
 def _meat(rows: RowReader) -> tuple[Square]:
@@ -221,11 +221,11 @@ def _secant(rows: RowReader) -> tuple[Square]:
     for entry, step in zip(at.v.vectors, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
         move += entry * step
     move = made_finite(move)
-    least = TANGENT if rows.exact else SMALLEST_STEP
+    smallest_step = TANGENT if rows.exact else SMALLEST_STEP
     middle = at.mean(at.predictor + 0.5 * move)[1]
     ends = at.mean(at.predictor + move)[0] - at.mean(at.predictor)[0]
-    apart = np.copysign(np.maximum(np.abs(move), least), move)
-    slope = np.where(np.abs(move) < least, middle, ends / apart)
+    apart = np.copysign(np.maximum(np.abs(move), smallest_step), move)
+    slope = np.where(np.abs(move) < smallest_step, middle, ends / apart)
     size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
     return (Square(vectors=at.v.vectors, top=math.sqrt(bound), length=at.length * size, size=size),)
 
@@ -235,10 +235,10 @@ def _secant(rows: RowReader) -> tuple[Square]:
 
 def joint_distance(share: float, *, start: bool = False) -> float:
     """Return sqrt J for r = `share`; of a `start`, whose matrix does not vanish beside its score."""
-    both = min((1.0 - share) / (4.0 * share), 1.0)  # the cosine where both matrices count
-    most = share * (1.0 - both**2) + (1.0 - share) * (1.0 + both) / 2.0
-    one = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1
-    return math.sqrt(max(most, one))
+    cosine = min((1.0 - share) / (4.0 * share), 1.0)  # where both matrices count
+    between = share * (1.0 - cosine**2) + (1.0 - share) * (1.0 + cosine) / 2.0
+    aligned = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1
+    return math.sqrt(max(between, aligned))
 
 
 def _check_model(args: Args, columns: int) -> int:
@@ -247,9 +247,9 @@ def _check_model(args: Args, columns: int) -> int:
     used = len(positions(args, "columns", columns)) if "columns" in args else columns
     vector(args, "theta", used)
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
-    most = used + ("offset" in args)
-    if transform.shape[0] != used or not 1 <= transform.shape[1] <= most:
-        raise ArgumentError(f"transform must have {used} rows, and at most {most} columns")
+    widest = used + ("offset" in args)
+    if transform.shape[0] != used or not 1 <= transform.shape[1] <= widest:
+        raise ArgumentError(f"transform must have {used} rows, and at most {widest} columns")
     if "offset" in args:
         vector(args, "offset", transform.shape[1])
     if "exposure" in args and args["family"] != "poisson":
@@ -268,14 +268,14 @@ def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     b = math.sqrt(share / 2.0)
     slack = ROUNDED_ENTRY * math.sqrt(size) * (a + 2.0 * b)
     l2 = joint_distance(share, start=start) + 2.0 * slack
-    why = Derivations.ONE_DIRECTION
+    derivation = Derivations.ONE_DIRECTION
     shape = (size + size * (size + 1) // 2,)
     return Reach(
         shape=shape,
         l2=l2,
         linf=max(2.0 * a, math.sqrt(2.0) * b) + slack,
         bound=max(a, b),
-        derivation=why,
+        derivation=derivation,
         norm=math.hypot(a, b) + slack,
     )
 
@@ -337,11 +337,16 @@ def _secant_reach(args: Args, columns: int) -> Reach:
 
 def _matrix_reach(size: int, top: float) -> Reach:
     shape = (size * (size + 1) // 2,)
-    why = Derivations.RANK_ONE
+    derivation = Derivations.RANK_ONE
     if size == 1:
-        return Reach(shape=shape, l2=top, linf=top, bound=top, derivation=why, norm=top)
+        return Reach(shape=shape, l2=top, linf=top, bound=top, derivation=derivation, norm=top)
     return Reach(
-        shape=shape, l2=math.sqrt(2.0) * top, linf=math.sqrt(2.0) * top, bound=top, derivation=why, norm=top
+        shape=shape,
+        l2=math.sqrt(2.0) * top,
+        linf=math.sqrt(2.0) * top,
+        bound=top,
+        derivation=derivation,
+        norm=top,
     )
 
 

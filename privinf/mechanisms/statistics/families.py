@@ -66,28 +66,28 @@ def check_glm(args: Args, columns: int) -> float:
 @lru_cache(maxsize=1)
 def _logistic_table() -> tuple[Floats, Floats]:
     """Return 1/(1 + e^z) at z = 0, h, ..., 32, in units of 2^-40, and its steps."""
-    one = 1 << WORK_BITS
+    unit = 1 << WORK_BITS
     step = _exponential(-1)
-    power = one
-    found = []
+    power = unit
+    entries = []
     for _ in range(TABLE_END * PLACES + 1):
-        found.append(((power << TABLE_BITS + 1) // (one + power) + 1) >> 1)
+        entries.append(((power << TABLE_BITS + 1) // (unit + power) + 1) >> 1)
         power = power * step >> WORK_BITS
-    values = np.array(found, dtype=np.float64)
+    values = np.array(entries, dtype=np.float64)
     return values, np.append(np.diff(values), 0.0)
 
 
 @lru_cache(maxsize=1)
 def _exponential_table() -> tuple[Floats, Floats, Floats]:
     """Return e^z at z = 0, h, ..., 1 in units of 2^-40, its steps, and e^-64, ..., e^64 as doubles."""
-    one = 1 << WORK_BITS
+    unit = 1 << WORK_BITS
     step = _exponential(1)
-    places = list(accumulate(range(PLACES), lambda power, _: power * step >> WORK_BITS, initial=one))
+    places = list(accumulate(range(PLACES), lambda power, _: power * step >> WORK_BITS, initial=unit))
     near = [((power >> WORK_BITS - TABLE_BITS - 1) + 1) >> 1 for power in places]
     values = np.array(near, dtype=np.float64)
     ends = range(-SMALLEST_PREDICTOR)
-    whole = list(accumulate(ends, lambda power, _: power * places[-1] >> WORK_BITS, initial=one))
-    powers = [*(one / power for power in whole[:0:-1]), *(power / one for power in whole)]
+    whole_powers = list(accumulate(ends, lambda power, _: power * places[-1] >> WORK_BITS, initial=unit))
+    powers = [*(unit / power for power in whole_powers[:0:-1]), *(power / unit for power in whole_powers)]
     return values, np.append(np.diff(values), 0.0), np.array(powers)
 
 
@@ -121,10 +121,10 @@ def exponential(eta: Floats, *, exact: bool) -> Floats:
     place: Floats = np.clip(eta, SMALLEST_PREDICTOR, LARGEST_PREDICTOR) * PLACES
     floor = np.floor(place)
     place -= floor
-    whole = np.floor(floor * (1.0 / PLACES))
-    floor -= whole * PLACES
+    whole_part = np.floor(floor * (1.0 / PLACES))
+    floor -= whole_part * PLACES
     place = _between((values, steps), floor.astype(np.intp), place)
-    place *= _at(powers, (whole - SMALLEST_PREDICTOR).astype(np.intp))
+    place *= _at(powers, (whole_part - SMALLEST_PREDICTOR).astype(np.intp))
     return np.multiply(place, TABLE_UNIT, out=place)
 
 
@@ -137,8 +137,8 @@ def _between(table: tuple[Floats, Floats], index: Any, share: Floats) -> Floats:
     """Return value + share x step at some places of a table, in place."""
     values, steps = table
     if not isinstance(index, np.ndarray):
-        found: Floats = index.looked_up_between(values, steps, share)
-        return found
+        between: Floats = index.looked_up_between(values, steps, share)
+        return between
     share *= steps.take(index)
     share += values.take(index)
     return share
@@ -231,7 +231,7 @@ def _unit_diameter(reach: float) -> float:
     ahead = HIGHEST_PRODUCT / np.maximum(slant, PRODUCT_PEAK)
     lengths = np.where(slant <= PRODUCT_PEAK, expit(-slant), ahead)
     along = lengths * np.cos(angles)
-    beside = lengths * np.sin(angles)
-    distance2 = (along[:, None] - along) ** 2 + (beside[:, None] + beside) ** 2
+    across = lengths * np.sin(angles)
+    distance2 = (along[:, None] - along) ** 2 + (across[:, None] + across) ** 2
     between = (1.0 + reach / 4.0) * (math.pi / (ANGLES - 1))
     return min(2.0, math.sqrt(float(distance2.max())) + between)

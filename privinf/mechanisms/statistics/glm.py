@@ -81,9 +81,9 @@ def _score(rows: RowReader) -> tuple[Product]:
 
 def _predictors(rows: RowReader) -> tuple[Floats, Floats]:
     """Return x'theta and the columns whose scores are asked for, shape (k, rows)."""
-    read = rows.read()
-    eta = read.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
-    x = read.columns()
+    placed = rows.read()
+    eta = placed.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
+    x = placed.columns()
     return eta, x[np.asarray(rows.args["block"])] if "block" in rows.args else x
 
 
@@ -119,10 +119,10 @@ def _score_reach(args: Args, columns: int) -> Reach:
     if args["family"] == "binomial":
         slack += radius * 2.0**-33 * columns**1.5 * float(np.linalg.norm(args["theta"])) * radius
     l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
-    why = Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES
+    derivation = Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES
     # One record is rounded where two were.
     longest = min(radius * bound, longest_score(args, bound) + slack / 2.0)
-    return Reach(shape=(columns,), l2=l2, linf=l2, bound=radius * bound, derivation=why, norm=longest)
+    return Reach(shape=(columns,), l2=l2, linf=l2, bound=radius * bound, derivation=derivation, norm=longest)
 
 
 def _hessian(rows: RowReader) -> tuple[Square]:
@@ -181,9 +181,9 @@ def sketch_of(args: Args, columns: int) -> Floats | None:
 @lru_cache(maxsize=2)
 def _probes(seed: int, count: int, columns: int, basis: bytes) -> Floats:
     """Return orthonormal normal directions orthogonal to a basis, shape (columns, count)."""
-    known = np.frombuffer(basis).reshape(columns, -1)
+    known_basis = np.frombuffer(basis).reshape(columns, -1)
     drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal((columns, count))
-    drawn -= known @ (known.T @ drawn)
+    drawn -= known_basis @ (known_basis.T @ drawn)
     return np.asarray(np.linalg.qr(drawn)[0])
 
 
@@ -205,20 +205,20 @@ def _sketched_score(rows: RowReader) -> tuple[Product]:
     args = rows.args
     clip = _norm_of(rows.args)
     rows.block = _drawn(rows.block, args)
-    read = rows.read()
-    eta = read.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
+    placed = rows.read()
+    eta = placed.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
     r = residuals(rows.block, eta, args, exact=rows.exact)
-    x = read.columns()
+    x = placed.columns()
     unit = np.asarray(args.get("unit", np.ones(len(x))), dtype=np.float64)
     sketch = sketch_of(args, len(x))
     length = lengths(x)
-    along = x / unit[:, None] if sketch is None else read.forms(sketch.T / unit)
+    along = x / unit[:, None] if sketch is None else placed.forms(sketch.T / unit)
     z = along * (r * np.minimum(1.0, float(args["radius"]) ** 2 / np.maximum(length, SMALLEST) ** 2))
     if (moment := args.get("moment")) is not None:
         moment = np.asarray(moment) / unit
         z -= (moment if sketch is None else moment @ sketch)[:, None]
-    found = Along(made_finite(z))
-    return (Product(np.minimum(found.length, clip), clip, found),)
+    directions = Along(made_finite(z))
+    return (Product(np.minimum(directions.length, clip), clip, directions),)
 
 
 def _sketched_reach(args: Args, columns: int) -> Reach:

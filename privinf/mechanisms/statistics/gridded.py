@@ -93,19 +93,19 @@ class ColumnGrid:
         shift = 0.5 - center * factor
         bottom = np.floor(low * factor + shift)
         top = np.floor(high * factor + shift)
-        whole = bool((bottom <= -FULL_SCALE).all() and (top >= FULL_SCALE).all())
-        ends = None if whole else (bottom, top)
+        covers_grid = bool((bottom <= -FULL_SCALE).all() and (top >= FULL_SCALE).all())
+        ends = None if covers_grid else (bottom, top)
         return cls(factor=factor, shift=shift, ends=ends, units=units, limit=limit, radius=math.inf)
 
     def column(self, at: int) -> ColumnGrid:
         """Return the grid of one column."""
-        one = slice(at, at + 1)
-        ends = None if self.ends is None else (self.ends[0][one], self.ends[1][one])
+        position = slice(at, at + 1)
+        ends = None if self.ends is None else (self.ends[0][position], self.ends[1][position])
         return ColumnGrid(
-            factor=self.factor[one],
-            shift=self.shift[one],
+            factor=self.factor[position],
+            shift=self.shift[position],
             ends=ends,
-            units=self.units[one],
+            units=self.units[position],
             limit=self.limit,
             radius=self.radius,
         )
@@ -137,21 +137,21 @@ class RowGrid:
 
     __slots__ = ("_args", "_chosen", "_rooms", "grid", "room")
 
-    def __init__(self, block: SiteBlock, args: Args, beside: int = 0) -> None:
+    def __init__(self, block: SiteBlock, args: Args, public: int = 0) -> None:
         width = block.features.shape[1]
         constant = args.get("constant")
-        kept = np.arange(width) if constant is None else np.delete(np.arange(width), constant)
+        private = np.arange(width) if constant is None else np.delete(np.arange(width), constant)
         center, scale = (
             np.full(width, start) if args.get(name) is None else np.asarray(args[name], dtype=np.float64)
             for name, start in (("center", 0.0), ("scale", 1.0))
         )
-        ends = block.low[kept], block.high[kept]
-        self.grid = ColumnGrid.of(*ends, center[kept], scale[kept], float(args["norm"]))
+        ends = block.low[private], block.high[private]
+        self.grid = ColumnGrid.of(*ends, center[private], scale[private], float(args["norm"]))
         self._args = args
-        self._chosen = _run(kept)
-        rows = block_rows(len(kept))
-        self.room = rooms(rows, beside + len(kept))[1]
-        self._rooms = rooms(rows, len(kept))[0], self.room[:, beside:]
+        self._chosen = _run(private)
+        rows = block_rows(len(private))
+        self.room = rooms(rows, public + len(private))[1]
+        self._rooms = rooms(rows, len(private))[0], self.room[:, public:]
 
     @property
     def rows(self) -> int:
@@ -168,10 +168,10 @@ class RowGrid:
         return out if math.isinf(grid.limit) else held_norms(out, grid.limit)
 
 
-def _run(kept: Integers) -> Integers | slice:
+def _run(indices: Integers) -> Integers | slice:
     """Return positions as a slice where they stand together, which copies nothing."""
-    together = len(kept) > 0 and int(kept[-1] - kept[0]) == len(kept) - 1
-    return slice(int(kept[0]), int(kept[-1]) + 1) if together else kept
+    together = len(indices) > 0 and int(indices[-1] - indices[0]) == len(indices) - 1
+    return slice(int(indices[0]), int(indices[-1]) + 1) if together else indices
 
 
 def plain_steps(values: Floats, unit: Floats, out: Floats) -> Floats:
@@ -189,8 +189,8 @@ def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
     """
     total = float(np.abs(np.concatenate([weight for _, weight in groups])).sum())
     unit = math.ldexp(1.0, math.frexp(total)[1] - PREDICTOR_BITS) if total > 0.0 else 1.0
-    found: Floats = sum((steps @ np.rint(weight / unit) for steps, weight in groups), np.zeros(1))
-    return found * unit
+    total_steps: Floats = sum((steps @ np.rint(weight / unit) for steps, weight in groups), np.zeros(1))
+    return total_steps * unit
 
 
 class MomentSums:
@@ -225,14 +225,14 @@ class MomentSums:
     """
 
     __slots__ = (
-        "_beside",
         "_grid",
-        "_most",
         "_pairs",
+        "_public_steps",
         "_residual",
         "_sums",
         "_units",
         "_values",
+        "_weight_bound",
         "args",
         "response",
     )
@@ -249,15 +249,15 @@ class MomentSums:
         self.args = args
         self._pairs = pairs
         self._residual = residual
-        self._most = float(args.get("weight_bound", 1.0))
+        self._weight_bound = float(args.get("weight_bound", 1.0))
         self.response = None if residual else self._response_grid(block, args)
         self._grid = RowGrid(block, args, len(reach) + (not residual))
         self._units = [reach / FULL_SCALE, self._grid.grid.units]
-        told = self._units[:1] if self.response is None else [self._units[0], self.response.units]
-        beside = np.concatenate(told)
-        self._values = np.concatenate([beside, self._units[1]])
-        self._beside = self._grid.room[:, : len(beside)]
-        self._sums = ProductSums([len(beside), len(self._units[1])])
+        unit_groups = self._units[:1] if self.response is None else [self._units[0], self.response.units]
+        public_units = np.concatenate(unit_groups)
+        self._values = np.concatenate([public_units, self._units[1]])
+        self._public_steps = self._grid.room[:, : len(public_units)]
+        self._sums = ProductSums([len(public_units), len(self._units[1])])
 
     @property
     def rows(self) -> int:
@@ -278,34 +278,34 @@ class MomentSums:
         scores = []
         for part in block.parts(self._grid.rows):
             x = self._grid.steps(part)
-            q = self._steps_beside(part)
+            q = self._public_and_response(part)
             scores.append(np.hstack([q, x]) * self._residual_share(part, q, x)[:, None])
         sums = unit_sums(np.floor(np.concatenate(scores) + 0.5), block.units)
-        values = self._values * self._most * float(self.args["residual_clip"])
+        values = self._values * self._weight_bound * float(self.args["residual_clip"])
         sums = held_sums(sums, values, float(self.args["unit_norm"]), int(self.args.get("max_rows", 1)))
         self._sums.update(*np.split(sums, [len(self._units[0])], axis=1))
 
     def _add(self, block: SiteBlock) -> None:
-        beside, x = self.factors(block, self._steps_beside(block), self._grid.steps(block))
+        public_steps, x = self.factors(block, self._public_and_response(block), self._grid.steps(block))
         together = x.strides[0] < x.strides[1]  # one product of matrices in place of three
-        self._sums.update(*([self._grid.room[: len(x)]] if together else [beside, x]))
+        self._sums.update(*([self._grid.room[: len(x)]] if together else [public_steps, x]))
 
-    def factors(self, rows: SiteBlock, beside: Floats, x: Floats) -> tuple[Floats, Floats]:
+    def factors(self, rows: SiteBlock, public_steps: Floats, x: Floats) -> tuple[Floats, Floats]:
         """Return the integers whose products are added up, in place of those of public and private columns.
 
         The response stands beside the public ones; without it, all are times residuals of `rows`.
         """
         if self._residual:
-            share = self._residual_share(rows, beside, x)[:, None]
+            share = self._residual_share(rows, public_steps, x)[:, None]
         elif rows.weights is None:
-            return beside, x
+            return public_steps, x
         else:
-            share = np.sqrt(np.minimum(rows.weights / self._most, 1.0))[:, None]
-        return scaled_down(beside, share), scaled_down(x, share)
+            share = np.sqrt(np.minimum(rows.weights / self._weight_bound, 1.0))[:, None]
+        return scaled_down(public_steps, share), scaled_down(x, share)
 
-    def _steps_beside(self, block: SiteBlock) -> Floats:
+    def _public_and_response(self, block: SiteBlock) -> Floats:
         """Return the public columns and c y, in units of k 2^-20 between the bounds of y."""
-        out = self._beside[: len(block)]
+        out = self._public_steps[: len(block)]
         units = self._units[0]
         public = out[:, : len(units)]
         if block.clear is None or block.clear.strides[0] == 0:  # ones, as `RowPasses` has them
@@ -325,11 +325,11 @@ class MomentSums:
         shift = 0.5 - float(args.get("intercept", 0.0)) * factor
         ends = max(block.response_low, -LARGEST), min(block.response_high, LARGEST)
         bottom, top = (np.floor(end * factor + shift) for end in ends)
-        whole = bottom[0] <= -FULL_SCALE and top[0] >= FULL_SCALE
+        covers_grid = bottom[0] <= -FULL_SCALE and top[0] >= FULL_SCALE
         return ColumnGrid(
             factor=factor,
             shift=shift,
-            ends=None if whole else (bottom, top),
+            ends=None if covers_grid else (bottom, top),
             units=unit,
             limit=math.inf,
             radius=math.inf,
@@ -343,7 +343,7 @@ class MomentSums:
         fitted = predictor([(steps, part * units) for steps, part, units in groups])
         e = block.residual(self.args) * float(self.args["response_factor"]) - fitted
         share = clipped(e, clip) / clip
-        return share if block.weights is None else share * np.minimum(block.weights / self._most, 1.0)
+        return share if block.weights is None else share * np.minimum(block.weights / self._weight_bound, 1.0)
 
     @property
     def columns(self) -> ColumnGrid:
@@ -381,7 +381,7 @@ class MomentSums:
     def _value(self, rows: Integers, columns: Integers) -> Floats:
         """Return what one product of steps counts for."""
         units = self._values
-        weight = self._most
+        weight = self._weight_bound
         if self._residual:
             weight = (weight * float(self.args["residual_clip"])) ** 2
             if "unit_norm" in self.args:

@@ -50,10 +50,12 @@ def outer_reach(columns: int, top: float) -> Reach:
     """Return the reach of sum a a' of rows with norm at most `top`."""
     q = top**2
     shape = (columns * (columns + 1) // 2,)
-    why = Derivations.RANK_ONE
+    derivation = Derivations.RANK_ONE
     if columns == 1:
-        return Reach(shape=shape, l2=q, linf=q, bound=q, derivation=why, norm=q)
-    return Reach(shape=shape, l2=math.sqrt(2.0) * q, linf=math.sqrt(2.0) * q, bound=q, derivation=why, norm=q)
+        return Reach(shape=shape, l2=q, linf=q, bound=q, derivation=derivation, norm=q)
+    return Reach(
+        shape=shape, l2=math.sqrt(2.0) * q, linf=math.sqrt(2.0) * q, bound=q, derivation=derivation, norm=q
+    )
 
 
 def sizes(length: Floats, e: Floats, args: Args) -> Floats:
@@ -143,8 +145,8 @@ def _residual(rows: RowReader) -> Floats:
     """Return r, shape (rows,)."""
     block = rows.block
     args = rows.args
-    beside = {name: value for name, value in args.items() if name not in ("support", "beta")}
-    r = block.residual(beside)
+    remaining = {name: value for name, value in args.items() if name not in ("support", "beta")}
+    r = block.residual(remaining)
     if "support" in args and len(args["support"]):
         r = r - rows.read(np.asarray(args["support"])).forms(np.asarray(args["beta"])[None])[0]
     return clipped(r, math.inf)

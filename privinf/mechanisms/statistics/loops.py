@@ -85,8 +85,8 @@ def filled(out: Floats, places: Sequence[int], columns: Sequence[np.ndarray[Any,
     """
     for place, column in zip(places, columns, strict=True):
         out[:, place] = column
-    if (fast := _loops(out)) is not None and (given := _side_by_side(out.T)) is not None:
-        return bool(fast.finite(given, len(out)))
+    if (fast := _loops(out)) is not None and (columns_view := _side_by_side(out.T)) is not None:
+        return bool(fast.finite(columns_view, len(out)))
     with np.errstate(all="ignore"):
         return bool(np.isfinite(out.sum()))
 
@@ -118,11 +118,11 @@ def on_grid(
     floor the nearest integer. Factor and shift are numbers, or of shape (k,) for values of shape (rows, k).
     """
     if (fast := _loops(out)) is not None:
-        given = _side_by_side(values.T)
-        taken = _side_by_side(out.T)
-        if given is not None and taken is not None:
-            rows = (np.full(len(taken), row, dtype=np.float64) for row in (factor, shift))
-            fast.on_grid(given, len(out), *rows, most, taken)
+        inputs = _side_by_side(values.T)
+        outputs = _side_by_side(out.T)
+        if inputs is not None and outputs is not None:
+            rows = (np.full(len(outputs), row, dtype=np.float64) for row in (factor, shift))
+            fast.on_grid(inputs, len(out), *rows, most, outputs)
             return out
     _by_column(np.multiply, values, factor, out)
     _by_column(np.add, out, shift, out)
@@ -137,10 +137,10 @@ def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Fl
         if same:
             row = tile[0]
         elif values.flags.c_contiguous and out.flags.c_contiguous:
-            whole = len(values) - len(values) % TILE
-            operation(values[:whole].reshape(-1, len(tile)), tile, out=out[:whole].reshape(-1, len(tile)))
-            values = values[whole:]
-            out = out[whole:]
+            tiled = len(values) - len(values) % TILE
+            operation(values[:tiled].reshape(-1, len(tile)), tile, out=out[:tiled].reshape(-1, len(tile)))
+            values = values[tiled:]
+            out = out[tiled:]
     operation(values, row, out=out)
 
 
@@ -154,10 +154,10 @@ def _tile(row: bytes) -> tuple[Floats, bool]:
 def lengths(vectors: Floats) -> Floats:
     """Return the norms of columns, squares being added up entry by entry."""
     fast = _loops(vectors)
-    if fast is not None and (given := _side_by_side(vectors)) is not None:
-        found = np.empty(vectors.shape[1])
-        fast.lengths(given, found)
-        return found
+    if fast is not None and (inputs := _side_by_side(vectors)) is not None:
+        norms = np.empty(vectors.shape[1])
+        fast.lengths(inputs, norms)
+        return norms
     total: Floats = np.square(vectors[0])
     square = np.empty_like(total)
     for entries in vectors[1:]:
@@ -168,11 +168,11 @@ def lengths(vectors: Floats) -> Floats:
 def nearest(vectors: Floats, size: Floats | None, factors: Floats, out: Floats | None = None) -> Floats:
     """Return floor(vectors x size x factors + 1/2), shape (k, rows), one of both for each column."""
     fast = _loops(vectors)
-    if fast is not None and (given := _side_by_side(vectors)) is not None:
+    if fast is not None and (inputs := _side_by_side(vectors)) is not None:
         out = np.empty(vectors.shape) if out is None else out
-        if (taken := _side_by_side(out)) is not None:
+        if (outputs := _side_by_side(out)) is not None:
             size = np.ones(out.shape[1]) if size is None else size
-            fast.nearest(given, *map(np.ascontiguousarray, (size, factors)), taken)
+            fast.nearest(inputs, *map(np.ascontiguousarray, (size, factors)), outputs)
             return out
     steps = np.multiply(vectors, factors if size is None else size, out=out)
     if size is not None:
@@ -194,8 +194,8 @@ def forms(weights: Floats, values: Floats, room: Workroom | None = None) -> Floa
     shape = len(weights), len(values)
     out = np.empty(shape) if room is None else room.take(*shape)
     fast = _loops(values) if len(weights) > 1 else None
-    if fast is not None and fast.quick_forms and (given := _side_by_side(values.T)) is not None:
-        fast.forms(np.ascontiguousarray(weights), given, len(values), out)
+    if fast is not None and fast.quick_forms and (inputs := _side_by_side(values.T)) is not None:
+        fast.forms(np.ascontiguousarray(weights), inputs, len(values), out)
         return out
     return np.matmul(weights, values.T, out=out)
 
@@ -203,9 +203,9 @@ def forms(weights: Floats, values: Floats, room: Workroom | None = None) -> Floa
 def above(values: Floats, thresholds: Floats) -> Integers:
     """Return how many of increasing thresholds each value is above, shape (rows,); nan is above all."""
     if (fast := _loops(values, 8 * len(thresholds))) is not None:
-        found = np.empty(len(values), dtype=np.int64)
-        fast.above(*(np.ascontiguousarray(one, dtype=np.float64) for one in (values, thresholds)), found)
-        return found
+        counts = np.empty(len(values), dtype=np.int64)
+        fast.above(*(np.ascontiguousarray(array, dtype=np.float64) for array in (values, thresholds)), counts)
+        return counts
     return np.searchsorted(thresholds, values, side="left")
 
 

@@ -107,10 +107,10 @@ def _pairs(size: int, public: int) -> tuple[Integers, Integers, Floats]:
     keep = columns >= public
     rows = rows[keep].astype(np.int64)
     columns = columns[keep].astype(np.int64)
-    found = rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
-    for array in found:
+    pairs = rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+    for array in pairs:
         array.setflags(write=False)
-    return found
+    return pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,8 @@ def _total_bound(args: Args) -> float:
     """Return the largest isometric entry that a record of weight 1 can add."""
     norm = float(args["norm"])
     y_norm = float(args["response_bound"])
-    beside = max(norm, y_norm) * math.sqrt(_public(args)[1])
-    return max(norm**2, y_norm**2, ROOT2 * norm * y_norm, ROOT2 * beside)
+    public_bound = max(norm, y_norm) * math.sqrt(_public(args)[1])
+    return max(norm**2, y_norm**2, ROOT2 * norm * y_norm, ROOT2 * public_bound)
 
 
 def residual_moments(block: SiteBlock, args: Args) -> Floats:
@@ -211,8 +211,8 @@ def _residual_reach(args: Args, columns: int) -> Reach:
         return Reach(
             shape=(size,), l2=ROOT2 * top, linf=ROOT2 * top, bound=top, derivation=Derivations.UNIT_SCORES
         )
-    why = Derivations.RESIDUAL_MOMENTS
-    reach = _reach(size, l2, _residual_bound(args), why)
+    derivation = Derivations.RESIDUAL_MOMENTS
+    reach = _reach(size, l2, _residual_bound(args), derivation)
     return reach.times(_largest(args, 2))
 
 
@@ -229,8 +229,8 @@ def _regressors(block: SiteBlock, args: Args) -> Floats:
     if constant is None:
         x = clip_norms(block.columns(args), norm).T
         return x if block.clear is None else np.vstack([block.clear.T, x])
-    others = np.delete(np.arange(block.features.shape[1]), constant)
-    return np.vstack([np.ones(len(block)), clip_norms(block.columns(args, others), norm).T])
+    private = np.delete(np.arange(block.features.shape[1]), constant)
+    return np.vstack([np.ones(len(block)), clip_norms(block.columns(args, private), norm).T])
 
 
 def _total_sums(block: SiteBlock, args: Args) -> MomentSums:
@@ -251,8 +251,8 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     return MomentSums(block, args, reach, pairs, residual=residual)
 
 
-def _reach(size: int, l2: float, bound: float, why: str) -> Reach:
-    return Reach(shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=why)
+def _reach(size: int, l2: float, bound: float, derivation: str) -> Reach:
+    return Reach(shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=derivation)
 
 
 def _public(args: Args) -> tuple[int, float]:
@@ -296,8 +296,8 @@ _SHARED = (
 )
 # Of a holder's own sums: how many public columns stand beside the features, their largest squared norm on the
 # grid and largest sizes (by default the norm), the cap on one person's records, and the largest weight.
-_OWN = ("public", "public_norm2", "public_reach", "max_rows", "weight_bound")
-_UNITS = (*_OWN, "unit_norm")  # the last: to what norm a unit's sum of scores is shrunk
+_OWNER_ARGUMENTS = ("public", "public_norm2", "public_reach", "max_rows", "weight_bound")
+_UNITS = (*_OWNER_ARGUMENTS, "unit_norm")  # the last: to what norm a unit's sum of scores is shrunk
 
 MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
@@ -306,7 +306,7 @@ MOMENT_OPS: dict[str, SiteOp] = named(
         sensitivity=_total_reach,
         arguments=(*_SHARED, "response_bound"),
         version=2,
-        own=_OWN,
+        own=_OWNER_ARGUMENTS,
         sums=_total_sums,
     ),
     SiteOp(

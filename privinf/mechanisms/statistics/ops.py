@@ -87,15 +87,15 @@ class Reach:
         2C apart at most.
         """
         norm = None if self.norm is None else min(rows * self.norm, clip)
-        why = Derivations.OF_SITE.format(rows=rows, derivation=self.derivation)
+        derivation = Derivations.OF_SITE.format(rows=rows, derivation=self.derivation)
         if 2.0 * clip < rows * self.l2:
-            why = Derivations.CLIPPED_SITE.format(clip=clip)
+            derivation = Derivations.CLIPPED_SITE.format(clip=clip)
         return Reach(
             shape=self.shape,
             l2=min(rows * self.l2, 2.0 * clip),
             linf=min(rows * self.linf, 2.0 * clip),
             bound=min(rows * self.bound, clip),
-            derivation=why,
+            derivation=derivation,
             norm=norm,
             unit="client",
             entry=self.bound,
@@ -252,9 +252,9 @@ class SiteOp:
             the site has more rows than are counted for one.
         """
         unknown = sorted(set(args) - {*self.arguments, *(self.own if own else ())})
-        if kept := [name for name in unknown if name in self.own]:
-            told = ", ".join(map(repr, kept))
-            raise ArgumentError(f"{self.name}: only the holder's own process may give {told}")
+        if refused := [name for name in unknown if name in self.own]:
+            listed = ", ".join(map(repr, refused))
+            raise ArgumentError(f"{self.name}: only the holder's own process may give {listed}")
         if unknown:
             raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
         return self._tried(lambda: self._reach(args, columns, rows))
@@ -271,8 +271,10 @@ class SiteOp:
             if "client_clip" in args:
                 raise ArgumentError("client_clip goes with client_rows")
             return reach
-        most = whole_number(args, "client_rows", least=max(rows, 1))
-        return reach.of_clients(most, positive(args, "client_clip") if "client_clip" in args else math.inf)
+        client_rows = whole_number(args, "client_rows", least=max(rows, 1))
+        return reach.of_clients(
+            client_rows, positive(args, "client_clip") if "client_clip" in args else math.inf
+        )
 
     def checked(self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False) -> Reach:
         """Return the reach of a question that `total` will answer, whatever stands in a site's rows.
@@ -330,8 +332,8 @@ class SiteOp:
     def rounded(self, sums: Accumulator, args: Args, reach: Reach, rows: int) -> Floats:
         """Return an exact sum over so many rows, rounded to digits of a record's entry, and held in reach."""
         unit = unit_of(entry := reach.entry or reach.bound, digits(args)[0])
-        most = math.floor(rows * entry / unit)
-        return np.asarray(np.clip(sums.steps(unit), -most, most) * unit, dtype=np.float64)
+        largest_step = math.floor(rows * entry / unit)
+        return np.asarray(np.clip(sums.steps(unit), -largest_step, largest_step) * unit, dtype=np.float64)
 
     def _sum(self, rows: SiteBlock, args: Args, reach: Reach) -> Floats:
         if self.sums is not None and digits(args)[0]:

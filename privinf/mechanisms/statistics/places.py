@@ -103,12 +103,12 @@ class BatchPass:
             response = np.array(response)
             self._hash(0, features, response)
         chosen = codes == self._number
-        own = features[chosen], response[chosen]
+        batch = features[chosen], response[chosen]
         if not self._together:
-            self._hash(self._number, *own)
+            self._hash(self._number, *batch)
             if self._known is None:
                 self._hash_others(codes, features, response)
-        return own
+        return batch
 
     def _hash_others(self, codes: Integers, features: Floats, response: Floats) -> None:
         order = np.argsort(codes, kind="stable")
@@ -128,12 +128,15 @@ class BatchPass:
 
     def check(self) -> None:
         """Keep the digests of a first pass; else raise AlignmentError unless the batch has the same rows."""
-        found = {number: b"".join(one.digest() for one in both) for number, both in self._hashers.items()}
+        digests = {
+            number: b"".join(hasher.digest() for hasher in hashers)
+            for number, hashers in self._hashers.items()
+        }
         if self._known is None:
-            self._digests.keep(self._partition, found)
+            self._digests.keep(self._partition, digests)
             return
         number = 0 if self._together else self._number
-        if found.get(number) != self._known.get(number):
+        if digests.get(number) != self._known.get(number):
             raise AlignmentError(ROWS_MOVED)
 
     def __reduce__(self) -> Any:

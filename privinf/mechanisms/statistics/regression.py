@@ -110,8 +110,8 @@ def logistic_products(block: SiteBlock, args: Args) -> Floats:
     if "support" in args and len(args["support"]):
         eta += made_finite(block.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"]))
     mean = expit(eta)
-    most = (bound / np.maximum(mean, 1.0 - mean))[:, None]
-    np.minimum(np.maximum(x, -most, out=x), most, out=x)
+    largest = (bound / np.maximum(mean, 1.0 - mean))[:, None]
+    np.minimum(np.maximum(x, -largest, out=x), largest, out=x)
     x *= (np.clip(block.outcome(), 0.0, 1.0) - mean)[:, None]
     return cut_sum(clipped(x, bound), bound, args)
 
@@ -183,16 +183,16 @@ def _gram_reach(args: Args, columns: int) -> Reach:
     q2 = min(size * bound**2, norm2)
     square = min(bound**2, norm2)
     shape = (size * (size + 1) // 2,)
-    why = Derivations.CLIPPED_RANK_ONE
+    derivation = Derivations.CLIPPED_RANK_ONE
     if size == 1:
-        return Reach(shape=shape, l2=q2, linf=q2, bound=q2, derivation=why)
+        return Reach(shape=shape, l2=q2, linf=q2, bound=q2, derivation=derivation)
     product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
     return Reach(
         shape=shape,
         l2=math.sqrt(2.0) * q2,
         linf=max(2.0 * product, square),
         bound=max(product, square),
-        derivation=why,
+        derivation=derivation,
     )
 
 

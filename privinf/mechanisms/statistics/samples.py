@@ -197,36 +197,36 @@ def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample
     return sums * weights
 
 
-def _parts(sample: Sample, one: float) -> Iterator[tuple[Floats, Integers]]:
+def _parts(sample: Sample, scale: float) -> Iterator[tuple[Floats, Integers]]:
     for start in range(0, len(sample), PART_ROWS):
         part = slice(start, start + PART_ROWS)
-        yield np.clip(sample.values[part], -one, one), sample.codes[part]
+        yield np.clip(sample.values[part], -scale, scale), sample.codes[part]
 
 
 # ---- the statistics
 
 
-def _one(values: Floats, one: float) -> Sequence[Floats]:
+def _mean(values: Floats, scale: float) -> Sequence[Floats]:
     u = values[:, 0]
-    return u * one, u * u
+    return u * scale, u * u
 
 
-def _group(values: Floats, one: float) -> Sequence[Floats]:
+def _group(values: Floats, scale: float) -> Sequence[Floats]:
     u = values[:, 0]
-    return np.ones_like(u) * (one * one), u * one, one * one - u * u
+    return np.ones_like(u) * (scale * scale), u * scale, scale * scale - u * u
 
 
-def _share(values: Floats, one: float) -> Sequence[Floats]:
-    return (one * one + values[:, 0] * one,)
+def _share(values: Floats, scale: float) -> Sequence[Floats]:
+    return (scale * scale + values[:, 0] * scale,)
 
 
-def _cell(values: Floats, one: float) -> Sequence[Floats]:
-    return (np.full(len(values), one * one),)
+def _cell(values: Floats, scale: float) -> Sequence[Floats]:
+    return (np.full(len(values), scale * scale),)
 
 
-def _pair(values: Floats, one: float) -> Sequence[Floats]:
+def _pair(values: Floats, scale: float) -> Sequence[Floats]:
     u, v = values[:, 0], values[:, 1]
-    return u * one, v * one, u * u, v * v, u * v
+    return u * scale, v * scale, u * u, v * v, u * v
 
 
 def _rank_sums(sample: Sample) -> Floats:
@@ -253,7 +253,7 @@ def _signed_ranks(sample: Sample) -> Floats:
 _A, _B = PAIR_WEIGHTS
 SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
     "one sample": SampleStatistic(
-        entries=_one,
+        entries=_mean,
         l2=Weighted((1.0, PARABOLA_WEIGHT), 2.0),
         l1=Weighted((1.0, 0.5), 2.0),
         derivation=Derivations.PARABOLA,

@@ -123,8 +123,8 @@ def _scores_reach(args: Args, columns: int) -> Reach:
     average = positive(args, "average_weight")
     l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
     linf = max(2.0, 1.5 * slope, 1.5 * average)
-    why = Derivations.TARGET_SCORES
-    return Reach(shape=(3 * size + 1,), l2=l2, linf=linf, bound=_largest(args), derivation=why)
+    derivation = Derivations.TARGET_SCORES
+    return Reach(shape=(3 * size + 1,), l2=l2, linf=linf, bound=_largest(args), derivation=derivation)
 
 
 SINGLE_OPS: dict[str, SiteOp] = named(
@@ -203,8 +203,8 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
     e = multipliers(block, args)
     e_unit = 1.0
     if args["law"] == "gaussian":
-        most = float(args["multiplier_bound"])
-        e, e_unit = rounded(e, unit_of(most, half), most)
+        bound_of_draws = float(args["multiplier_bound"])
+        e, e_unit = rounded(e, unit_of(bound_of_draws, half), bound_of_draws)
         bits = half
     scores, unit = rounded(scores, unit_of(top, bits), top)
     return np.asarray(e @ scores * (e_unit * unit), dtype=np.float64)

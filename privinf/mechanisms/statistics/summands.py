@@ -33,7 +33,7 @@ from privinf.wire import Derivations
 
 DIGITS = 24  # binary digits after the point to which entries of U are rounded
 MOST_CELLS = 256  # thresholds of one count
-LEAST = 2.0**-200  # what is at most this counts as 0
+SMALLEST_THRESHOLD = 2.0**-200  # what is at most this counts as 0
 MORE_BITS = 12  # binary digits of a product's number beyond an integer's
 NORM_ROOM = 1.0 - 2.0**-40  # factor for what a norm in doubles may be off by
 
@@ -87,15 +87,15 @@ class _CellSums:
 class Counts:
     """U h of the values; what is not a number counts as above all thresholds.
 
-    Thresholds below `LEAST`, 0 among them, count what is above `LEAST`: products of smaller numbers differ
-    between databases and doubles.
+    Thresholds below `SMALLEST_THRESHOLD`, 0 among them, count what is above it: products of smaller numbers
+    differ between databases and doubles.
     """
 
     values: Floats
     thresholds: Floats
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "thresholds", np.maximum(self.thresholds, LEAST))
+        object.__setattr__(self, "thresholds", np.maximum(self.thresholds, SMALLEST_THRESHOLD))
 
     def plain(self) -> Floats:
         """Return the sum, shape (m,)."""
@@ -166,7 +166,7 @@ class Along:
     def steps(self, room: Workroom | None = None) -> Floats:
         """Return the directions on their grid, shape (k, rows)."""
         if self._steps is None:
-            self._steps = _nearest(self.vectors, self.length, out=_taken(self.vectors, room))
+            self._steps = _nearest(self.vectors, self.length, out=_buffer(self.vectors, room))
         return self._steps
 
 
@@ -181,8 +181,8 @@ class Product:
 
     def plain(self) -> Floats:
         """Return the sum, shape (k,)."""
-        left = np.clip(made_finite(self.left), -self.top, self.top)
-        shares = left / np.maximum(self.along.length, SMALLEST)
+        scores = np.clip(made_finite(self.left), -self.top, self.top)
+        shares = scores / np.maximum(self.along.length, SMALLEST)
         return np.asarray(self.along.vectors @ shares * self.factor)
 
     def empty(self) -> ProductSums:
@@ -191,9 +191,9 @@ class Product:
 
     def integers(self, room: Workroom | None = None) -> tuple[Floats, Floats]:
         """Return both words of the numbers, shape (2, rows), and the directions, shape (k, rows)."""
-        left = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
-        high = np.floor(left)
-        words = np.stack([high, np.floor((left - high) * 2.0**MORE_BITS + 0.5)])
+        scores = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
+        high = np.floor(scores)
+        words = np.stack([high, np.floor((scores - high) * 2.0**MORE_BITS + 0.5)])
         return words, self.along.steps(room)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
@@ -231,7 +231,7 @@ class Square:
 
     def integers(self, room: Workroom | None = None) -> tuple[Floats]:
         """Return the vectors, shape (k, rows)."""
-        out = self.vectors if self.size is None else _taken(self.vectors, room)
+        out = self.vectors if self.size is None else _buffer(self.vectors, room)
         return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.size, out),)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
@@ -245,7 +245,7 @@ def _room(vectors: Floats) -> float:
     return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
 
 
-def _taken(vectors: Floats, room: Workroom | None) -> Floats | None:
+def _buffer(vectors: Floats, room: Workroom | None) -> Floats | None:
     """Return memory for as many numbers, if there is a room for them."""
     return None if room is None else room.take(*vectors.shape)
 
@@ -253,9 +253,9 @@ def _taken(vectors: Floats, room: Workroom | None) -> Floats | None:
 def _nearest(
     vectors: Floats,
     length: Floats,
-    most: float = math.inf,
+    factor: float = math.inf,
     size: Floats | None = None,
     out: Floats | None = None,
 ) -> Floats:
-    """Return the integers nearest to vectors of these lengths as long as there is room, or times `most`."""
-    return nearest(vectors, size, np.minimum(most, _room(vectors) / np.maximum(length, SMALLEST)), out)
+    """Return the integers nearest to vectors of these lengths as long as there is room, or times `factor`."""
+    return nearest(vectors, size, np.minimum(factor, _room(vectors) / np.maximum(length, SMALLEST)), out)

@@ -68,26 +68,26 @@ class PlacedRows:
 
     def forms(self, coefficients: Floats) -> Floats:
         """Return the linear forms A x of every row, A of shape (m, k); shape (m, rows)."""
-        found: Floats
+        values: Floats
         if self.units is None:
-            found = coefficients @ self.steps.T
-            return made_finite(found)
-        whole, unit = _on_public_grid(
+            values = coefficients @ self.steps.T
+            return made_finite(values)
+        steps, unit = _on_public_grid(
             np.asarray(coefficients, dtype=np.float64).tobytes(), self.units.tobytes()
         )
         if isinstance(self.steps, np.ndarray):
-            found = forms(whole * unit, self.steps, self.room)  # exact too: units are powers of two
+            values = forms(steps * unit, self.steps, self.room)  # exact too: units are powers of two
         else:
-            found = whole @ self.steps.T
-            found *= unit
-        return found if self.size is None else np.multiply(found, self.size, out=found)
+            values = steps @ self.steps.T
+            values *= unit
+        return values if self.size is None else np.multiply(values, self.size, out=values)
 
     def columns(self) -> Floats:
         """Return the columns, shape (k, rows)."""
         if self.units is None:
             return made_finite(np.ascontiguousarray(self.steps.T))
-        found = np.multiply(self.steps.T, self.units[:, None], order="C")
-        return found if self.size is None else np.multiply(found, self.size, out=found)
+        values = np.multiply(self.steps.T, self.units[:, None], order="C")
+        return values if self.size is None else np.multiply(values, self.size, out=values)
 
 
 @lru_cache(maxsize=64)
@@ -105,7 +105,7 @@ class RowReader:
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "_keys", "_made", "args", "block", "exact", "room")
+    __slots__ = ("_grids", "_keys", "_shared", "args", "block", "exact", "room")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block = block
@@ -114,25 +114,28 @@ class RowReader:
         self.room = Workroom()
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
-        self._made: dict[Any, Any] = {}
+        self._shared: dict[Any, Any] = {}
 
-    def take(self, block: SiteBlock, made: dict[Any, Any]) -> None:
-        """Read another block; `made` is what readers of it share."""
+    def take(self, block: SiteBlock, shared: dict[Any, Any]) -> None:
+        """Read another block; `shared` is what readers of it share."""
         self.block = block
-        self._made = made
+        self._shared = shared
         self.room.clear()
 
-    def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
+    def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return what is made of the rows and of arguments of these names, once for all readers of a block.
 
         Who gets it does not write into it.
         """
-        if what not in self._keys:
-            told = {name: np.asarray(self.args[name]) for name in names if name in self.args}
-            self._keys[what] = what, tuple((name, one.shape, one.tobytes()) for name, one in told.items())
-        if (key := self._keys[what]) not in self._made:
-            self._made[key] = make()
-        return cast("T", self._made[key])
+        if quantity not in self._keys:
+            arrays = {name: np.asarray(self.args[name]) for name in names if name in self.args}
+            self._keys[quantity] = (
+                quantity,
+                tuple((name, array.shape, array.tobytes()) for name, array in arrays.items()),
+            )
+        if (key := self._keys[quantity]) not in self._shared:
+            self._shared[key] = make()
+        return cast("T", self._shared[key])
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
         """Return all columns, or some, the constant being 1; valid until they are read again."""
@@ -142,39 +145,41 @@ class RowReader:
                 index, grid = grid_of(self.block, self.args, chosen, constant)
                 width = 0 if grid is None else len(grid.units)
                 self._grids[key] = index, grid, rooms(block_rows(width), width)
-            index, grid, held = self._grids[key]
+            index, grid, buffer = self._grids[key]
             if grid is not None:
-                return self._on_grid(self.block.features[:, index], grid, held, constant)
+                return self._on_grid(self.block.features[:, index], grid, buffer, constant)
         x = self.block.columns(self.args, chosen)
         if constant is not None:
             x[:, constant] = 1.0
         if not self.exact:
             return PlacedRows(x)
-        most = float(self.args.get("radius", 1.0))
-        size = np.maximum(np.abs(x).max(axis=1, initial=0.0) / most, 1.0)
+        radius = float(self.args.get("radius", 1.0))
+        size = np.maximum(np.abs(x).max(axis=1, initial=0.0) / radius, 1.0)
         x /= size[:, None]
-        return self.placed(made_finite(x), most, size)
+        return self.placed(made_finite(x), radius, size)
 
     def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
         """Return marks, 1 outside the bounds and 0 inside: of columns, of the response, and of inputs."""
         block = self.block
         marks = [outside(block.features[:, j], float(block.low[j]), float(block.high[j])) for j in chosen]
         marks += [outside(block.response, block.response_low, block.response_high)] * outcome
-        held = 0 if block.inputs is None else block.inputs.shape[1]
+        input_columns = 0 if block.inputs is None else block.inputs.shape[1]
         for j in range(inputs):
-            some = block.inputs[:, j] if block.inputs is not None and j < held else np.zeros(len(block))
-            marks.append(some)
+            mark = (
+                block.inputs[:, j] if block.inputs is not None and j < input_columns else np.zeros(len(block))
+            )
+            marks.append(mark)
         return marks
 
-    def placed(self, x: Floats, most: float, size: Floats | None = None) -> PlacedRows:
-        """Return columns of size at most `most` on the grid of this size, where sums are exact."""
+    def placed(self, x: Floats, largest: float, size: Floats | None = None) -> PlacedRows:
+        """Return columns of size at most `largest` on the grid of this size, where sums are exact."""
         if not self.exact:
             return PlacedRows(x)
-        unit = most / FULL_SCALE
+        unit = largest / FULL_SCALE
         return PlacedRows(on_grid(x, 1.0 / unit, 0.5, FULL_SCALE, x), np.full(x.shape[1], unit), size)
 
-    def _on_grid(self, x: Floats, grid: ColumnGrid, held: Any, constant: int | None) -> PlacedRows:
-        out = on_grid(x, grid.factor, grid.shift, FULL_SCALE, like(held, x))
+    def _on_grid(self, x: Floats, grid: ColumnGrid, buffer: Any, constant: int | None) -> PlacedRows:
+        out = on_grid(x, grid.factor, grid.shift, FULL_SCALE, like(buffer, x))
         if not self.block.finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if grid.ends is not None:
@@ -193,11 +198,11 @@ def grid_of(
     index = slice(None) if chosen is None else np.asarray(chosen)
     low = block.low[index].copy()
     high = block.high[index].copy()
-    told = [
+    arrays = [
         np.full(len(block.low), start) if args.get(name) is None else np.asarray(args[name])
         for name, start in (("center", 0.0), ("scale", 1.0))
     ]
-    center, scale = (np.array(one, dtype=np.float64)[index] for one in told)
+    center, scale = (np.array(array, dtype=np.float64)[index] for array in arrays)
     if constant is not None:
         low[constant] = -1.0
         high[constant] = 1.0
@@ -264,35 +269,35 @@ class TermSums:
         """Add rows."""
         add_together([self], block)
 
-    def add(self, part: SiteBlock, made: dict[Any, Any]) -> None:
+    def add(self, part: SiteBlock, shared: dict[Any, Any]) -> None:
         """Add few rows, of which other sums have made this."""
-        self._reader.take(part, made)
+        self._reader.take(part, shared)
         for sums, term in zip(self.parts, self.terms(self._reader), strict=True):
             sums.update(*(group.T for group in term.integers(self._reader.room)))
 
     def merge(self, other: TermSums) -> None:
         """Add the rows of another accumulator of the same question."""
-        for sums, more in zip(self.parts, other.parts, strict=True):
-            sums.merge(more)
+        for sums, other_sums in zip(self.parts, other.parts, strict=True):
+            sums.merge(other_sums)
 
     def floats(self) -> Floats:
         """Return the sum, each entry the double nearest to the exact one."""
-        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
-        return np.concatenate([total.floats(units) for total, units in found])
+        pairs = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
+        return np.concatenate([total.floats(units) for total, units in pairs])
 
     def steps(self, grid: float) -> Integers:
         """Return the sum in steps of a grid, a power of two, each entry rounded once."""
-        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
-        return np.concatenate([total.steps(units, grid) for total, units in found])
+        pairs = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
+        return np.concatenate([total.steps(units, grid) for total, units in pairs])
 
 
 def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
     """Add rows to several sums: what their terms share is made once."""
     with np.errstate(all="ignore"):
         for part in block.parts(block_rows(block.features.shape[1])):
-            made: dict[Any, Any] = {}
-            for each in sums:
-                each.add(part, made)
+            shared: dict[Any, Any] = {}
+            for total in sums:
+                total.add(part, shared)
 
 
 def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:
@@ -301,8 +306,8 @@ def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:
         sums = TermSums(terms, block, args)
         sums.update(block)
         return sums.floats()
-    found = terms(RowReader(block, args, exact=False))
-    return np.concatenate([term.plain() for term in found])
+    summands = terms(RowReader(block, args, exact=False))
+    return np.concatenate([term.plain() for term in summands])
 
 
 def op_of_terms(

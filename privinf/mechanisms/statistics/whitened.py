@@ -79,11 +79,11 @@ def _rows(rows: RowReader) -> tuple[PlacedRows, Floats | float]:
     if not args.get("row_weights", False):
         return rows.read(constant=constant), 1.0
     z = made_finite(rows.block.columns(args))
-    others = np.abs(z)
+    sizes = np.abs(z)
     if constant is not None:
         z[:, constant] = 1.0
-        others[:, constant] = 0.0
-    root = 1.0 / np.maximum(others.max(axis=1, initial=0.0), 1.0)
+        sizes[:, constant] = 0.0
+    root = 1.0 / np.maximum(sizes.max(axis=1, initial=0.0), 1.0)
     z *= root[:, None]
     return rows.placed(z, 1.0), root
 
@@ -105,12 +105,12 @@ def _residuals(rows: RowReader) -> Floats:
 def _scores(rows: RowReader) -> tuple[Along, Floats]:
     """Return v, of p entries, and the residuals."""
 
-    def made() -> tuple[Along, Floats]:
+    def make_scores() -> tuple[Along, Floats]:
         z, root = _rows(rows)
         forms = z.forms(np.vstack([rows.args["theta"], rows.args["whitening"]]))
         return Along(forms[1:]), _error(rows, forms[0], root)
 
-    return rows.once("scores", (*_UNITS, "residual_clip"), made)
+    return rows.once("scores", (*_UNITS, "residual_clip"), make_scores)
 
 
 def _columns(rows: RowReader) -> tuple[Counts, ...]:
@@ -122,15 +122,15 @@ def _columns_reach(args: Args, columns: int) -> Reach:
     chosen = positions(args, "columns", columns)
     if not len(chosen):
         raise ArgumentError("columns must name at least one column")
-    one = counted_reach(args)
+    column_reach = counted_reach(args)
     root = math.sqrt(len(chosen))
-    norm = None if one.norm is None else root * one.norm
+    norm = None if column_reach.norm is None else root * column_reach.norm
     return Reach(
-        shape=(len(chosen) * one.size,),
-        l2=root * one.l2,
-        linf=one.linf,
-        bound=one.bound,
-        derivation=one.derivation,
+        shape=(len(chosen) * column_reach.size,),
+        l2=root * column_reach.l2,
+        linf=column_reach.linf,
+        bound=column_reach.bound,
+        derivation=column_reach.derivation,
         norm=norm,
     )
 
@@ -139,8 +139,8 @@ def _moments(rows: RowReader) -> tuple[Square]:
     z, root = _rows(rows)
     x = z.columns()
     fitted = z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
-    both = np.vstack([x, float(rows.args["response_weight"]) * _error(rows, fitted, root)])
-    return (Square(vectors=both, top=float(rows.args["clip"]), length=lengths(both)),)
+    vectors = np.vstack([x, float(rows.args["response_weight"]) * _error(rows, fitted, root)])
+    return (Square(vectors=vectors, top=float(rows.args["clip"]), length=lengths(vectors)),)
 
 
 def _moments_reach(args: Args, columns: int) -> Reach:
@@ -154,8 +154,8 @@ def _counts(rows: RowReader) -> tuple[Counts]:
     if quantity == "residual":
         return (counted(np.abs(_residuals(rows)), rows.args),)
     v, e = _scores(rows)
-    found = np.square(v.length) if quantity == "length" else sizes(v.length, e, rows.args)
-    return (counted(found, rows.args),)
+    values = np.square(v.length) if quantity == "length" else sizes(v.length, e, rows.args)
+    return (counted(values, rows.args),)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
