@@ -55,6 +55,7 @@ def test_any_number_of_processes_gives_the_same_rows(workers):
         Workers(1000)
 
 
+@pytest.mark.audit
 def test_workers_are_started_once_and_have_one_thread(workers, monkeypatch):
     before = dict(os.environ)
     runs = [replicate(process_of, 64, seed=0, progress=False, processes=workers) for _ in range(2)]
@@ -67,6 +68,7 @@ def test_workers_are_started_once_and_have_one_thread(workers, monkeypatch):
         pickle.dumps(workers)
 
 
+@pytest.mark.audit
 def test_what_cannot_be_imported_is_refused_and_errors_are_the_study_s_own(workers):
     with pytest.raises(ArgumentError, match="must be a module's function"):
         replicate(lambda seed: {}, 3, seed=0, progress=False, processes=workers)

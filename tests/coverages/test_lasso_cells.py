@@ -99,6 +99,7 @@ def test_width_is_near_the_one_without_privacy():
     assert (ratio < 2.3).all()
 
 
+@pytest.mark.audit
 def test_the_lasso_without_debiasing_does_not_cover_signals():
     """The same standard errors around the shrunk coefficients, without privacy."""
     *_, naive = fits("normal")
