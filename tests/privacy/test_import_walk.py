@@ -6,7 +6,7 @@ are measures of the house (`tests/architecture`).
 
 import ast
 import sys
-from collections import defaultdict
+from functools import cache
 
 import pytest
 from support.limits import EVERYWHERE, FLOOR, FREE, NUMERIC_ONLY, ROW_DOORS, TOWERS, TOWERS_IMPORT
@@ -28,14 +28,18 @@ def imports(module):
     return found
 
 
-IMPORTED = defaultdict(set)
-for one in TREE.imports:
-    IMPORTED[one.source].add(one.target)
+@cache
+def arrows():
+    """Return what every module imports: read when the first test asks, not when tests are collected."""
+    found = {module: set() for module in TREE.modules}
+    for one in TREE.imports:
+        found[one.source].add(one.target)
+    return found
 
 
 def imported(module):
     """Return the modules of the package that a module imports."""
-    return IMPORTED[module]
+    return arrows()[module]
 
 
 def not_of_its_floor(module):
