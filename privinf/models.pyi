@@ -1,4 +1,5 @@
 from .glm.results import FederatedGLMResults as FederatedGLMResults
+from .glm.results import GLMResults as GLMResults
 from .iwp.model import IWPGLM as IWPGLM
 from .iwp.results import IWPGLMResults as IWPGLMResults
 from .lasso.results import LassoResults as LassoResults
@@ -17,6 +18,7 @@ __all__ = [
     "IWPGLM",
     "RMGMOLS",
     "FederatedGLMResults",
+    "GLMResults",
     "IWPGLMResults",
     "LassoResults",
     "MixingResults",

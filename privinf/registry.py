@@ -7,7 +7,7 @@ repository. A file or a release names its model, though: this table and `studied
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -57,7 +57,7 @@ class Task:
 
 
 # Of all generalised linear models.
-_GLM = StoredModel("privinf.glm.results:FederatedGLMResults", "privinf.glm.least_squares:stored_scores")
+_GLM = StoredModel("privinf.glm.results:GLMResults", "privinf.glm.least_squares:stored_scores")
 # Of all models of mixed rows.
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
 MODELS: Mapping[str, StoredModel] = {
@@ -70,7 +70,8 @@ MODELS: Mapping[str, StoredModel] = {
     "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.analyses:stored_system"),
     "TwoStageLeastSquares": StoredModel("privinf.moments.iv:IVResults", "privinf.moments.analyses:stored_iv"),
     "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
-    **dict.fromkeys(("OLS", "Logit", "Poisson", "GLM", "FederatedGLM"), _GLM),
+    **dict.fromkeys(("OLS", "Logit", "Poisson", "GLM"), _GLM),
+    "FederatedGLM": replace(_GLM, results="privinf.glm.results:FederatedGLMResults"),
     "DebiasedLasso": StoredModel(
         "privinf.lasso.results:LassoResults",
         studies={"debiased lasso, the paper's algorithms": "paper.results"},

@@ -22,7 +22,7 @@ from privinf.glm.first_order import Optimizer
 from privinf.glm.newton import Newton
 from privinf.glm.plan import FitRequest
 from privinf.glm.results import (
-    FederatedGLMResults,
+    GLMResults,
 )
 from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.running import run_fit
@@ -250,7 +250,7 @@ class GLM(Rowless):
         intervals: IntervalNeed = "required",
         checkpoint: str | PathLike[str] | None = None,
         **spending: Unpack[SpendingWords],
-    ) -> FederatedGLMResults:
+    ) -> GLMResults:
         """Fit the model.
 
         Parameters
@@ -353,7 +353,7 @@ class GLM(Rowless):
         )
         return self._fit(request, spending)
 
-    def _fit(self, request: FitRequest, spending: SpendingWords) -> FederatedGLMResults:
+    def _fit(self, request: FitRequest, spending: SpendingWords) -> GLMResults:
         given = spending_of(spending, {"source": SITES_NOISE})
         return run_fit(self._rows, self._trust, self.ledger, type(self).__name__, request, given)
 

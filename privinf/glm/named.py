@@ -10,7 +10,7 @@ from privinf.fitting.model import spending_of
 from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
 from privinf.glm.model import GLM
 from privinf.glm.plan import FitRequest, plan_fit
-from privinf.glm.results import FederatedGLMResults
+from privinf.glm.results import GLMResults
 from privinf.glm.rows import glm_limits
 from privinf.glm.sums import Roles, RoleWords
 from privinf.schema import Schema
@@ -199,7 +199,7 @@ class OLS(OneFamily):
         intervals: IntervalNeed = "required",
         checkpoint: AnyPath | None = None,
         **spending: Unpack[SpendingWords],
-    ) -> FederatedGLMResults:
+    ) -> GLMResults:
         """Fit the model.
 
         Parameters

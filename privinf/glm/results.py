@@ -1,4 +1,4 @@
-"""Results of FederatedGLM: the common facade, the public iterates, what was sent."""
+"""Results of generalized linear models: the common facade, the public iterates, what was sent."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class GlmSettings(TypedDict):
 
 
 @doors
-class FederatedGLMResults(Results):
-    """Results of `FederatedGLM`.
+class GLMResults(Results):
+    """Results of `OLS`, `Logit`, `Poisson` and `GLM`.
 
     Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests move
     the last released score along its Hessian.
@@ -240,6 +240,16 @@ class FederatedGLMResults(Results):
         return replace(found, observation=None, reason=NO_DISPERSION) if weighted else found
 
 
+class FederatedGLMResults(GLMResults):
+    """Results of `FederatedGLM`: `GLMResults` by the name that they have over federations."""
+
+
+def named_results(estimate: Estimate, **context: Any) -> GLMResults:
+    """Return results of the class that belongs to the model's name; `context` as `Results` takes it."""
+    kind = FederatedGLMResults if context["model"] == "FederatedGLM" else GLMResults
+    return kind(estimate, **context)
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FitDescription:
     """Description of a fit: model, method, options of the summary, its rounds, what was sent, its cost.
@@ -294,7 +304,7 @@ class FitDescription:
 
 def glm_results(
     rows: GlmRows, step: OneStep, description: FitDescription, cov_type: str, block: Block | None
-) -> FederatedGLMResults:
+) -> GLMResults:
     """Return the results of a fit that ended with a one-step estimate, in the user's units.
 
     Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
@@ -321,7 +331,7 @@ def glm_results(
             cov_type="none",
             weak_reason=reason,
         )
-        return FederatedGLMResults(weak.transformed(back, names=names), **context)
+        return named_results(weak.transformed(back, names=names), **context)
     found = Estimate(
         params=step.params,
         cov=total,
@@ -338,12 +348,12 @@ def glm_results(
     if block is None:
         context["system"] = curved_system(told, rows.design, rows.total, cov_type)
         context["settings"] |= told if step.score_sd else {}
-    return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
+    return named_results(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
 def second_look_results(
     rows: GlmRows, look: SecondLook, looks: Looks, description: FitDescription
-) -> FederatedGLMResults:
+) -> GLMResults:
     """Return the results of least squares by a second look, in the user's units."""
     center, unit, _, _ = rows.response_units
     transform = unit * rows.to_user
@@ -363,7 +373,7 @@ def second_look_results(
             cov_type="none",
             weak_reason=reason,
         )
-        return FederatedGLMResults(bare, **description.context(rows))
+        return named_results(bare, **description.context(rows))
     estimate = Estimate(
         params=params,
         cov=cov,
@@ -385,7 +395,7 @@ def second_look_results(
     context = description.context(rows, *notes_of(rows, look, estimate, strength, most, hidden))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
-    return FederatedGLMResults(
+    return named_results(
         estimate,
         sampling_cov=cov - noise,
         system=system,
@@ -411,9 +421,7 @@ def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance:
     return "" if found.settled else UNSETTLED.format(found.length, wider * (rows.family != "binomial"))
 
 
-def weak_results(
-    rows: GlmRows, description: FitDescription, reason: str, block: Block | None
-) -> FederatedGLMResults:
+def weak_results(rows: GlmRows, description: FitDescription, reason: str, block: Block | None) -> GLMResults:
     """Return the results of a fit without a last step: where its rounds ended, with the reason."""
     names = rows.design.names
     context = description.context(rows)
@@ -426,4 +434,4 @@ def weak_results(
     estimate = Estimate(
         params=params, cov=None, names=names, nobs=rows.total, cov_type="none", weak_reason=reason
     )
-    return FederatedGLMResults(estimate, **context)
+    return named_results(estimate, **context)

@@ -45,9 +45,10 @@ from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_inter
 from privinf.glm.questions import Questions
 from privinf.glm.results import (
     SINGULAR,
-    FederatedGLMResults,
     FitDescription,
+    GLMResults,
     glm_results,
+    named_results,
     second_look_results,
     singular,
     weak_results,
@@ -80,7 +81,7 @@ HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or st
 
 def run_fit(
     rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
-) -> FederatedGLMResults:
+) -> GLMResults:
     """Check a request, ask what its plan asks, and return the results; errors as `GLM.fit` says."""
     covariance = requested_covariance(request.cov_type, rows.design.schema)
     if covariance is COVARIANCES["HC1"] and rows.family != "gaussian":
@@ -99,7 +100,7 @@ def _run(
     request: FitRequest,
     spending: Mapping[str, Any],
     held: ExitStack,
-) -> FederatedGLMResults:
+) -> GLMResults:
     """Fit; the folder of the checkpoint is held until the caller's stack is left."""
     level = {name: value for name, value in spending.items() if name != "rng"}
     rows = rows if request.targets is None else rows.user
@@ -349,7 +350,7 @@ def curved_results(
     cov_type: str,
     average: Noisy | None = None,
     ratio: float = 1.0,
-) -> FederatedGLMResults:
+) -> GLMResults:
     """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
     names = rows.design.names
     back = rows.to_user
@@ -383,7 +384,7 @@ def curved_results(
             cov_type="none",
             weak_reason=reason,
         )
-        return FederatedGLMResults(bare, **context)
+        return named_results(bare, **context)
     context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
     values, vectors = np.linalg.eigh(total - got.sampling)
@@ -410,12 +411,12 @@ def curved_results(
         estimate = replace(estimate, bias=found.hidden.bias(influence))
         context["settings"] |= {"tail_ratio": found.hidden.ratio}
     sampling = None if noise is None else back @ (total - noise) @ back.T
-    return FederatedGLMResults(estimate, sampling_cov=sampling, system=system, **context)
+    return named_results(estimate, sampling_cov=sampling, system=system, **context)
 
 
 def _exact_results(
     rows: GlmRows, found: FinalStep, description: FitDescription, cov_type: str, told: Mapping[str, Any]
-) -> FederatedGLMResults:
+) -> GLMResults:
     """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
     move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
     cov = move @ found.meat @ move.T / rows.total
@@ -436,7 +437,7 @@ def _exact_results(
     sampling = back @ cov @ back.T
     # The settings, which files keep, do not hold the equation: its sums have no noise.
     told = {"curved": recorded(found), "to_user": back.tolist()}
-    return FederatedGLMResults(
+    return named_results(
         estimate.transformed(back, names=rows.design.names),
         sampling_cov=sampling,
         system=curved_system(told, rows.design, rows.total, cov_type),

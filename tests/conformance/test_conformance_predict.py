@@ -221,7 +221,11 @@ def test_a_lasso_that_leaves_something_out_refuses():
 
 def test_no_kind_of_results_is_left_out():
     """A model that stores results of a new class must be looked at here."""
-    seen = {type(fitted(name)).__name__ for name in MODELS} | {"FederatedGLMResults", "LassoResults"}
+    seen = {type(fitted(name)).__name__ for name in MODELS} | {
+        "FederatedGLMResults",
+        "GLMResults",
+        "LassoResults",
+    }
     kinds = {recipe.results.__name__ for recipe in storage._recipes.values()}
     assert kinds <= seen | {"Results"}, kinds - seen
 
