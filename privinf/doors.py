@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from types import CodeType, FunctionType
 from typing import ParamSpec, TypeVar, cast
@@ -114,6 +114,33 @@ def doors(kind: C) -> C:
     return kind
 
 
+def refuses(
+    reasons: Mapping[str, str], error: type[PrivinfError] = ArgumentError
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function explain why it does not have keywords of these names.
+
+    Parameters
+    ----------
+    reasons : mapping of str to str
+        By name of a keyword that callers may expect: why the function does not have it. A door raises
+        ``error(f"{name}= {reason}")`` for it.
+    error : type
+        Kind of the error.
+
+    Returns
+    -------
+    callable
+        A decorator that returns the same function.
+    """
+
+    def marked(function: Callable[P, R]) -> Callable[P, R]:
+        before = vars(function).get("refusals", {})
+        vars(function)["refusals"] = before | {name: (error, text) for name, text in reasons.items()}
+        return function
+
+    return marked
+
+
 def is_door(function: object) -> bool:
     """Say whether a function is a door already."""
     return getattr(function, "__code__", None) is _CODE
@@ -162,13 +189,17 @@ def is_bare(error: BaseException | None) -> bool:
     return clean and error.args == known and error.filename is None and not vars(error)
 
 
-def _unknown_option(function: FunctionType, given: Iterable[str]) -> ArgumentError | None:
-    """Return the error for a keyword that the function does not have, the closest that it has named."""
+def _unknown_option(function: FunctionType, given: Iterable[str]) -> PrivinfError | None:
+    """Return the error for a keyword that the function does not have: its reason, or the closest name."""
     places = inspect.signature(function).parameters.values()
     options = [place.name for place in places if place.name not in ("self", "cls")]
     name = next((name for name in given if name not in options), None)
     if name is None or any(place.kind == place.VAR_KEYWORD for place in places):
         return None
+    refusals = vars(function).get("refusals", {})
+    if name in refusals:
+        error, reason = refusals[name]
+        return cast(PrivinfError, error(f"{name}= {reason}"))
     near = get_close_matches(name, options, 3)
     told = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(options)}"
     where = function.__qualname__.removesuffix(".__init__")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
+from privinf.doors import doors, refuses
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
 from privinf.mechanisms.gaussian import WORDS
@@ -15,7 +15,17 @@ from privinf.mechanisms.rows import Rows
 from privinf.registry import NOTHING
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import AnyPath, CovWord, Missing, SpendingWords, Table
+from privinf.typing import (
+    AnyPath,
+    Calibration,
+    CovWord,
+    Missing,
+    RngLike,
+    SourceName,
+    SpendingOptions,
+    SpendingWords,
+    Table,
+)
 from privinf.validation import check_words
 
 
@@ -82,6 +92,11 @@ def spending_of(
     return told
 
 
+def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:
+    """Return the options of one release by name, with the file that it is written to, if there is one."""
+    return {**options.spending(), **({} if to is None else {"to": to})}
+
+
 # ---- models
 
 
@@ -109,12 +124,11 @@ class ReleaseModel(Rowless):
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 
     Subclasses set `mechanism_class` (of mechanisms with ``release(rows, ...)``) and `kind`, and implement
-    `fit`; `refused` says which spending words mean nothing for them, and why.
+    `fit`.
     """
 
     kind: ClassVar[str]
     mechanism_class: ClassVar[Any]
-    refused: ClassVar[Mapping[str, str]] = NOTHING
 
     mechanism: Any
     ledger: Ledger
@@ -176,21 +190,65 @@ class ReleaseModel(Rowless):
         model._release = release.require(cls.kind, cls.__name__)
         return model
 
+    @refuses(STATSMODELS, NotAvailableError)
     def release(
-        self, *, to: AnyPath | None = None, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        to: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
+        ledger: Ledger | None = None,
     ) -> Release:
-        """Release the rows once: see the ``release`` of the mechanism for what is sent.
+        """Release the rows once, as the mechanism of the model does.
 
         Parameters
         ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         to : path, optional
-            Of a release of rows: a Parquet file that is written block by block.
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Instead of the model's own.
-        epsilon, delta, mu, rho, calibration, rng, source
-            What may be spent, and on whose noise; without `rng` the noise is secure.
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released. Default: the ledger of the model.
+
+        Returns
+        -------
+        Release
+            Its kind is that of the model.
         """
-        return self._released(ledger, spending_of({**spending, "to": to}, self.refused, RELEASE_WORDS))
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
+        return self._released(ledger, to_file(options, to))
 
     def _released(self, ledger: Ledger | None, spending: Mapping[str, Any]) -> Release:
         if self._rows is None:

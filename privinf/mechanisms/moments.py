@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +45,17 @@ from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.schema.geometry import check_magnitudes
 from privinf.schema.table import check_schema
-from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, Trust
+from privinf.typing import (
+    AnyPath,
+    Calibration,
+    Floats,
+    Missing,
+    MomentsCov,
+    RngLike,
+    SourceName,
+    SpendingOptions,
+    Trust,
+)
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
 from privinf.wire import Derivations, Labels, Mechanisms, Statistics
 
@@ -155,42 +165,84 @@ class Moments:
         self,
         rows: Any,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         cov_type: MomentsCov | None = None,
         robust_share: float | None = None,
         to: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
         ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the second moments once; with "HC0" or "cluster" (central) the residual moments too.
 
         Parameters
         ----------
-        rows : DataFrame, pair (y, X), or Rows
+        rows : table, pair (y, X), or Rows
+            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "cluster"}, optional
-            Trust "central": "nonrobust" (default), or "HC0", which spends `robust_share` (default .25) of
-            mu^2 on ``sum clip(e, E)^2 x x'`` with e the residuals from the first release; "cluster" spends it
-            on ``sum s s'`` over the schema's units, s the sum of e x over a unit's rows, shrunk to a norm C:
-            l2 sensitivity sqrt 2 C^2, however many rows one has. Local moments always support both, at no
-            share.
+            With trust "central": "nonrobust" (default), or "HC0", which spends `robust_share` of mu^2 on
+            ``sum clip(e, E)^2 x x'``, where e are the residuals from the first release. "cluster" spends it
+            on ``sum s s'`` over the units of the schema, where s is the sum of e x over the rows of a unit,
+            shrunk to a norm C; the l2 sensitivity is sqrt 2 C^2, however many rows a unit has. Local moments
+            always support both, at no share.
+        robust_share : float, optional
+            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
+            0.25.
         to : path, optional
-            Of local moments: as for `Modulation.release`.
-        epsilon, delta, mu, rho, calibration, ledger, rng, source
-            As for `Modulation.release`.
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both. Only for
+            ``trust="local"``.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released.
 
         Returns
         -------
-        Release of kind "moments".
+        Release
+            Of kind "moments".
 
         Warns
         -----
         LargeDeltaWarning
             trust "central" and delta >= 1/n.
         """
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
         robust, units = self._wants_residuals(cov_type)
         if robust_share is not None and not robust:
             raise ArgumentError("robust_share= belongs to cov_type='HC0' or 'cluster' with trust='central'")
         share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
-        budget = Spending.of(spending, ledger)
+        budget = Spending.of(options.spending(), ledger)
         if to is not None and self.trust != "local":
             raise ArgumentError("to= is for releases of rows, trust='local': a total is saved by its save()")
         shares = [1.0 - share, share] if robust else [1.0]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
+from privinf.doors import doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.covariances import check_release_covariance, requested_covariance
-from privinf.fitting.model import RELEASE_WORDS, SITES_NOISE, ReleaseModel, spending_of
+from privinf.fitting.model import SITES_NOISE, STATSMODELS, ReleaseModel, to_file
 from privinf.fitting.solve import Fit, build_results, with_covariance
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
@@ -21,13 +22,16 @@ from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
     Bounds,
+    Calibration,
     ColumnLike,
     ColumnsLike,
     CovWord,
     Missing,
     Pair,
+    RngLike,
     SitePairs,
-    SpendingWords,
+    SourceName,
+    SpendingOptions,
     Stabilization,
     Table,
     Target,
@@ -36,7 +40,7 @@ from privinf.typing import (
 from privinf.validation import check_count
 
 if TYPE_CHECKING:  # a fit of rows in one place loads no federation
-    from privinf.moments.federated import Checkpoint, FederatedMoments
+    from privinf.moments.federated import FederatedMoments
 
 __all__ = ["MomentOLS", "moment_system"]
 ONE_PLACE: Mapping[Trust, str] = {"server": rows.NEEDS_SITES, "secure-sum": rows.NEEDS_SITES}
@@ -44,6 +48,26 @@ SEVERAL: Mapping[Trust, str] = {
     "central": rows.AT_SITES,
     "local": "is for records in one place: sites sum them",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentReleaseOptions(SpendingOptions):
+    """Options of `MomentOLS.release`, which describes them."""
+
+    cov_type: CovWord | None = None
+    robust_share: float | None = None
+    max_colluding: int = 0
+    checkpoint: AnyPath | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentFitOptions(MomentReleaseOptions):
+    """Options of `MomentOLS.fit`, which describes them."""
+
+    stabilization: Stabilization = "none"
+    ridge: float = 0.0
+    fuller: float | None = None
+    target: Target = "population"
 
 
 @doors
@@ -263,38 +287,120 @@ class MomentOLS(ReleaseModel):
     def _federated(self) -> bool:
         return self.mechanism is not None and not isinstance(self.mechanism, Moments)
 
+    @refuses(STATSMODELS, NotAvailableError)
     def release(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         cov_type: CovWord | None = None,
         robust_share: float | None = None,
         max_colluding: int = 0,
-        checkpoint: Checkpoint = None,
+        checkpoint: AnyPath | None = None,
         to: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
         ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
     ) -> Release:
-        """Release the rows once: see ``release`` of `Moments`, or of `FederatedMoments` over parties.
+        """Release the rows once: their second moments, and residual moments if `cov_type` needs them.
 
-        The arguments are as for `fit`, `ledger` instead of the model's own; `to` as for `Modulation.release`.
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
+            Covariance of the coefficients. For totals "nonrobust" (default) assumes equal error variance, in
+            intervals and score tests alike. "HC0" does not, and spends `robust_share` of mu^2 on residual
+            moments, in a second round. "HC1" is "HC0" with its sampling part multiplied by n/(n - p). With
+            "cluster" the clusters are the units of the schema, where several rows belong to one unit; in one
+            table it costs the same as "HC0". Local moments always have the sandwich covariance.
+        robust_share : float, optional
+            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
+            0.25.
+        max_colluding : int
+            Number of sites that may collude with the server in secure sums; their noise does not count
+            towards the guarantee.
+        checkpoint : path, optional
+            Over a federation: folder of this call alone, in which every query and release is stored. If the
+            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
+            the folder holds the secret key of the noise: protect it as you protect the rows.
+        to : path, optional
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both. Only for
+            ``trust="local"``.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released. Default: the ledger of the model.
+
+        Returns
+        -------
+        Release
+            Of kind "moments".
+
+        Raises
+        ------
+        ArgumentError, NotAvailableError
+            An option does not fit the model, or the model was built from a release; nothing was spent.
+        BudgetExceededError
+            The limit of the ledger would be exceeded; nothing was spent.
         """
-        refused = dict.fromkeys(("source", "to"), SITES_NOISE) if self._federated else {}
-        given = spending_of({**spending, "to": to}, refused, RELEASE_WORDS)
-        rounds = {"cov_type": cov_type, "robust_share": robust_share}
+        options = MomentReleaseOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            cov_type=cov_type,
+            robust_share=robust_share,
+            max_colluding=max_colluding,
+            checkpoint=checkpoint,
+            calibration=calibration,
+            source=source,
+        )
+        given = to_file(options, to)
+        for name in [name for name in ("source", "to") if self._federated and name in given]:
+            raise ArgumentError(f"{name}= {SITES_NOISE}")
+        rounds = {"cov_type": options.cov_type, "robust_share": options.robust_share}
         if (made := self.mechanism) is not None:
             rounds["cov_type"] = equation.asked_kind(cov_type, made.design.schema, made.trust)
         given |= {name: value for name, value in rounds.items() if value is not None}
         account = self.ledger if ledger is None else check_ledger(ledger)
-        told = {"max_colluding": max_colluding, "checkpoint": checkpoint}
+        told = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}
         if self._federated:
             return self.mechanism.release(ledger=account, **told, **given)  # type: ignore[no-any-return]
         for name in [name for name, value in told.items() if value not in (None, 0)]:
             raise ArgumentError(f"{name}= is for a model over a federation")
         return self._released(account, given)
 
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         cov_type: CovWord | None = None,
         robust_share: float | None = None,
         stabilization: Stabilization = "none",
@@ -302,41 +408,105 @@ class MomentOLS(ReleaseModel):
         fuller: float | None = None,
         target: Target = "population",
         max_colluding: int = 0,
-        checkpoint: Checkpoint = None,
-        **spending: Unpack[SpendingWords],
+        checkpoint: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
     ) -> Results:
         """Release (unless built from a release) and estimate.
 
         Parameters
         ----------
-        epsilon, delta, mu, rho : float
-            What may be spent; ``epsilon=inf`` is ordinary least squares.
-        cov_type : {"nonrobust", "HC0", "HC1", "cluster"}
-            Totals: "nonrobust" (default) assumes equal error variance, in intervals and score tests alike;
-            "HC0" does not, and spends `robust_share` (default .25) of mu^2 on residual moments, in a second
-            round. Local: always the sandwich. "HC1" is "HC0" with its sampling part times n/(n - p).
-            "cluster": the clusters are the schema's units, where several rows are of one; in one table at the
-            price of "HC0".
-        stabilization, ridge, fuller, target, calibration, rng, source
-            As for `ModulatedOLS.fit`.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With it the fit is ordinary least
+            squares.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
+            Covariance of the coefficients. For totals "nonrobust" (default) assumes equal error variance, in
+            intervals and score tests alike. "HC0" does not, and spends `robust_share` of mu^2 on residual
+            moments, in a second round. "HC1" is "HC0" with its sampling part multiplied by n/(n - p). With
+            "cluster" the clusters are the units of the schema, where several rows belong to one unit; in one
+            table it costs the same as "HC0". Local moments always have the sandwich covariance.
+        robust_share : float, optional
+            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
+            0.25.
+        stabilization : {"none", "fuller", "ridge"}
+            Correction of noisy second moments that are near singular: Fuller's modification (constant
+            `fuller`) or a ridge penalty (`ridge`). The summary names it. "fuller" is for `ModulatedOLS` and
+            is refused here.
+        ridge : float
+            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
+            and tests come from the unpenalized moments unless ``target="penalized"``.
+        fuller : float, optional
+            Constant of Fuller's modification; default: the number of coefficients plus 4.
+        target : {"population", "sample", "penalized"}
+            Coefficients that intervals are for: those of the population, of this finite population (noise
+            alone is the error), or the ridge-penalized ones.
         max_colluding : int
-            Secure sums: sites that may be in league with the server, whose noise does not count.
+            Number of sites that may collude with the server in secure sums; their noise does not count
+            towards the guarantee.
         checkpoint : path, optional
-            Over a federation: folder of this fit alone, in which every round is kept: the same call goes on
-            where one that was stopped had come to, and pays nothing twice but a round under way.
+            Over a federation: folder of this call alone, in which every query and release is stored. If the
+            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
+            the folder holds the secret key of the noise: protect it as you protect the rows.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
 
+        Returns
+        -------
+        Results
+            Coefficients, covariance, tests, prediction and the privacy report.
         """
-        how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
-        if stabilization == "fuller":
+        options = MomentFitOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            cov_type=cov_type,
+            robust_share=robust_share,
+            stabilization=stabilization,
+            ridge=ridge,
+            fuller=fuller,
+            target=target,
+            max_colluding=max_colluding,
+            checkpoint=checkpoint,
+            calibration=calibration,
+            source=source,
+        )
+        how = Fit(
+            stabilization=options.stabilization,
+            ridge=options.ridge,
+            fuller=options.fuller,
+            target=options.target,
+        )
+        if options.stabilization == "fuller":
             raise NotAvailableError(equation.FULLER_REASON)
-        most = check_count(max_colluding, "max_colluding", least=0) or None
-        rounds = {"robust_share": robust_share, "max_colluding": most, "checkpoint": checkpoint}
-        given = spending_of(spending) | {name: value for name, value in rounds.items() if value is not None}
+        most = check_count(options.max_colluding, "max_colluding", least=0) or None
+        rounds = {
+            "robust_share": options.robust_share,
+            "max_colluding": most,
+            "checkpoint": options.checkpoint,
+        }
+        given: dict[str, Any] = {**options.spending()}
+        given |= {name: value for name, value in rounds.items() if value is not None}
         release = self._given_release(given)
         if release is None:
-            release = self.release(cov_type=cov_type, **given)
+            release = self.release(cov_type=options.cov_type, **given)
         schema = release.design.schema
-        covariance = requested_covariance(cov_type, schema)
+        covariance = requested_covariance(options.cov_type, schema)
         check_release_covariance(covariance, equation.release_cov_type(release), schema)
         system = moment_system(release)
         found = build_results(
