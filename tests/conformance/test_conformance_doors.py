@@ -158,7 +158,7 @@ def test_columns_beside_pairs_are_refused_too():
 def test_a_misspelt_word_is_refused_and_nothing_is_spent(model):
     ledger = Ledger()
     built = of_formula(model, ledger=ledger)
-    with pytest.raises(ArgumentError, match="'epsilom' is no option of .*: did you mean 'epsilon"):
+    with pytest.raises(ArgumentError, match=r"'epsilom' is no option of .*: did you mean 'epsilon"):
         built.fit(epsilom=1.0, delta=1e-5, **MODELS[model][1])
     if hasattr(model, "release"):
         with pytest.raises(ArgumentError, match="'detla' is no option"):
