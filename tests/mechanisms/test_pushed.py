@@ -467,9 +467,9 @@ def test_a_cell_or_a_step_that_is_off_is_caught(database, monkeypatch):
         return [told_of_samples(case, in_duckdb(database, case)) for case in cases] != expected
 
     assert not differ()
-    held, cases_of = Question._held, Question._cases
+    held, cases_of = Question._level_test, Question._cases
     mutants = {
-        (Question, "_held"): lambda self, name, place: held(self, name, max(place, 1)),
+        (Question, "_level_test"): lambda self, name, place: held(self, name, max(place, 1)),
         (Question, "_cases"): lambda self, value, low, high, inside, gap, below, above: cases_of(
             self, value, low, high, inside, gap, above, above
         ),

@@ -306,7 +306,7 @@ def test_a_partition_is_held_to_the_public_sizes_of_the_table():
             stream=None,
             public=rows._public,
             passes=passes.RowPasses,
-            asked=(),
+            queries=(),
         )
         assert (BEYOND in getattr(partition_sums(task, table), "told", "")) == wrong
 

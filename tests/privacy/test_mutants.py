@@ -701,8 +701,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.mixing.party_release",
             "PartyMechanism._line",
-            "sensitivity=own +",
-            "sensitivity=0.5 * own +",
+            "sensitivity=own_diameter +",
+            "sensitivity=0.5 * own_diameter +",
         ),
         of_fit("DGMOLS"),
     ),

@@ -66,8 +66,8 @@ class Parts:
 
     def answers(self, level: float, share: Fraction) -> list[float]:
         """Return the epsilon of each responded feature out of `share` of `level`, rounded down."""
-        whole = self.gaussian + sum(map(exact, self.responded))
-        return [float_down(exact(level) * share * exact(one) / whole) for one in self.responded]
+        total = self.gaussian + sum(map(exact, self.responded))
+        return [float_down(exact(level) * share * exact(weight) / total) for weight in self.responded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +191,33 @@ def remaining_mu(
 def _checked_shares(parts: Parts, shares: Sequence[float] | None) -> tuple[Fraction, Fraction]:
     """Return the shares of the features and of the label, adding up to one."""
     if shares is None:
-        given = DEFAULT_SHARES
+        pair = DEFAULT_SHARES
     else:
         if isinstance(shares, str) or len(shares) != 2:
             raise ArgumentError("shares must be two positive numbers, of the features and of the label")
         if not parts.features or parts.label == "clear":
             raise ArgumentError("shares= needs features and a label to protect: one of them is sent in clear")
-        given = (check_positive(shares[0], "shares[0]"), check_positive(shares[1], "shares[1]"))
-    x = exact(given[0]) if parts.features else Fraction(0)
-    y = Fraction(0) if parts.label == "clear" else exact(given[1])
+        pair = (check_positive(shares[0], "shares[0]"), check_positive(shares[1], "shares[1]"))
+    x = exact(pair[0]) if parts.features else Fraction(0)
+    y = Fraction(0) if parts.label == "clear" else exact(pair[1])
     return x / (x + y), y / (x + y)
 
 
 def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, float]:
     """Return the levels that are wanted, by side: what is protected needs one, and nothing else may."""
     levels = {}
-    for side, given, what, protected in (
+    for side, epsilon, subject, protected in (
         ("x", epsilon_x, "the features", parts.features),
         ("y", epsilon_y, "the label", parts.label != "clear"),
     ):
-        if protected and given is None:
-            raise ArgumentError(f"epsilon_{side}= is missing: name what {what} may spend, or epsilon= alone")
-        if not protected and given is not None:
-            raise ArgumentError(f"epsilon_{side}= has nothing to protect: {what} will be sent in clear")
+        if protected and epsilon is None:
+            raise ArgumentError(
+                f"epsilon_{side}= is missing: name what {subject} may spend, or epsilon= alone"
+            )
+        if not protected and epsilon is not None:
+            raise ArgumentError(f"epsilon_{side}= has nothing to protect: {subject} will be sent in clear")
         if protected:
-            levels[side] = check_positive(given, f"epsilon_{side}", infinite=True)
+            levels[side] = check_positive(epsilon, f"epsilon_{side}", infinite=True)
     if len({math.isinf(level) for level in levels.values()}) > 1:
         raise ArgumentError(
             "epsilon_x and epsilon_y must both be finite or both infinite: what is to be sent in clear is "
@@ -259,11 +261,11 @@ def _joint(
     # At equal shares of epsilon a mu is nearly proportional to its share, so mu^2 goes by their squares.
     squares = {"features": float(x) ** 2 if parts.gaussian else 0.0}
     squares["label"] = float(y) ** 2 if parts.label == "gaussian" else 0.0
-    wanted = {name: weight for name, weight in squares.items() if weight > 0.0}
+    protected = {name: weight for name, weight in squares.items() if weight > 0.0}
     mus: dict[str, float] = {}
-    if wanted:
+    if protected:
         mu = remaining_mu(epsilon, delta, pure, calibration)
-        mus = dict(zip(wanted, split_mu(mu, list(wanted.values())), strict=True))
+        mus = dict(zip(protected, split_mu(mu, list(protected.values())), strict=True))
     return ExampleBudget(mus.get("features"), tuple(answers), label_epsilon, mus.get("label"))
 
 
@@ -278,7 +280,7 @@ class ExamplesPlan:
     entries: tuple[LedgerEntry, ...]
     noise_free: bool
 
-    def law(self, features: FeaturePlan, sent: Label, delta: float | None) -> ExamplesLaw:
+    def law(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesLaw:
         """Return what the release says of its noise."""
         responses: list[AnswerLaw] = [
             {
@@ -291,12 +293,12 @@ class ExamplesPlan:
             }
             for feature, law in zip(features.responded, self.responses, strict=True)
         ]
-        label: LabelLaw = {"kind": sent.kind}
-        if sent.levels is not None:
-            label["levels"] = list(sent.levels)
+        label: LabelLaw = {"kind": response.kind}
+        if response.levels is not None:
+            label["levels"] = list(response.levels)
         if (answer := self.label_response) is not None:
             label |= {"keep": answer.keep, "other": answer.other, "epsilon": answer.epsilon}
-        if sent.kind == "gaussian":
+        if response.kind == "gaussian":
             label["scale"] = self.label_scale
         return {
             "scale": self.scale,

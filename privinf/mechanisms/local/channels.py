@@ -87,10 +87,10 @@ class FeaturePlan:
         """
         names = [feature.name for feature in self.responded]
         if unknown := [name for name in named if name not in names]:
-            known = ", ".join(names) or "none"
+            listed = ", ".join(names) or "none"
             raise ArgumentError(
                 f"response_shares names {shown_name(unknown[0])}, which is not under randomized response: "
-                f"{known}"
+                f"{listed}"
             )
         return tuple(check_positive(named.get(name, 1.0), f"response_shares[{name!r}]") for name in names)
 
@@ -159,8 +159,10 @@ def _binary_columns(design: Design, binary: Iterable[str]) -> list[int]:
     listed = tuple(dict.fromkeys(binary))
     for name in listed:
         if name not in design.private_names:
-            known = ", ".join(design.private_names)
-            raise ArgumentError(f"binary column {name!r} is not a private column of the design: {known}")
+            private_names = ", ".join(design.private_names)
+            raise ArgumentError(
+                f"binary column {name!r} is not a private column of the design: {private_names}"
+            )
         position = design.names.index(name)
         bounds = (float(design.low[position]), float(design.high[position]))
         if np.isfinite(bounds).all() and bounds != (0.0, 1.0):
@@ -298,18 +300,18 @@ def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | 
     either = False
     if kind == "response" and declared is None:
         declared, either = _two_levels(design)
-    sent = Label(name, kind, declared, either)
-    return sent, replace(design, outcome=Response(design.outcome.column, True, None))
+    resolved = Label(name, kind, declared, either)
+    return resolved, replace(design, outcome=Response(design.outcome.column, True, None))
 
 
 def _factor_response(schema: Schema, formula: str) -> tuple[str | None, str]:
     """Return the factor that a formula has on its left side (None for anything else), and the right side."""
-    left, _, right = formula.partition("~")
-    name = left.strip()
+    response, _, right = formula.partition("~")
+    name = response.strip()
     if name.startswith("C(") and name.endswith(")"):
         name = name[2:-1].strip()
-    known = name in schema and isinstance(schema[name], Factor)
-    return (name if known else None), right
+    is_factor = name in schema and isinstance(schema[name], Factor)
+    return (name if is_factor else None), right
 
 
 def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Level, ...] | None:

@@ -230,7 +230,7 @@ class LocalExamples:
             self.design,
             given,
             columns,
-            self._read,
+            self._encode,
             whole=target is None,
             numbers=self._read_numbers if plain else None,
         ).checked()
@@ -299,18 +299,20 @@ class LocalExamples:
             reach=self.design.y_norm,
         )
 
-    def _line(self, **what: Any) -> Line:
+    def _line(self, **fields: Any) -> Line:
         unit = unit_name(self.design)
-        stated = self._assumptions()
-        return Line(mechanism=Mechanisms.GAUSSIAN, unit=unit, trust="local", assumptions=stated, **what)
+        assumptions = self._assumptions()
+        return Line(
+            mechanism=Mechanisms.GAUSSIAN, unit=unit, trust="local", assumptions=assumptions, **fields
+        )
 
     def _answer(
         self, levels: int, epsilon: float, label: str, noise: NoiseSource
     ) -> tuple[RandomizedResponse, LedgerEntry]:
         """Return the response that each row gives, and the line of all answers of one unit."""
         rows_per_unit = max_rows(self.design)
-        each = epsilon if rows_per_unit == 1 else float_down(exact(epsilon) / rows_per_unit)
-        response = RandomizedResponse(levels, each)
+        row_epsilon = epsilon if rows_per_unit == 1 else float_down(exact(epsilon) / rows_per_unit)
+        response = RandomizedResponse(levels, row_epsilon)
         entry = response.entry(
             noise, label=label, unit=unit_name(self.design), assumptions=self._assumptions()
         )
@@ -318,16 +320,16 @@ class LocalExamples:
 
     def _assumptions(self) -> tuple[str, ...]:
         """Return what a line takes for granted: a label sent as a code has no bounds, but is not in clear."""
-        stated = assumed(self.design, data_bounds=self.data_bounds)
+        assumptions = assumed(self.design, data_bounds=self.data_bounds)
         return tuple(
-            text for text in stated if text != Assumptions.CLEAR_RESPONSE or self.label.kind == "clear"
+            text for text in assumptions if text != Assumptions.CLEAR_RESPONSE or self.label.kind == "clear"
         )
 
-    def _read(self, given: Rows, seen: set[str] | None) -> tuple[EncodedRows, tuple[Integers, ...]]:
+    def _encode(self, rows: Rows, seen: set[str] | None) -> tuple[EncodedRows, tuple[Integers, ...]]:
         """Return the encoded rows and the codes of each responded feature."""
-        encoded = encode(self.features.gaussian_design, self.label.read(given), seen=seen)
+        encoded = encode(self.features.gaussian_design, self.label.read(rows), seen=seen)
         codes = tuple(
-            self.features.codes(feature, encoded.public, given.missing) for feature in self.features.responded
+            self.features.codes(feature, encoded.public, rows.missing) for feature in self.features.responded
         )
         return encoded, codes
 
@@ -349,11 +351,11 @@ class LocalExamples:
         """Return the arrays of the release: the only place where noise is drawn, by the sources in turn."""
         gaussian = self.features.gaussian
         private = self.design.private
-        sent = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
-        features = sent
+        noisy = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
+        features = noisy
         if plan.responses or plan.scale == 0.0:  # what was read is not what is given away
-            features = np.empty_like(sent, shape=(len(encoded.response), int(private.sum())))
-            features[:, self.features.private_positions(np.flatnonzero(gaussian))] = sent
+            features = np.empty_like(noisy, shape=(len(encoded.response), int(private.sum())))
+            features[:, self.features.private_positions(np.flatnonzero(gaussian))] = noisy
         for feature, response, truth in zip(self.features.responded, plan.responses, codes, strict=True):
             answers = response.respond(truth, next(sources), next(sources))
             positions = self.features.private_positions(feature.columns)

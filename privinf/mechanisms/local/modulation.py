@@ -191,14 +191,14 @@ class Modulation:
         plan = self._plan(budget, 1, None)
         target = rows_target(to, noise_free=math.isinf(budget.mu))
         budget.ledger.check([entry.loss for entry in plan.entries])
-        given = as_rows(rows, self.missing)
-        blocks = encoded_blocks(self.design, given, self.weights, whole=False)
+        checked_rows = as_rows(rows, self.missing)
+        blocks = encoded_blocks(self.design, checked_rows, self.weights, whole=False)
         blocks.checked()
         recorded = budget.ledger.spend(*plan.entries)
         noises = side_by_side(
             budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
         )
-        law = self.map.law(plan.scales, plan.response_scale, budget) | imputing(given.missing)
+        law = self.map.law(plan.scales, plan.response_scale, budget) | imputing(checked_rows.missing)
         release = Release(
             kind=self.kind,
             arrays={"directions": directions},
@@ -208,12 +208,12 @@ class Modulation:
             nobs=blocks.n,
         )
 
-        def sent(encoded: EncodedRows) -> dict[str, Any]:
+        def sent_arrays(encoded: EncodedRows) -> dict[str, Any]:
             response = _sent_response(encoded.response, plan.response_scale, noises[0])
             message = modulated_message(encoded.private, directions, plan.scales[0], noises[-1], self.map)
             return {"features": message, "response": response, "public": encoded.public, **encoded.beside}
 
-        return write_rows(target, release, map(sent, blocks))
+        return write_rows(target, release, map(sent_arrays, blocks))
 
     def open(
         self,
@@ -231,16 +231,16 @@ class Modulation:
         budget = Spending.of(spending, ledger)
         plan = self._plan(budget, check_count(rounds, "rounds"), schedule)
         budget.ledger.check([entry.loss for entry in plan.entries])
-        given = as_rows(rows, self.missing)
-        refuse_unordered(given, MESSAGES)
-        encoded = encode(self.design, given, self.weights)
+        checked_rows = as_rows(rows, self.missing)
+        refuse_unordered(checked_rows, MESSAGES)
+        encoded = encode(self.design, checked_rows, self.weights)
         recorded = budget.ledger.spend(*plan.entries)
         return ModulationSession(
             mechanism=self,
             encoded=encoded,
             plan=replace(plan, entries=recorded),
             spending=budget,
-            missing=given.missing,
+            missing=checked_rows.missing,
         )
 
     def feature_distance(self) -> float:
@@ -296,9 +296,9 @@ class Modulation:
             entries.append(entry)
         return _ModulationPlan(scales, response_scale, tuple(entries))
 
-    def _line(self, **what: Any) -> Line:
-        stated = assumed(self.design, data_bounds=self.data_bounds)
-        return Line(unit=unit_name(self.design), trust="local", assumptions=stated, **what)
+    def _line(self, **fields: Any) -> Line:
+        assumptions = assumed(self.design, data_bounds=self.data_bounds)
+        return Line(unit=unit_name(self.design), trust="local", assumptions=assumptions, **fields)
 
 
 @doors

@@ -99,17 +99,17 @@ class RandomizedResponse:
         """
         truth = checked_codes(codes, self.levels)
         lying = source.bernoulli(self.lie, truth.shape)
-        others = (source if lies is None else lies).integers(self.levels - 1, truth.shape)
-        others = others + (others >= truth)
-        return np.asarray(np.where(lying, others, truth), dtype=np.int64)
+        lie_codes = (source if lies is None else lies).integers(self.levels - 1, truth.shape)
+        lie_codes = lie_codes + (lie_codes >= truth)
+        return np.asarray(np.where(lying, lie_codes, truth), dtype=np.int64)
 
     @property
     def draws(self) -> tuple[Draw, Draw]:
         """How `respond` draws for some rows, from each of its sources."""
         lie = self.lie
-        others = self.levels - 1
+        other_levels = self.levels - 1
         return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(
-            others, rows
+            other_levels, rows
         )
 
     def dummies(self, answers: ArrayLike) -> Floats:
@@ -168,9 +168,9 @@ def unbiased_dummies(answers: Integers, levels: int, epsilon: float) -> Floats:
     **Privacy.** Post-processing of the answers.
     """
     lie = lie_probability(levels, epsilon)
-    other = lie / (levels - 1)
+    lie_per_level = lie / (levels - 1)
     hits = np.equal(np.asarray(answers)[:, None], np.arange(levels))
-    return np.asarray((hits - other) / (1.0 - lie - other), dtype=np.float64)
+    return np.asarray((hits - lie_per_level) / (1.0 - lie - lie_per_level), dtype=np.float64)
 
 
 def checked_codes(codes: ArrayLike, levels: int) -> Integers:

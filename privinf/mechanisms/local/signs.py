@@ -181,8 +181,8 @@ def _machines(samples: Any) -> list[Floats]:
     """Return the rows of each machine, checked; errors name machines by position and show no value."""
     if not isinstance(samples, (Sequence, np.ndarray)) or len(samples) == 0:
         raise ArgumentError("samples must be a sequence of arrays (n_i, p), one for each machine")
-    whole = type(samples) is np.ndarray and samples.ndim == 3 and samples.dtype == np.float64
-    if whole and np.size(samples) and np.isfinite(samples).all():
+    is_stack = type(samples) is np.ndarray and samples.ndim == 3 and samples.dtype == np.float64
+    if is_stack and np.size(samples) and np.isfinite(samples).all():
         return list(samples)
     checked = [_rows(rows, position) for position, rows in enumerate(samples)]
     if len({rows.shape[1] for rows in checked}) > 1:
@@ -190,9 +190,9 @@ def _machines(samples: Any) -> list[Floats]:
     return checked
 
 
-def _rows(given: Any, position: int) -> Floats:
+def _rows(sample: Any, position: int) -> Floats:
     try:
-        rows = np.asarray(given, dtype=np.float64)
+        rows = np.asarray(sample, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"machine {position}: rows must be numeric") from None
     if rows.ndim != 2 or 0 in rows.shape:

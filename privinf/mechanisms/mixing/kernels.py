@@ -181,14 +181,14 @@ def walsh_hadamard(block: Floats) -> Floats:
     """Return ``H @ block`` for the Hadamard matrix of Sylvester, block (2^q, width)."""
     size, width = block.shape
     bits = size.bit_length() - 1
-    done = 1
+    stride = 1
     values = block
-    while done < size:
-        radix = 1 << min(_RADIX_BITS, bits - done.bit_length() + 1)
+    while stride < size:
+        radix = 1 << min(_RADIX_BITS, bits - stride.bit_length() + 1)
         index = np.arange(radix)
         stage = _walsh(index[:, None], index).astype(np.float64)
-        values = np.matmul(stage, values.reshape(done, radix, -1))
-        done *= radix
+        values = np.matmul(stage, values.reshape(stride, radix, -1))
+        stride *= radix
     return values.reshape(size, width)
 
 

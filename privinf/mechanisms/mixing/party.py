@@ -56,15 +56,15 @@ class PartyPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        given = {name: json_number(value) for name, value in self.spending.items() if value is not None}
-        return {"schema": self.schema.to_dict(), **given}
+        spending = {name: json_number(value) for name, value in self.spending.items() if value is not None}
+        return {"schema": self.schema.to_dict(), **spending}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PartyPlan:
         """Return what `to_dict` described."""
-        given = dict(content)
-        schema = Schema.from_dict(given.pop("schema"))
-        return cls(schema=schema, **{name: float(value) for name, value in given.items()})
+        fields = dict(content)
+        schema = Schema.from_dict(fields.pop("schema"))
+        return cls(schema=schema, **{name: float(value) for name, value in fields.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +134,17 @@ def check_parties(parties: Mapping[str, PartyPlan], id: str | None) -> None:
     """Refuse parties without budget, and columns of two parties (ArgumentError, SchemaError)."""
     if not isinstance(parties, Mapping) or not parties:
         raise ArgumentError("parties must be a mapping of names to PartyPlan, with at least one")
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, party in parties.items():
         if not isinstance(name, str) or not name.strip() or not isinstance(party, PartyPlan):
             raise ArgumentError("parties must map non-empty names to PartyPlan")
         party.total_mu()
         for column in party.schema.columns:
-            if column in seen:
-                raise SchemaError(f"column {column!r} belongs to party {seen[column]!r} and to {name!r}")
+            if column in owners:
+                raise SchemaError(f"column {column!r} belongs to party {owners[column]!r} and to {name!r}")
             if column == id:
                 raise SchemaError(f"the id column {id!r} is not released: leave it out of {name!r}'s columns")
-            seen[column] = name
+            owners[column] = name
 
 
 def party_design(schema: Schema, *, centred: bool) -> Design:
@@ -181,8 +181,8 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
     blocks: list[tuple[int, ...]] = []
     for name, declared in schema.columns.items():
         if declared.public or name == CONSTANT:
-            what = "declared public" if declared.public else "the name of the constant"
-            raise SchemaError(f"column {name!r} is {what}: a party releases its private columns only")
+            reason = "declared public" if declared.public else "the name of the constant"
+            raise SchemaError(f"column {name!r} is {reason}: a party releases its private columns only")
         if isinstance(declared, Factor):
             start = len(columns)
             levels = declared.levels[1:]

@@ -62,28 +62,28 @@ class SeenRows:
     def __init__(self, n: int) -> None:
         self.n = n
         self._next = 0
-        self._seen: Flags | None = None
+        self._is_marked: Flags | None = None
 
     def mark(self, position: int | Integers, count: int) -> None:
         """Note the rows of one block (AlignmentError where a position is outside 0 .. n-1 or comes twice)."""
         run = np.ndim(position) == 0
-        if run and self._seen is None and position == self._next and self._next + count <= self.n:
+        if run and self._is_marked is None and position == self._next and self._next + count <= self.n:
             self._next += count
             return
-        if self._seen is None:
-            self._seen = np.arange(self.n) < self._next
+        if self._is_marked is None:
+            self._is_marked = np.arange(self.n) < self._next
         at = np.asarray(position) + (np.arange(count) if run else 0)
         if at.shape != (count,) or (count and (at.min() < 0 or at.max() >= self.n)):
             raise AlignmentError(f"a block has positions outside 0 .. {self.n - 1}, or not one a row")
-        if self._seen[at].any() or len(np.unique(at)) < count:
+        if self._is_marked[at].any() or len(np.unique(at)) < count:
             raise AlignmentError("a person has two rows: every position must come once")
-        self._seen[at] = True
+        self._is_marked[at] = True
 
     def check(self) -> None:
         """Raise AlignmentError unless every row has come."""
-        found = self._next if self._seen is None else int(self._seen.sum())
-        if found != self.n:
-            raise AlignmentError(f"{found} of {self.n} people have a row: every one is needed")
+        count = self._next if self._is_marked is None else int(self._seen.sum())
+        if count != self.n:
+            raise AlignmentError(f"{count} of {self.n} people have a row: every one is needed")
 
 
 @doors
@@ -116,8 +116,10 @@ class PartyMechanism:
         self.centred = check_flag(intercept, "intercept")
         self.design = party_design(schema, centred=self.centred)
         self.n = None if n is None else check_count(n, "n")
-        own = self.design.diameter
-        self.diameter = max(own, own if diameter is None else check_positive(diameter, "diameter"))
+        own_diameter = self.design.diameter
+        self.diameter = max(
+            own_diameter, own_diameter if diameter is None else check_positive(diameter, "diameter")
+        )
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         self.labels = labels or PartyLabels()
@@ -147,36 +149,36 @@ class PartyMechanism:
 
     def _line(self, mu: float, dimension: int) -> Line:
         """Return the ledger line; its mu is the party's own where the noise is that of a larger diameter."""
-        own = self.design.diameter
-        stated = [
+        own_diameter = self.design.diameter
+        assumptions = [
             Assumptions.PUBLIC_N,
             Assumptions.PUBLIC_PLACES,
             Assumptions.SAME_PEOPLE,
             Assumptions.PER_PARTY,
         ]
-        stated += [Assumptions.DATA_BOUNDS] if self.data_bounds else []
+        assumptions += [Assumptions.DATA_BOUNDS] if self.data_bounds else []
         return Line(
             label=self.label,
             mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=own + math.sqrt(self.width) * UNIT,
+            sensitivity=own_diameter + math.sqrt(self.width) * UNIT,
             derivation=Derivations.PARTY.format(width=self.width),
             dimension=dimension,
-            mu=mu * own / self.diameter,
+            mu=mu * own_diameter / self.diameter,
             reach=self.design.norm,
             unit="person",
             trust="per-party",
-            assumptions=tuple(stated),
+            assumptions=tuple(assumptions),
             party=self.labels.party,
         )
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int | Integers, Floats]]:
         """Yield (position, scaled private numbers), clipped to the public bounds."""
-        seen = SeenRows(len(rows))
+        seen_rows = SeenRows(len(rows))
         for position, frame in self._tables(rows):
-            seen.mark(position, len(frame))
+            seen_rows.mark(position, len(frame))
             matrix = self.design.matrix(frame, missing=self.missing)
             yield position, scale_private(self.design, matrix)
-        seen.check()
+        seen_rows.check()
 
     def _tables(self, rows: Any) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
         if not isinstance(rows, pd.DataFrame):
@@ -189,9 +191,9 @@ class PartyMechanism:
         """Return rows as a DataFrame or as blocks of one, with the public number of rows."""
         assert self.design.schema is not None
         if not hasattr(type(rows), "blocks"):
-            given = as_rows(rows)
-            refuse_unordered(given, ALIGNED)
-            rows = given.features
+            checked = as_rows(rows)
+            refuse_unordered(checked, ALIGNED)
+            rows = checked.features
         if isinstance(rows, Source):
             rows = open_table(rows, self.design.schema)
         if not isinstance(rows, (pd.DataFrame, RowBlocks)):

@@ -141,10 +141,10 @@ class MixingPlan:
             return
         if (self.share > 0.0) != self.intercept:
             raise ArgumentError("the all-ones row (share > 0) and intercept=True belong together")
-        least = self.width + int(not self.intercept)
-        if check_count(self.k, "k") < least:
+        min_k = self.width + int(not self.intercept)
+        if check_count(self.k, "k") < min_k:
             raise ArgumentError(
-                f"k={self.k} mixed rows cannot identify {self.width} columns: at least {least} are needed"
+                f"k={self.k} mixed rows cannot identify {self.width} columns: at least {min_k} are needed"
             )
         for name in self.parties:
             self.mechanism(name)
@@ -190,8 +190,8 @@ class MixingPlan:
         SchemaError
             For a column that two parties have.
         """
-        given: PlanOptions = {"kind": "countsketch", "seed": 0, **attributes}
-        check_parties(parties, given.get("id"))
+        options: PlanOptions = {"kind": "countsketch", "seed": 0, **attributes}
+        check_parties(parties, options.get("id"))
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
         centred = mixing if intercept is None else intercept
         common: dict[str, Any] = {
@@ -199,14 +199,14 @@ class MixingPlan:
             "n": check_count(n, "n"),
             "method": method,
             "intercept": centred,
-            **given,
+            **options,
         }
         if not mixing and (k not in ("auto", n) or share is not None):
             raise ArgumentError("k= and share= belong to method='random-mixing'")
         if rsquared is not None and not (mixing and k == "auto"):
             raise ArgumentError("rsquared= is for k='auto' of random mixing: leave it out")
         columns = plan_columns(
-            parties, centred, given.get("diameter", "own"), given.get("calibration", "exact")
+            parties, centred, options.get("diameter", "own"), options.get("calibration", "exact")
         )
         guess = columns.guess(label, DEFAULT_RSQUARED if rsquared is None else rsquared)
         if not mixing:
@@ -301,21 +301,23 @@ class MixingPlan:
         """Return what the plan will cost and whether it can identify a regression, before any row is read."""
         columns = plan_columns(self.parties, self.intercept, self.diameter, self.calibration)
         guess = columns.guess(None, rsquared)
-        kept = round((1.0 - self.share) * self.n)
+        effective_n = round((1.0 - self.share) * self.n)
         features = max(len(columns.names) - 1, 1)
-        forecast = identification_forecast(guess.noise, guess.signal, n=kept, k=self.k, features=features)
+        forecast = identification_forecast(
+            guess.noise, guess.signal, n=effective_n, k=self.k, features=features
+        )
         deltas = [party.delta for party in self.parties.values() if party.delta is not None]
         delta = max(deltas, default=DEFAULT_DELTA)
         lines = []
         for name, party in self.parties.items():
             mechanism = self.mechanism(name)
             mu = columns.own_mu[name]
-            own = delta if party.delta is None else party.delta
+            own_delta = delta if party.delta is None else party.delta
             scale = mechanism.noise_scale(party.total_mu(self.calibration))
-            epsilon = compose([GaussianLoss(mu)]).epsilon(own)
+            epsilon = compose([GaussianLoss(mu)]).epsilon(own_delta)
             lines.append(
                 PartyForecast(
-                    party=name, columns=mechanism.width, noise_scale=scale, epsilon=epsilon, delta=own
+                    party=name, columns=mechanism.width, noise_scale=scale, epsilon=epsilon, delta=own_delta
                 )
             )
         total = compose([GaussianLoss(mu) for mu in columns.own_mu.values()])

@@ -163,10 +163,11 @@ def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) 
             "better, up to n)"
         )
     p = features + 1
-    kept = (1.0 - share) * n
+    effective_n = (1.0 - share) * n
     ratio = guess.label_noise / guess.noise + guess.slopes
     rows = p + math.sqrt(
-        (p + kept * guess.residual / (ratio * guess.noise)) * (p + kept * guess.signal / guess.noise)
+        (p + effective_n * guess.residual / (ratio * guess.noise))
+        * (p + effective_n * guess.signal / guess.noise)
     )
     return min(max(round(rows), ROWS_PER_COEFFICIENT * p), n)
 
@@ -231,9 +232,9 @@ class PlanCheck:
 
     def __str__(self) -> str:
         plan = self.plan
-        what = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
+        description = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
         if plan.method == "gaussian-rows":
-            what = "all rows, with noise"
+            description = "all rows, with noise"
         verdict = "identified: normal intervals can be expected"
         if not self.identified:
             verdict = (
@@ -241,7 +242,7 @@ class PlanCheck:
                 "epsilon, or the score test alone"
             )
         lines = [
-            f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {what}",
+            f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {description}",
             f"all-ones row: share {plan.share:.3g}" if plan.intercept and plan.share else "no all-ones row",
             *(
                 f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "

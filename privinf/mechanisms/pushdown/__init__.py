@@ -51,23 +51,23 @@ class Elsewhere:
     passes: Callable[..., Any]
 
     def sums(
-        self, asked: Sequence[tuple[SiteOp, Args]], *, exact: bool
+        self, queries: Sequence[tuple[SiteOp, Args]], *, exact: bool
     ) -> tuple[list[Accumulator], list[int]]:
         """Return exact sums over all rows, and how many rows each query found.
 
         Raises as `traced.add_pushed` and `cluster.add_partitions`, and NotAvailableError for other sums.
         """
-        found = [op.sums(self.empty, args) for op, args in asked if op.sums is not None]
-        if len(found) < len(asked):
+        totals = [op.sums(self.empty, args) for op, args in queries if op.sums is not None]
+        if len(totals) < len(queries):
             raise unfit("there is a statistic without exact sums")
         if self.rows.features.pushes:
             from privinf.mechanisms.pushdown.traced import add_pushed
 
             plain = exact and self.weights is None
-            return found, add_pushed(self.rows, self.design, self.empty, found, plain)
+            return totals, add_pushed(self.rows, self.design, self.empty, totals, plain)
         from privinf.mechanisms.pushdown.cluster import PartitionTask, add_partitions
 
-        names = tuple((op.name, args) for op, args in asked)
+        names = tuple((op.name, args) for op, args in queries)
         task = PartitionTask(
             design=self.design,
             missing=self.rows.missing,
@@ -75,11 +75,11 @@ class Elsewhere:
             stream=self.stream,
             public=self.public,
             passes=self.passes,
-            asked=names,
+            queries=names,
         )
-        n, seen = add_partitions(self.rows, task, found)
-        check_levels(self.design.schema, needed(self.design), set(seen))
-        return found, [n]
+        n, seen_columns = add_partitions(self.rows, task, totals)
+        check_levels(self.design.schema, needed(self.design), set(seen_columns))
+        return totals, [n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,43 +99,48 @@ def add_entries(
     cell. Raises as `traced.add_pushed`.
     """
     source = rows.features
-    asked = Question(source, schema, [*values, *by], rows.missing)
+    question = Question(source, schema, [*values, *by], rows.missing)
     dialect = source.dialect
-    steps = [asked.sample_steps(name, one.grid, one.ends) for name, one in values.items()]
-    layers, texts = _entries(dialect, sums.statistic, steps, asked.kept)
+    steps = [question.sample_steps(name, column.grid, column.ends) for name, column in values.items()]
+    layers, texts = _entries(dialect, sums.statistic, steps, question.value_names)
     last = [f"{dialect.integer(text)} AS _z{place}" for place, text in enumerate(texts) if text is not None]
-    told = [
+    sum_texts = [
         ALL_ROWS if text is None else dialect.total.format(f"_z{place}") for place, text in enumerate(texts)
     ]
-    n, found = asked.counted([*layers, [f"{asked.cell(by)} AS _cell", *asked.kept, *last]], told)
-    whole = np.zeros(sums.shape, dtype=object)
-    for cell, numbers in found.items():
+    n, numbers_by_cell = question.counted(
+        [*layers, [f"{question.cell(by)} AS _cell", *question.value_names, *last]], sum_texts
+    )
+    totals = np.zeros(sums.shape, dtype=object)
+    for cell, numbers in numbers_by_cell.items():
         ones = [1 << 2 * VALUE_BITS if text is None else 1 for text in texts]
-        whole[cell] = [number * one for number, one in zip(numbers, ones, strict=True)]
-    sums.take(n, whole)
+        totals[cell] = [number * factor for number, factor in zip(numbers, ones, strict=True)]
+    sums.take(n, totals)
     return n
 
 
 def _entries(
-    dialect: Dialect, statistic: SampleStatistic, steps: Sequence[tuple[str, int, int]], kept: Sequence[str]
+    dialect: Dialect,
+    statistic: SampleStatistic,
+    steps: Sequence[tuple[str, int, int]],
+    passthrough: Sequence[str],
 ) -> tuple[list[Layer], list[str | None]]:
     """Return layers below a statistic's entries, and their texts above these; None where all rows add 2^40.
 
-    `steps` are the integers of columns, with their ends; `kept` are columns that go all the way up.
+    `steps` are the integers of columns, with their ends; `passthrough` are columns that go all the way up.
     """
     if not steps:
         return [], [None]
     from privinf.mechanisms.pushdown.expressions import Expressions, layers_of
     from privinf.mechanisms.pushdown.traced import Traced
 
-    made = Expressions(dialect)
-    values: Any = Traced(made, [made.column(*one) for one in steps])
+    expressions = Expressions(dialect)
+    values: Any = Traced(expressions, [expressions.column(*step) for step in steps])
     assert statistic.entries is not None
     entries: list[Any] = list(statistic.entries(values, FULL_SCALE))
-    nodes = [node for one in entries for node in one.nodes.flat]
-    layers, shown = layers_of([node for node in nodes if not node.known], kept)
-    read = [f"{text} AS {name}" for text, name in made.columns.items()]
-    return [[*kept, *read], *layers], [None if node.known else shown[node] for node in nodes]
+    nodes = [node for entry in entries for node in entry.nodes.flat]
+    layers, texts = layers_of([node for node in nodes if not node.known], passthrough)
+    inputs = [f"{text} AS {name}" for text, name in expressions.columns.items()]
+    return [[*passthrough, *inputs], *layers], [None if node.known else texts[node] for node in nodes]
 
 
 def cell_numbers(
@@ -146,21 +151,22 @@ def cell_numbers(
     Raises as `traced.add_pushed`; AlignmentError for a table that changes between the columns.
     """
     source = rows.features
-    found = dict[str, Integers]()
+    counts = dict[str, Integers]()
     sizes = set[int]()
-    for name, one in edges.items():
-        asked = Question(source, schema, [name], rows.missing)
-        cell = f"{_ladder(source.dialect, one.tolist())} AS _cell"
-        n, numbers = asked.counted(
-            [[*asked.kept, f"{asked.finite(name)} AS _x"], [*asked.kept, cell]], [ALL_ROWS]
+    for name, column_edges in edges.items():
+        question = Question(source, schema, [name], rows.missing)
+        cell = f"{_ladder(source.dialect, column_edges.tolist())} AS _cell"
+        n, numbers = question.counted(
+            [[*question.value_names, f"{question.finite(name)} AS _x"], [*question.value_names, cell]],
+            [ALL_ROWS],
         )
-        found[name] = np.zeros(len(one) + 1, dtype=np.int64)
+        counts[name] = np.zeros(len(column_edges) + 1, dtype=np.int64)
         for place, (number,) in numbers.items():
-            found[name][place] = number
+            counts[name][place] = number
         sizes.add(n)
     if len(sizes) > 1:
         raise AlignmentError("the table has other rows than when it was read first: start again")
-    return found, sizes.pop()
+    return counts, sizes.pop()
 
 
 def _ladder(dialect: Dialect, edges: Sequence[float], start: int = 0) -> str:

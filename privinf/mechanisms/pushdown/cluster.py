@@ -97,7 +97,7 @@ class PartitionTask:
     stream: int | None
     public: PublicSizes | None
     passes: Callable[..., PartPasses]
-    asked: tuple[tuple[str, Args], ...]
+    queries: tuple[tuple[str, Args], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +121,15 @@ class _Refused:
     """What is wrong, by the error's name and words, which hold no value of a row."""
 
     kind: str
-    told: str
+    message: str
 
     def error(self) -> PrivinfError:
         """Return the error."""
-        made: PrivinfError = getattr(errors, self.kind)(self.told)
-        return made
+        problem: PrivinfError = getattr(errors, self.kind)(self.message)
+        return problem
 
 
-def _held(work: Callable[[], _Partial]) -> _Partial | _Refused:
+def _result_or_refusal(work: Callable[[], _Partial]) -> _Partial | _Refused:
     """Return what a task makes, or what stops it."""
     try:
         return work()
@@ -141,7 +141,7 @@ def _held(work: Callable[[], _Partial]) -> _Partial | _Refused:
 
 def partition_sums(task: PartitionTask, frame: object) -> _Partial | _Refused:
     """Return the sums over one partition."""
-    return _held(lambda: _summed(task, frame))
+    return _result_or_refusal(lambda: _summed(task, frame))
 
 
 def _summed(task: PartitionTask, frame: object) -> _Partial:
@@ -151,21 +151,21 @@ def _summed(task: PartitionTask, frame: object) -> _Partial:
     passes = task.passes(task.design, rows, task.weights, stream=task.stream, public=task.public)
     sums = _accumulators(task, passes)
     for block in passes.part():
-        for each in sums:
-            each.update(block)
+        for accumulator in sums:
+            accumulator.update(block)
     columns = needed(task.design, task.weights) if len(frame) else []
     kinds = {name: kind_of(frame[name]) for name in columns}
-    totals = [part.total.integers() for each in sums for part in _parts(each)]
+    totals = [part.total.integers() for accumulator in sums for part in _parts(accumulator)]
     return _Partial(len(frame), frozenset(passes.seen), kinds, totals)
 
 
 def _accumulators(task: PartitionTask, passes: PartPasses) -> list[Accumulator]:
-    found = []
-    for name, args in task.asked:
+    accumulators = []
+    for name, args in task.queries:
         make = SITE_OPS[name].sums
         assert make is not None
-        found.append(make(passes.empty, args))
-    return found
+        accumulators.append(make(passes.empty, args))
+    return accumulators
 
 
 def _parts(sums: Accumulator) -> list[Any]:
@@ -176,24 +176,27 @@ def _parts(sums: Accumulator) -> list[Any]:
 
 def joined(parts: Sequence[_Partial | _Refused]) -> _Partial | _Refused:
     """Return the sums over several parts of a table, in their order."""
-    wrong = next((one for one in parts if isinstance(one, _Refused)), None)
+    wrong = next((part for part in parts if isinstance(part, _Refused)), None)
     if wrong is not None:
         return wrong
-    return _held(lambda: _added([one for one in parts if isinstance(one, _Partial)]))
+    return _result_or_refusal(lambda: _added([part for part in parts if isinstance(part, _Partial)]))
 
 
 def _added(parts: Sequence[_Partial]) -> _Partial:
     kinds = dict[str, str]()
-    for one in parts:
-        for name, kind in one.kinds.items():
+    for part in parts:
+        for name, kind in part.kinds.items():
             if kind and kinds.setdefault(name, kind) != kind:
                 raise SchemaError(
                     f"column {name!r} of {NAME} holds {kinds[name]} at first and {kind} in a later part: "
                     "give it one type"
                 )
-    totals = [np.sum(each, axis=0, dtype=object) for each in zip(*(one.totals for one in parts), strict=True)]
-    seen = frozenset[str]().union(*(one.seen for one in parts))
-    return _Partial(sum(one.rows for one in parts), seen, kinds, totals)
+    totals = [
+        np.sum(part_totals, axis=0, dtype=object)
+        for part_totals in zip(*(part.totals for part in parts), strict=True)
+    ]
+    seen_columns = frozenset[str]().union(*(part.seen for part in parts))
+    return _Partial(sum(part.rows for part in parts), seen_columns, kinds, totals)
 
 
 # ---- in the holder's process
@@ -218,19 +221,19 @@ def add_partitions(
     source = rows.features
     columns = needed(task.design, task.weights)
     files.require_columns(source, columns)
-    told = dask.delayed(task, pure=False, traverse=False)
-    each = dask.delayed(partition_sums, pure=False)
+    shared_task = dask.delayed(task, pure=False, traverse=False)
+    sum_partition = dask.delayed(partition_sums, pure=False)
     join = dask.delayed(joined, pure=False)
-    parts = [each(told, part) for part in source.partitions(columns)]
+    parts = [sum_partition(shared_task, part) for part in source.partitions(columns)]
     while len(parts) > 1:
         parts = [join(parts[start : start + FAN]) for start in range(0, len(parts), FAN)]
-    found = computed(parts[0])
-    if isinstance(found, _Refused):
-        raise found.error()
-    if not found.rows:
+    total = computed(parts[0])
+    if isinstance(total, _Refused):
+        raise total.error()
+    if not total.rows:
         raise no_rows(NAME)
-    totals = iter(found.totals)
-    for one in sums:
-        for part in _parts(one):
-            part.take(found.rows, next(totals))
-    return found.rows, found.seen
+    totals = iter(total.totals)
+    for accumulator in sums:
+        for part in _parts(accumulator):
+            part.take(total.rows, next(totals))
+    return total.rows, total.seen

@@ -107,8 +107,8 @@ class Dialect:
         product = f"{value} * {self.number(factor)}"
         if factor >= 1.0:
             return product
-        least = first_double(lambda number: number * factor > 0.0, 0.0)
-        tiny = f"{value} < {self.number(least)} AND {value} > {self.number(-least)}"
+        smallest = first_double(lambda number: number * factor > 0.0, 0.0)
+        tiny = f"{value} < {self.number(smallest)} AND {value} > {self.number(-smallest)}"
         return case([(tiny, self.number(0.0))], product)
 
     def is_level(self, column: str, kind: str, level: Level) -> str:
@@ -150,8 +150,8 @@ def case(branches: Sequence[tuple[str, str]], otherwise: str) -> str:
     """Return what stands beside the first condition that holds."""
     if not branches:
         return otherwise
-    told = " ".join(f"WHEN {test} THEN {value}" for test, value in branches)
-    return f"CASE {told} ELSE {otherwise} END"
+    branch_texts = " ".join(f"WHEN {test} THEN {value}" for test, value in branches)
+    return f"CASE {branch_texts} ELSE {otherwise} END"
 
 
 def count(condition: str) -> str:
@@ -286,7 +286,7 @@ def pushed_source(data: Table) -> PushedSource:
 
     Raises ArgumentError for anything else, NotAvailableError for a database that no test runs.
     """
-    kinds = {(one.__module__.partition(".")[0].lstrip("_"), one.__name__) for one in type(data).__mro__}
+    kinds = {(base.__module__.partition(".")[0].lstrip("_"), base.__name__) for base in type(data).__mro__}
     if ("duckdb", "DuckDBPyRelation") in kinds:
         return _relation(data)
     if ("ibis", "Table") in kinds:
@@ -298,12 +298,12 @@ def pushed_source(data: Table) -> PushedSource:
 
 def _relation(data: Any) -> PushedSource:
     def ask(layers: Sequence[Layer], by: str) -> Any:
-        found = data
+        relation = data
         for layer in layers[:-1]:
-            found = found.project(", ".join(layer))
-        return found.aggregate(", ".join(layers[-1]), by).fetchall()
+            relation = relation.project(", ".join(layer))
+        return relation.aggregate(", ".join(layers[-1]), by).fetchall()
 
-    kinds = {name: _duckdb_kind(str(one)) for name, one in zip(data.columns, data.dtypes, strict=True)}
+    kinds = {name: _duckdb_kind(str(kind)) for name, kind in zip(data.columns, data.dtypes, strict=True)}
     return PushedSource("the DuckDB relation", kinds, DIALECTS["duckdb"], ask)
 
 
@@ -334,10 +334,10 @@ def _ibis(data: Any) -> PushedSource:
 
     def ask(layers: Sequence[Layer], by: str) -> Any:
         cursor = database.raw_sql(query(dialect, database.compile(data), layers, by))
-        found = cursor.fetchall()
+        rows = cursor.fetchall()
         if database.name == "postgres":
             cursor.connection.rollback()
-        return found
+        return rows
 
     kinds = {name: _ibis_kind(kind) for name, kind in data.schema().items()}
     return PushedSource("the ibis table", kinds, dialect, ask)
@@ -345,7 +345,7 @@ def _ibis(data: Any) -> PushedSource:
 
 def _ibis_kind(kind: Any) -> str:
     tests = {"truth": "boolean", "decimal": "decimal", "number": "numeric", "text": "string"}
-    return next((one for one, test in tests.items() if getattr(kind, f"is_{test}")()), "other")
+    return next((name for name, test in tests.items() if getattr(kind, f"is_{test}")()), "other")
 
 
 def query(dialect: Dialect, table: str, layers: Sequence[Layer], by: str = "") -> str:

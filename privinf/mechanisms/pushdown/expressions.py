@@ -44,12 +44,12 @@ class Node:
 class Expressions:
     """Makes expressions of one database, each of them once."""
 
-    __slots__ = ("_made", "columns", "dialect")
+    __slots__ = ("_nodes", "columns", "dialect")
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.columns = dict[str, str]()
-        self._made: dict[tuple[Any, ...], Node] = {}
+        self._nodes: dict[tuple[Any, ...], Node] = {}
 
     def node(
         self,
@@ -66,7 +66,7 @@ class Expressions:
         if finite and not (math.isfinite(low) and math.isfinite(high)):
             raise unfit("a number could be infinite")
         away = max(away, low, -high, 0.0)
-        return self._made.setdefault(
+        return self._nodes.setdefault(
             tuple(parts), Node(parts=tuple(parts), low=low, high=high, away=away, whole=whole, kind=kind)
         )
 
@@ -95,15 +95,15 @@ class Expressions:
         """Return the number of a table at a place."""
         start = max(int(index.low), 0)
         end = min(int(index.high), len(table) - 1)
-        held = table[start : end + 1]
+        entries = table[start : end + 1]
         before, after = self.dialect.integer("\0").split("\0")
         place = self.node((before, index, f"{after} - {start}"), 0, end - start)
         if self.dialect.table:
-            before, after = self.dialect.table.format(",".join(map(repr, held.tolist())), "\0").split("\0")
+            before, after = self.dialect.table.format(",".join(map(repr, entries.tolist())), "\0").split("\0")
             parts: list[str | Node] = [before, place, after]
         else:
-            parts = self._ladder(held, place)
-        return self.node(parts, float(held.min()), float(held.max()))
+            parts = self._ladder(entries, place)
+        return self.node(parts, float(entries.min()), float(entries.max()))
 
     def _ladder(self, values: Floats, place: Node, start: int = 0) -> list[str | Node]:
         """Return the parts of a CASE of halves."""
@@ -126,9 +126,9 @@ class Expressions:
 
     def add(self, a: Node, b: Node) -> Node:
         """Return a + b."""
-        for one, other in ((a, b), (b, a)):
-            if one.known and one.low == 0.0:
-                return other
+        for first, second in ((a, b), (b, a)):
+            if first.known and first.low == 0.0:
+                return second
         return self.node((a, " + ", b), a.low + b.low, a.high + b.high)
 
     def subtract(self, a: Node, b: Node) -> Node:
@@ -140,9 +140,9 @@ class Expressions:
 
     def multiply(self, a: Node, b: Node) -> Node:
         """Return a b."""
-        for one, other in ((a, b), (b, a)):
-            if one.known and one.low in (0.0, 1.0):
-                return other if one.low == 1.0 else one
+        for first, second in ((a, b), (b, a)):
+            if first.known and first.low in (0.0, 1.0):
+                return second if first.low == 1.0 else first
         ends = [x * y for x, y in product((a.low, a.high), (b.low, b.high))]
         low = max(min(ends), 0.0) if a is b else min(ends)
         return self.node((a, " * ", b), a.away * a.away if a is b else low, max(ends), away=a.away * b.away)
@@ -158,10 +158,20 @@ class Expressions:
             return self.node((a, " / ", b), min(ends), max(ends))
         if not (a.low > 0.0 <= b.low):
             raise unfit("a number could be divided by zero")
-        whole = self.number(math.inf)
+        infinity = self.number(math.inf)
         if b.known:
-            return whole
-        parts = "CASE WHEN ", b, f" > {self.dialect.number(0.0)} THEN ", a, " / ", b, " ELSE ", whole, " END"
+            return infinity
+        parts = (
+            "CASE WHEN ",
+            b,
+            f" > {self.dialect.number(0.0)} THEN ",
+            a,
+            " / ",
+            b,
+            " ELSE ",
+            infinity,
+            " END",
+        )
         return self.node(parts, a.low / b.high, math.inf, finite=False)
 
     def sqrt(self, a: Node) -> Node:
@@ -188,8 +198,8 @@ class Expressions:
         """Return |a| with the sign of b, + of 0."""
         size = self.absolute(a)
         minus = self.node(("-", size), -size.high, -size.low)
-        found = self.where(self.less(b, self.number(0.0)), minus, size)
-        return self.node(found.parts, found.low, found.high, away=size.low)
+        result = self.where(self.less(b, self.number(0.0)), minus, size)
+        return self.node(result.parts, result.low, result.high, away=size.low)
 
     def minimum(self, a: Node, b: Node) -> Node:
         """Return the smaller of two."""
@@ -201,7 +211,7 @@ class Expressions:
 
     def _chosen(self, a: Node, sign: str, b: Node, pick: Callable[..., Any]) -> Node:
         if a.high <= b.low or b.high <= a.low:
-            return cast("Node", pick(a, b, key=lambda one: (one.low, one.high)))
+            return cast("Node", pick(a, b, key=lambda node: (node.low, node.high)))
         parts = "CASE WHEN ", a, sign, b, " THEN ", a, " ELSE ", b, " END"
         return self.node(parts, pick(a.low, b.low), pick(a.high, b.high))
 
@@ -224,22 +234,22 @@ class Expressions:
         """Return a, of rows that meet a condition: at least b where it is b < a."""
         if test.parts[1:] != (" < ", a):
             return a
-        least = cast("Node", test.parts[0])
-        parts = "CASE WHEN ", test, " THEN ", a, " ELSE ", least, " END"
-        return self.node(parts, max(a.low, least.low), a.high)
+        lower = cast("Node", test.parts[0])
+        parts = "CASE WHEN ", test, " THEN ", a, " ELSE ", lower, " END"
+        return self.node(parts, max(a.low, lower.low), a.high)
 
     def _test(self, parts: Sequence[str | Node], *, always: bool, never: bool) -> Node:
-        known = self.number(float(always))
-        return known if always or never else self.node(parts, 0.0, 1.0, kind="condition")
+        constant = self.number(float(always))
+        return constant if always or never else self.node(parts, 0.0, 1.0, kind="condition")
 
 
 # ---- layers
 
 
-def layers_of(roots: Sequence[Node], kept: Sequence[str]) -> tuple[list[Layer], Mapping[Node, str]]:
+def layers_of(roots: Sequence[Node], passthrough: Sequence[str]) -> tuple[list[Layer], Mapping[Node, str]]:
     """Return layers in which expressions become columns, once each, and the texts of `roots` above them.
 
-    `kept` are columns of the layer below that go all the way up.
+    `passthrough` are columns of the layer below that go all the way up.
     """
     order = list(dict.fromkeys(node for root in roots for node in _below(root)))
     uses = Counter(root for root in roots for _ in range(2))
@@ -252,33 +262,35 @@ def layers_of(roots: Sequence[Node], kept: Sequence[str]) -> tuple[list[Layer], 
     texts = dict[Node, str]()
     needs = dict[Node, set[Node]]()
     for node in order:
-        stand = [{one} if one in stands or one.kind == "column" else needs[one] for one in _inner(node)]
+        stand = [
+            {inner} if inner in stands or inner.kind == "column" else needs[inner] for inner in _inner(node)
+        ]
         needs[node] = set().union(*stand)
         texts[node] = "".join(
-            one if isinstance(one, str) else _shown(one, names, texts) for one in node.parts
+            part if isinstance(part, str) else _text_of(part, names, texts) for part in node.parts
         )
-        level[node] = max((level[one] for one in needs[node]), default=0) + (node in stands)
+        level[node] = max((level[inner] for inner in needs[node]), default=0) + (node in stands)
     top = max((level[node] for node in roots), default=0)
     last = dict.fromkeys(order, 0)
     for node in [*stands, *roots]:
-        for one in needs[node]:
-            last[one] = max(last[one], level[node])
+        for inner in needs[node]:
+            last[inner] = max(last[inner], level[node])
     for root in roots:
         last[root] = top + 1
     layers = list[Layer]()
     carried = [node for node in order if node in stands or node.kind == "column"]
     for depth in range(1, top + 1):
-        layer = list(kept)
+        layer = list(passthrough)
         for node in carried:
             if node in stands and level[node] == depth:
                 layer.append(f"{texts[node]} AS {names[node]}")
             elif level[node] < depth < last[node]:
                 layer.append(names.get(node, texts[node]))
         layers.append(layer)
-    return layers, {root: _shown(root, names, texts) for root in roots}
+    return layers, {root: _text_of(root, names, texts) for root in roots}
 
 
-def _shown(node: Node, names: Mapping[Node, str], texts: Mapping[Node, str]) -> str:
+def _text_of(node: Node, names: Mapping[Node, str], texts: Mapping[Node, str]) -> str:
     if node in names:
         return names[node]
     return texts[node] if node.kind in ("column", "constant") else f"({texts[node]})"
@@ -286,16 +298,16 @@ def _shown(node: Node, names: Mapping[Node, str], texts: Mapping[Node, str]) -> 
 
 def _below(root: Node) -> Iterator[Node]:
     """Yield an expression after all that it is made of."""
-    held = [(root, False)]
-    seen = set[Node]()
-    while held:
-        node, ready = held.pop()
+    stack = [(root, False)]
+    visited = set[Node]()
+    while stack:
+        node, ready = stack.pop()
         if ready:
             yield node
-        elif node not in seen:
-            seen.add(node)
-            held.append((node, True))
-            held += [(part, False) for part in _inner(node)]
+        elif node not in visited:
+            visited.add(node)
+            stack.append((node, True))
+            stack += [(part, False) for part in _inner(node)]
 
 
 def _inner(node: Node) -> list[Node]:

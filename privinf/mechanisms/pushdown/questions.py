@@ -45,7 +45,7 @@ UNDECLARED = -1  # in place of a level's place: the schema has no such level
 class Question:
     """What is asked of columns of a table, numbers without a schema, and what is refused of its rows."""
 
-    __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "kept", "strict")
+    __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "strict", "value_names")
 
     def __init__(
         self, source: PushedSource, schema: Schema | None, names: Sequence[str], missing: Missing
@@ -55,7 +55,7 @@ class Question:
         self._missing = missing
         self.dialect = source.dialect
         self._names = list(dict.fromkeys(names))
-        self.kept = [f"_v{place}" for place in range(len(self._names))]
+        self.value_names = [f"_v{place}" for place in range(len(self._names))]
         # By expression, its column: it is NULL in just the rows where that is not finite.
         self.strict = dict[str, str]()
         require_columns(source, self._names)
@@ -69,7 +69,9 @@ class Question:
         kind = self._source.kinds[name]
         if isinstance(declared, Factor):
             self._factors[name] = declared
-            large = any(not isinstance(one, str) and abs(one) >= 2**EXACT_BITS for one in declared.levels)
+            large = any(
+                not isinstance(level, str) and abs(level) >= 2**EXACT_BITS for level in declared.levels
+            )
             if large or kind not in ("number", "truth", "text"):
                 raise unfit(f"column {name!r} has levels that a database may tell apart in another way")
         elif declared is not None and declared.unit == DAYS:
@@ -86,31 +88,35 @@ class Question:
         less than a comparison.
         """
         top = self.dialect.top
-        asked = list[str]()
+        expressions = list[str]()
         strict = strict or {}
-        for name, value in zip(self._names, self.kept, strict=True):
+        for name, value in zip(self._names, self.value_names, strict=True):
             if name in self._factors:
-                asked += [count(f"{value} = {GAP}"), count(f"{value} = {UNDECLARED}"), count(f"{value} >= 0")]
+                expressions += [
+                    count(f"{value} = {GAP}"),
+                    count(f"{value} = {UNDECLARED}"),
+                    count(f"{value} >= 0"),
+                ]
             else:
                 finite = strict.get(name, f"CASE WHEN ABS({value}) <= {top} THEN 1 END")
-                asked.append(f"COUNT(*) - COUNT({finite})")
-        return asked
+                expressions.append(f"COUNT(*) - COUNT({finite})")
+        return expressions
 
-    def checked(self, found: Sequence[int]) -> int:
+    def checked(self, counts: Sequence[int]) -> int:
         """Return the number of rows; SchemaError for the first column that is not what the schema says."""
-        n, *defects = found
+        n, *defects = counts
         if not n:
             raise no_rows(self._source.name)
-        told = iter(defects)
+        defect_counts = iter(defects)
         levels = list[str]()
-        for name, value in zip(self._names, self.kept, strict=True):
+        for name, value in zip(self._names, self.value_names, strict=True):
             if name not in self._factors:
-                if next(told):
+                if next(defect_counts):
                     self._refuse_number(name, value)
                 continue
-            gaps = next(told)
-            undeclared = next(told)
-            declared = next(told)
+            gaps = next(defect_counts)
+            undeclared = next(defect_counts)
+            declared = next(defect_counts)
             self._refuse_gaps(name, gaps)
             if undeclared and self._factors[name].other is None:
                 raise SchemaError(OUTSIDE_LEVELS.format(name))
@@ -123,10 +129,10 @@ class Question:
         top = self.dialect.top
         gaps = [f"{value} IS NULL", self.dialect.nan.format(value)]
         infinite = [*((gap, "0") for gap in gaps), (f"{value} > {top}", "1"), (f"{value} < -{top}", "1")]
-        asked = [f"SUM({case([(gap, '1') for gap in gaps], '0')})", f"SUM({case(infinite, '0')})"]
-        missing, beyond = self._source.totals([self.values(), named("_s", asked)])
+        sums = [f"SUM({case([(gap, '1') for gap in gaps], '0')})", f"SUM({case(infinite, '0')})"]
+        missing, infinite_rows = self._source.totals([self.values(), named("_s", sums)])
         self._refuse_gaps(name, missing)
-        if beyond:
+        if infinite_rows:
             raise SchemaError(INFINITE.format(name))
 
     def _refuse_gaps(self, name: str, gaps: int) -> None:
@@ -163,18 +169,18 @@ class Question:
         factor = float(grid.factor[0])
         shift = float(grid.shift[0])
         points = np.array([[low], [high], [self._stand_in(name)]])
-        least, most, gap = (int(step) for step in grid.put(points, np.empty((3, 1)), finite=True)[:, 0])
+        lowest, highest, gap = (int(step) for step in grid.put(points, np.empty((3, 1)), finite=True)[:, 0])
         at_low = low * factor + shift
         at_high = high * factor + shift
-        if factor >= 1.0 and least <= at_low < least + 1 and most <= at_high < most + 1:
-            held = self._held_value(name, low, high)
-            text = f"FLOOR({held} * {dialect.number(factor)} + {dialect.number(shift)})"
-            return self._remembered(name, text), least, most
-        low = first_double(lambda number: number * factor + shift >= least, low)
-        high = -first_double(lambda number: -number * factor + shift < most + 1, -high)
-        whole = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
-        results = whole, gap, dialect.number(least), dialect.number(most)
-        return self._remembered(name, self._cases(value, low, high, *results)), least, most
+        if factor >= 1.0 and lowest <= at_low < lowest + 1 and highest <= at_high < highest + 1:
+            clipped = self._held_value(name, low, high)
+            text = f"FLOOR({clipped} * {dialect.number(factor)} + {dialect.number(shift)})"
+            return self._remembered(name, text), lowest, highest
+        low = first_double(lambda number: number * factor + shift >= lowest, low)
+        high = -first_double(lambda number: -number * factor + shift < highest + 1, -high)
+        step_text = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
+        results = step_text, gap, dialect.number(lowest), dialect.number(highest)
+        return self._remembered(name, self._cases(value, low, high, *results)), lowest, highest
 
     def _remembered(self, name: str, text: str) -> str:
         """Return the integers of a column, and remember that they are NULL where it is not finite."""
@@ -208,16 +214,16 @@ class Question:
         return case([(within, inside), *outside], "NULL")
 
     def _gaps(self, value: str, instead: float) -> list[tuple[str, str]]:
-        put = self.dialect.number(instead)
-        return [(f"{value} IS NULL", put), (self.dialect.nan.format(value), put)]
+        substitute = self.dialect.number(instead)
+        return [(f"{value} IS NULL", substitute), (self.dialect.nan.format(value), substitute)]
 
     def _value(self, name: str) -> str:
-        return self.kept[self._names.index(name)]
+        return self.value_names[self._names.index(name)]
 
     def _stand_in(self, name: str) -> float:
         return 0.0 if self._schema is None else self._schema.interval(name).middle
 
-    def _held(self, name: str, place: int) -> str:
+    def _level_test(self, name: str, place: int) -> str:
         """Return the condition that a row counts as having a level."""
         declared = self._factors[name]
         places = [place]
@@ -235,7 +241,7 @@ class Question:
             return self._of_number(name, grid, *ends)
         declared = self._factors[name]
         numbers = range(2) if declared.categorical else map(float, declared.levels)
-        values = np.array([[float(one)] for one in numbers])
+        values = np.array([[float(level)] for level in numbers])
         steps = grid.put(values, np.empty(values.shape), finite=True)[:, 0]
         text = self._by_level(name, list(map(self.dialect.number, steps)))
         return text, int(steps.min()), int(steps.max())
@@ -252,7 +258,7 @@ class Question:
 
     def _by_level(self, name: str, results: list[str]) -> str:
         """Return the result that stands at the level of a row."""
-        branches = [(self._held(name, place), result) for place, result in enumerate(results[:-1])]
+        branches = [(self._level_test(name, place), result) for place, result in enumerate(results[:-1])]
         return f"({case(branches, results[-1])})"
 
     def finite(self, name: str) -> str:
@@ -265,8 +271,8 @@ class Question:
     def counted(self, layers: Sequence[Layer], sums: Sequence[str]) -> tuple[int, dict[int, list[int]]]:
         """Return the number of rows, all checked, and sums over those of each number `_cell` of a layer."""
         defects = self.defects()
-        asked = ["_cell", *named("_s", [ALL_ROWS, *defects, *sums])]
-        rows = self._source.grouped([self.values(), *layers, asked], "_cell")
+        columns = ["_cell", *named("_s", [ALL_ROWS, *defects, *sums])]
+        rows = self._source.grouped([self.values(), *layers, columns], "_cell")
         start = 2 + len(defects)
         n = self.checked([sum(row[place] for row in rows) for place in range(1, start)])
         return n, {row[0]: row[start:] for row in rows}
@@ -282,7 +288,7 @@ class DesignQuestion(Question):
         names = (*design.inputs, *design.outcome.column.inputs)
         super().__init__(source, design.schema, names, missing)
 
-    def _told(self, at: int | None) -> tuple[Column, float, float]:
+    def _column_and_bounds(self, at: int | None) -> tuple[Column, float, float]:
         """Return a column of the design, or with None the response, and its bounds."""
         design = self._design
         if at is not None:
@@ -292,7 +298,7 @@ class DesignQuestion(Question):
 
     def value(self, at: int | None) -> str:
         """Return a column of the design, or with None the response, in its bounds."""
-        column, low, high = self._told(at)
+        column, low, high = self._column_and_bounds(at)
         if self._number(column):
             return self._held_value(column.inputs[0], low, high)
         places, values = self._cells(column, at)
@@ -300,15 +306,13 @@ class DesignQuestion(Question):
 
     def outside(self, at: int | None) -> str:
         """Return 1 where a number, or with None the response, lies outside its bounds, and 0 elsewhere."""
-        column, low, high = self._told(at)
+        column, low, high = self._column_and_bounds(at)
         inside = self.dialect.number(0.0)
-        beyond = self.dialect.number(1.0)
+        mark = self.dialect.number(1.0)
         if not self._number(column):
             return inside
         step = (high / 2.0 - low / 2.0) * 2.0**-20
-        return self._cases(
-            self._value(column.inputs[0]), low - step, high + step, inside, 0.0, beyond, beyond
-        )
+        return self._cases(self._value(column.inputs[0]), low - step, high + step, inside, 0.0, mark, mark)
 
     def check_columns(self) -> None:
         """Raise NotAvailableError for a column of which no query is made."""
@@ -317,7 +321,7 @@ class DesignQuestion(Question):
 
     def steps(self, at: int | None, grid: ColumnGrid) -> tuple[str, int, int]:
         """Return the integers, in doubles, of a column or with None of the response, and their ends."""
-        column, low, high = self._told(at)
+        column, low, high = self._column_and_bounds(at)
         if self._number(column):
             return self._of_number(column.inputs[0], grid, low, high)
         places, values = self._cells(column, at)
@@ -336,7 +340,7 @@ class DesignQuestion(Question):
         levels = [self._factors[name].levels for name in names]
         if math.prod(map(len, levels)) > MOST_LOOKUPS:
             raise unfit(f"{column.name!r} tells more than {MOST_LOOKUPS} combinations of levels apart")
-        places = list(product(*(range(len(one)) for one in levels)))
+        places = list(product(*(range(len(column_levels)) for column_levels in levels)))
         frame = self._design.frame()
         frame = frame.iloc[np.zeros(len(places), dtype=int)].reset_index(drop=True)
         for k, name in enumerate(names):
@@ -351,9 +355,9 @@ class DesignQuestion(Question):
         cells = dict[str, list[str]]()
         for place, result in zip(places, results, strict=True):
             if result != common:
-                held = zip(column.inputs, place, strict=True)
+                pairs = zip(column.inputs, place, strict=True)
                 cells.setdefault(result, []).append(
-                    " AND ".join(self._held(name, level) for name, level in held)
+                    " AND ".join(self._level_test(name, level) for name, level in pairs)
                 )
         return case([(" OR ".join(tests), result) for result, tests in cells.items()], common)
 
@@ -364,7 +368,7 @@ class DesignQuestion(Question):
         """
         squares = {place: size**2 for place, size in longest.items()}
         for block in self._design.blocks:
-            for place in sorted(block, key=lambda one: squares[one])[:-1]:
+            for place in sorted(block, key=lambda position: squares[position])[:-1]:
                 squares[place] = 0
         return sum(squares.values()) > limit * limit
 
@@ -377,5 +381,5 @@ def counted_rows(rows: Rows, design: Design) -> int:
         raise unfit(f"there are {size - 1} coefficients")
     question = DesignQuestion(source, design, rows.missing)
     question.check_columns()
-    asked = named("_s", [ALL_ROWS, *question.defects()])
-    return question.checked(source.totals([question.values(), asked]))
+    sums = named("_s", [ALL_ROWS, *question.defects()])
+    return question.checked(source.totals([question.values(), sums]))

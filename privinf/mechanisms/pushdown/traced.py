@@ -41,34 +41,34 @@ Nodes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 class Traced(NDArrayOperatorsMixin):
     """Stands in for an array of numbers of rows: expressions of the shape that it has without its rows."""
 
-    __slots__ = ("_made", "nodes")
+    __slots__ = ("_expressions", "nodes")
 
-    def __init__(self, made: Expressions, nodes: Nodes | Sequence[Node] | Node) -> None:
-        self._made = made
+    def __init__(self, expressions: Expressions, nodes: Nodes | Sequence[Node] | Node) -> None:
+        self._expressions = expressions
         self.nodes = np.asarray(nodes, dtype=object)
 
-    def _entries(self, one: Any) -> Nodes:
+    def _entries(self, operand: Any) -> Nodes:
         """Return an operand's expressions; the last axis of arrays stands for rows."""
-        if isinstance(one, Traced):
-            return one.nodes
-        values = np.asarray(one, dtype=np.float64)
+        if isinstance(operand, Traced):
+            return operand.nodes
+        values = np.asarray(operand, dtype=np.float64)
         if values.ndim:
             if values.shape[-1] != 1:
                 raise unfit("numbers that go by row are asked for")
             values = values[..., 0]
-        found = np.empty(values.shape, dtype=object)
+        nodes = np.empty(values.shape, dtype=object)
         for place in np.ndindex(values.shape):
-            found[place] = self._made.number(float(values[place]))
-        return found
+            nodes[place] = self._expressions.number(float(values[place]))
+        return nodes
 
-    def _each(self, make: Callable[..., Node], *operands: Any) -> Nodes:
-        arrays = np.broadcast_arrays(*(self._entries(one) for one in operands))
-        found = np.empty(arrays[0].shape, dtype=object)
-        for place in np.ndindex(found.shape):
-            found[place] = make(*(array[place] for array in arrays))
-        return found
+    def _elementwise(self, make: Callable[..., Node], *operands: Any) -> Nodes:
+        arrays = np.broadcast_arrays(*(self._entries(operand) for operand in operands))
+        nodes = np.empty(arrays[0].shape, dtype=object)
+        for place in np.ndindex(nodes.shape):
+            nodes[place] = make(*(array[place] for array in arrays))
+        return nodes
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **more: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
         x = inputs
         if name in ("greater", "greater_equal"):
@@ -77,56 +77,56 @@ class Traced(NDArrayOperatorsMixin):
         elif name == "square":
             name = "multiply"
             x = inputs * 2
-        make = getattr(self._made, name, None)
+        make = getattr(self._expressions, name, None)
         if method != "__call__" or not (make or name in ("matmul", "isfinite")):
             raise unfit(f"a statistic asks for {name}")
         if name == "isfinite":
-            return np.isfinite([end for one in _nodes(self) for end in (one.low, one.high)])
+            return np.isfinite([end for node in _nodes(self) for end in (node.low, node.high)])
         if name == "matmul":
-            form = self._made.form
+            form = self._expressions.form
             sums = isinstance(x[0], Traced)
             return Traced(
-                self._made, form(x[1], _nodes(x[0])) if sums else [form(a, _nodes(x[1])) for a in x[0]]
+                self._expressions, form(x[1], _nodes(x[0])) if sums else [form(a, _nodes(x[1])) for a in x[0]]
             )
         assert make is not None
-        return self._into(more.get("out"), self._each(make, *x))
+        return self._into(options.get("out"), self._elementwise(make, *x))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        make = self._made
+        make = self._expressions
         name = function.__name__
         if name in ("empty_like", "zeros_like", "ones_like"):
             value = make.number(1.0 if name == "ones_like" else 0.0)
             return Traced(make, np.full(args[0].nodes.shape, value, dtype=object))
         if name in ("stack", "vstack", "hstack"):
-            return Traced(make, np.concatenate([np.atleast_1d(one.nodes) for one in args[0]]))
+            return Traced(make, np.concatenate([np.atleast_1d(array.nodes) for array in args[0]]))
         if name == "einsum" and args[0] == "ij,ij->i":
-            parts = map(make.multiply, *(_nodes(one) for one in args[1:]))
+            parts = map(make.multiply, *(_nodes(operand) for operand in args[1:]))
             return Traced(make, reduce(make.add, parts, make.number(0.0)))
         if name == "flatnonzero":
             (test,) = _nodes(args[0])
             return [] if test.known and not test.low else args[0]
         if name == "where":
-            return Traced(make, self._each(make.where, *args))
+            return Traced(make, self._elementwise(make.where, *args))
         if name == "clip":
-            held = self._each(lambda x, a, b: make.minimum(make.maximum(x, a), b), *args)
-            return self._into([kwargs["out"]] if "out" in kwargs else None, held)
+            clipped = self._elementwise(lambda x, a, b: make.minimum(make.maximum(x, a), b), *args)
+            return self._into([kwargs["out"]] if "out" in kwargs else None, clipped)
         raise unfit(f"a statistic asks for {name}, or a number could be infinite")
 
     def _into(self, out: Any, nodes: Nodes) -> Any:
         """Return an array of what was found, one that is given for it if there is one."""
-        found = Traced(self._made, nodes) if out is None else out[0]
-        found.nodes = nodes
-        return found
+        result = Traced(self._expressions, nodes) if out is None else out[0]
+        result.nodes = nodes
+        return result
 
     def __getitem__(self, index: Any) -> Traced:
         if isinstance(index, Traced):  # rows that meet a condition
-            return Traced(self._made, self._each(self._made.chosen, self, index))
+            return Traced(self._expressions, self._elementwise(self._expressions.chosen, self, index))
         if isinstance(index, tuple) and index[:1] == (slice(None),):  # rows come first
             index = index[1:]
-        return Traced(self._made, self.nodes[index])
+        return Traced(self._expressions, self.nodes[index])
 
     def __setitem__(self, test: Traced, value: float) -> None:
-        self.nodes = self._each(self._made.where, test, value, self)
+        self.nodes = self._elementwise(self._expressions.where, test, value, self)
 
     def __len__(self) -> int:
         return len(np.atleast_1d(self.nodes))
@@ -143,7 +143,7 @@ class Traced(NDArrayOperatorsMixin):
 
     def copy(self) -> Traced:
         """Return another array of the same expressions."""
-        return Traced(self._made, self.nodes)
+        return Traced(self._expressions, self.nodes)
 
     def astype(self, dtype: object) -> Traced:
         """Return the array: integers are doubles until they are added up."""
@@ -155,19 +155,22 @@ class Traced(NDArrayOperatorsMixin):
 
     def looked_up(self, table: Floats) -> Traced:
         """Return the numbers of a table at these places."""
-        return Traced(self._made, self._each(lambda place: self._made.looked_up(place, table), self))
+        return Traced(
+            self._expressions,
+            self._elementwise(lambda place: self._expressions.looked_up(place, table), self),
+        )
 
     def looked_up_between(self, values: Floats, steps: Floats, share: Traced) -> Traced:
         """Return value + share x step, which is between two neighbours of a table."""
-        make = self._made
+        make = self._expressions
 
-        def one(place: Node, part: Node) -> Node:
-            held = values[max(int(place.low), 0) : int(place.high) + 2]
+        def between(place: Node, part: Node) -> Node:
+            entries = values[max(int(place.low), 0) : int(place.high) + 2]
             product = make.multiply(part, make.looked_up(place, steps))
             parts = product, " + ", make.looked_up(place, values)
-            return make.node(parts, float(held.min()), float(held.max()))
+            return make.node(parts, float(entries.min()), float(entries.max()))
 
-        return Traced(make, self._each(one, self, share))
+        return Traced(make, self._elementwise(between, self, share))
 
 
 # ---- readers of rows that stay where they are
@@ -180,9 +183,11 @@ class TracedReader:
     weights = None
     residual = cast("Callable[..., Floats]", SiteBlock.residual)
 
-    def __init__(self, question: DesignQuestion, made: Expressions, public: SiteBlock, args: Args) -> None:
+    def __init__(
+        self, question: DesignQuestion, expressions: Expressions, public: SiteBlock, args: Args
+    ) -> None:
         self._question = question
-        self._made = made
+        self._expressions = expressions
         self._public = public
         self.args = args
         self.block = self
@@ -192,23 +197,27 @@ class TracedReader:
     def _value(self, at: int | None, low: float, high: float) -> Node:
         number = self._question.dialect.number
         text = self._question.value(at)
-        return self._made.column(case([(f"ABS({text}) < {number(TINY)}", number(0.0))], text), low, high)
+        return self._expressions.column(
+            case([(f"ABS({text}) < {number(TINY)}", number(0.0))], text), low, high
+        )
 
     def outcome(self) -> Floats:
         """Return the response between its bounds."""
-        return cast("Floats", Traced(self._made, self._value(None, self.response_low, self.response_high)))
+        return cast(
+            "Floats", Traced(self._expressions, self._value(None, self.response_low, self.response_high))
+        )
 
     def columns(self, args: Args, chosen: Integers | None = None) -> Floats:
         """Return columns in their units."""
         if chosen is None:
             raise unfit("rows are weighted by narrower bounds")
         low, high = self._public.low, self._public.high
-        found: Any = Traced(self._made, [self._value(int(at), low[at], high[at]) for at in chosen])
+        values: Any = Traced(self._expressions, [self._value(int(at), low[at], high[at]) for at in chosen])
         if (center := args.get("center")) is not None:
-            found -= np.asarray(center)[chosen][:, None]
+            values -= np.asarray(center)[chosen][:, None]
         if (scale := args.get("scale")) is not None:
-            found *= 1.0 / np.asarray(scale)[chosen][:, None]
-        return cast("Floats", found)
+            values *= 1.0 / np.asarray(scale)[chosen][:, None]
+        return cast("Floats", values)
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
         """Return all columns, or some, the constant being 1."""
@@ -218,7 +227,7 @@ class TracedReader:
         places = np.arange(len(self._public.low))[index]
         nodes = [self._steps(int(at), grid.column(j)) for j, at in enumerate(places)]
         if constant is not None:
-            nodes[constant] = self._made.number(FULL_SCALE)
+            nodes[constant] = self._expressions.number(FULL_SCALE)
         return PlacedRows(self._array(nodes), grid.units)
 
     def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
@@ -226,17 +235,19 @@ class TracedReader:
         if inputs:
             raise unfit("inputs of derived columns are counted")
         places: list[int | None] = [*(int(at) for at in chosen), *([None] * outcome)]
-        return [self._array([self._made.column(self._question.outside(at), 0.0, 1.0)]) for at in places]
+        return [
+            self._array([self._expressions.column(self._question.outside(at), 0.0, 1.0)]) for at in places
+        ]
 
-    def once(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
+    def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return what is made of the rows: equal expressions are one."""
         return make()
 
     def _steps(self, at: int | None, grid: ColumnGrid) -> Node:
-        return self._made.column(*self._question.steps(at, grid))
+        return self._expressions.column(*self._question.steps(at, grid))
 
     def _array(self, nodes: Sequence[Node]) -> Floats:
-        return cast("Floats", Traced(self._made, nodes))
+        return cast("Floats", Traced(self._expressions, nodes))
 
     def moments(self, sums: MomentSums, design: Design) -> list[Node]:
         """Return the integers whose products second or residual moments are."""
@@ -248,21 +259,21 @@ class TracedReader:
         if math.isfinite(grid.radius):
             raise unfit("bounds are more than 16 times as wide as the radius of rows")
         nodes = [self._steps(at, grid.column(j)) for j, at in enumerate(private)]
-        beside = [self._made.number(FULL_SCALE)] * ones
+        public_nodes = [self._expressions.number(FULL_SCALE)] * ones
         x = self._array(nodes)
         longest = {at: int(node.longest) for at, node in zip(private, nodes, strict=True)}
         if self._question.may_pass(grid.limit, longest):
             x = held_norms(x, grid.limit)
         if sums.response is not None:
-            beside.append(self._steps(None, sums.response))
-        return _nodes(np.hstack(sums.factors(cast("SiteBlock", self), self._array(beside), x)))
+            public_nodes.append(self._steps(None, sums.response))
+        return _nodes(np.hstack(sums.factors(cast("SiteBlock", self), self._array(public_nodes), x)))
 
 
 # ---- sums
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SumQuery:
     """What goes into one accumulator: products of integers, or the number that is compared."""
 
     sums: Any
@@ -276,44 +287,52 @@ class _Asked:
         """Return what is added up over rows, and what it counts for."""
         if self.thresholds is not None:
             ((node,),) = self.products
-            return [(1, count(f"{numbers[node]} > {dialect.number(least)}")) for least in self.thresholds]
-        told = []
+            return [
+                (1, count(f"{numbers[node]} > {dialect.number(threshold)}")) for threshold in self.thresholds
+            ]
+        sum_texts = []
         for pair in self.products:
             moving = " * ".join(names[node] for node in pair if not node.known)
-            known = math.prod(int(node.low) for node in pair if node.known)
-            told.append((known, dialect.total.format(moving) if moving else ALL_ROWS))
-        return told
+            factor = math.prod(int(node.low) for node in pair if node.known)
+            sum_texts.append((factor, dialect.total.format(moving) if moving else ALL_ROWS))
+        return sum_texts
 
     def take(self, n: int, totals: list[int]) -> None:
         """Put the sums into the accumulator."""
         if self.thresholds is not None:
             self.sums.take(n, -np.diff(np.array([*totals, 0], dtype=np.int64)))
             return
-        whole = np.zeros(self.sums.total.shape, dtype=object)
-        first = np.mgrid[:2, 2 : len(whole)] if self.across else np.triu_indices(len(whole))
-        whole[tuple(np.reshape(index, -1) for index in first)] = totals
-        self.sums.take(n, whole)
+        matrix = np.zeros(self.sums.total.shape, dtype=object)
+        first = np.mgrid[:2, 2 : len(matrix)] if self.across else np.triu_indices(len(matrix))
+        matrix[tuple(np.reshape(index, -1) for index in first)] = totals
+        self.sums.take(n, matrix)
 
 
-def _asked(
-    question: DesignQuestion, made: Expressions, public: SiteBlock, design: Design, one: Accumulator
-) -> Iterator[_Asked]:
-    assert isinstance(one, MomentSums | TermSums)
-    reader = TracedReader(question, made, public, one.args)
-    if isinstance(one, MomentSums):
-        yield _Asked(one.sums, list(combinations_with_replacement(reader.moments(one, design), 2)))
+def _sum_queries(
+    question: DesignQuestion,
+    expressions: Expressions,
+    public: SiteBlock,
+    design: Design,
+    accumulator: Accumulator,
+) -> Iterator[_SumQuery]:
+    assert isinstance(accumulator, MomentSums | TermSums)
+    reader = TracedReader(question, expressions, public, accumulator.args)
+    if isinstance(accumulator, MomentSums):
+        yield _SumQuery(
+            accumulator.sums, list(combinations_with_replacement(reader.moments(accumulator, design), 2))
+        )
         return
-    for part, term in zip(one.parts, one.terms(cast("RowReader", reader)), strict=True):
+    for part, term in zip(accumulator.parts, accumulator.terms(cast("RowReader", reader)), strict=True):
         if isinstance(term, Counts):
-            yield _Asked(part, [tuple(_nodes(term.values))], term.thresholds)
+            yield _SumQuery(part, [tuple(_nodes(term.values))], term.thresholds)
         elif isinstance(term, Product):
-            yield _Asked(part, list(product(*map(_nodes, term.integers()))), across=True)
+            yield _SumQuery(part, list(product(*map(_nodes, term.integers()))), across=True)
         else:
-            yield _Asked(part, list(combinations_with_replacement(_nodes(term.integers()[0]), 2)))
+            yield _SumQuery(part, list(combinations_with_replacement(_nodes(term.integers()[0]), 2)))
 
 
 def add_pushed(
-    rows: Rows, design: Design, public: SiteBlock, asked: Sequence[Accumulator], plain: bool
+    rows: Rows, design: Design, public: SiteBlock, accumulators: Sequence[Accumulator], plain: bool
 ) -> list[int]:
     """Add all rows of a table to empty accumulators, inside its database; return how many each query found.
 
@@ -325,38 +344,50 @@ def add_pushed(
         raise unfit("there are weights, or no noise")
     source: PushedSource = rows.features
     question = DesignQuestion(source, design, rows.missing)
-    made = Expressions(source.dialect)
-    found = [part for one in asked for part in _asked(question, made, public, design, one)]
-    layers, strict, *names = _layers(question, made, found)
-    told = [part.texts(source.dialect, *names) for part in found]
+    expressions = Expressions(source.dialect)
+    queries = [
+        part
+        for accumulator in accumulators
+        for part in _sum_queries(question, expressions, public, design, accumulator)
+    ]
+    layers, strict, *names = _layers(question, expressions, queries)
+    query_texts = [part.texts(source.dialect, *names) for part in queries]
     defects = question.defects(strict)
-    sums = list(dict.fromkeys((ALL_ROWS, *defects, *(text for one in told for _, text in one))))
+    sums = list(
+        dict.fromkeys(
+            (ALL_ROWS, *defects, *(text for weighted_texts in query_texts for _, text in weighted_texts))
+        )
+    )
     if len(sums) > source.dialect.sums:
-        if len(asked) == 1:
+        if len(accumulators) == 1:
             raise unfit(f"there are {len(sums)} sums")
-        return [n for one in asked for n in add_pushed(rows, design, public, [one], plain)]
+        return [
+            n for accumulator in accumulators for n in add_pushed(rows, design, public, [accumulator], plain)
+        ]
     totals = dict(zip(sums, source.totals([*layers, named("_s", sums)]), strict=True))
     n = question.checked([totals[ALL_ROWS], *(totals[text] for text in defects)])
-    for part, texts in zip(found, told, strict=True):
+    for part, texts in zip(queries, query_texts, strict=True):
         part.take(n, [weight * totals[text] for weight, text in texts])
     return [n]
 
 
 def _layers(
-    question: DesignQuestion, made: Expressions, found: Sequence[_Asked]
+    question: DesignQuestion, expressions: Expressions, queries: Sequence[_SumQuery]
 ) -> tuple[list[Layer], dict[str, str], dict[Node, str], dict[Node, str]]:
     """Return the layers below the sums, and names there: of columns' own integers, all integers, numbers."""
-    pairs = [pair for one in found if one.thresholds is None for pair in one.products]
+    pairs = [pair for query in queries if query.thresholds is None for pair in query.products]
     names = _named("_z", [node for pair in pairs for node in pair if not node.known])
-    numbers = _named("_c", [one.products[0][0] for one in found if one.thresholds is not None])
-    layers, shown = layers_of([*names, *numbers], question.kept)
+    numbers = _named("_c", [query.products[0][0] for query in queries if query.thresholds is not None])
+    layers, texts = layers_of([*names, *numbers], question.value_names)
     factor = question.dialect.factor.format
-    last = [f"{factor(shown[node])} AS {name}" for node, name in names.items()]
-    last += [f"{shown[node]} AS {name}" for node, name in numbers.items()]
-    read = [f"{text} AS {name}" for text, name in made.columns.items()]
-    below = [question.values(), [*question.kept, *read], *layers, [*question.kept, *last]]
-    columns = {name: question.strict[text] for text, name in made.columns.items() if text in question.strict}
-    strict = {columns[one]: names[node] for node in names if (one := node.parts[0]) in columns}
+    last = [f"{factor(texts[node])} AS {name}" for node, name in names.items()]
+    last += [f"{texts[node]} AS {name}" for node, name in numbers.items()]
+    inputs = [f"{text} AS {name}" for text, name in expressions.columns.items()]
+    below = [question.values(), [*question.value_names, *inputs], *layers, [*question.value_names, *last]]
+    columns = {
+        name: question.strict[text] for text, name in expressions.columns.items() if text in question.strict
+    }
+    strict = {columns[column]: names[node] for node in names if (column := node.parts[0]) in columns}
     return below, strict, names, numbers
 
 
