@@ -116,19 +116,19 @@ def rows_by_site(
     """
     if not isinstance(parties, (Mapping, Sequence)) or isinstance(parties, (str, bytes)) or not len(parties):
         raise ArgumentError("parties must hold at least one pair (y, X)")
-    given = parties.items() if isinstance(parties, Mapping) else enumerate(parties)
+    pairs = parties.items() if isinstance(parties, Mapping) else enumerate(parties)
     parts: dict[Any, Rows] = {}
     columns: dict[str, tuple[str, ...]] = {}
-    for label, pair in given:
+    for label, pair in pairs:
         name = str(label)
         if name in columns:
             raise ArgumentError(f"two sites are called {name!r}")
         with _naming(name):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise ArgumentError("a party is a pair (y, X)")
-            held = site_rows(*pair, missing=missing)
-        parts[label] = held.rows
-        columns[name] = held.names
+            site = site_rows(*pair, missing=missing)
+        parts[label] = site.rows
+        columns[name] = site.names
     first = next(iter(columns))
     for name, names in columns.items():
         if names != columns[first]:
@@ -138,30 +138,30 @@ def rows_by_site(
 
 def site_rows(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> ArrayRows:
     """Return one pair (y, X) as rows of a site, whose one public column is the constant, ``const``."""
-    held = array_rows(y, X, missing=missing, numeric=True)
-    if set(held.marked) - {CONSTANT}:
+    arrays = array_rows(y, X, missing=missing, numeric=True)
+    if set(arrays.marked) - {CONSTANT}:
         raise ArgumentError("a federation of arrays has one public column, the constant 'const'")
-    if CONSTANT in held.names:
-        ones = held.rows.features[:, held.names.index(CONSTANT)]
+    if CONSTANT in arrays.names:
+        ones = arrays.rows.features[:, arrays.names.index(CONSTANT)]
         if not (ones == 1.0).all():
             raise SchemaError(f"column {CONSTANT!r} is the constant but is not all ones")
-    return held
+    return arrays
 
 
 def own_bounds(
-    held: ArrayRows, bounds: Bounds, y_bounds: Pair | str | None, private: Sequence[str]
+    arrays: ArrayRows, bounds: Bounds, y_bounds: Pair | str | None, private: Sequence[str]
 ) -> tuple[Pairs | None, Pair | None]:
     """Return bounds as pairs: the rows' own for those who wrote "data" (see `data_bounds`)."""
     if isinstance(bounds, str):
-        bounds = data_bounds(held.rows.features, list(held.names), list(private), bounds, "bounds")
+        bounds = data_bounds(arrays.rows.features, list(arrays.names), list(private), bounds, "bounds")
     if isinstance(y_bounds, str):
-        response = held.rows.response[:, None]
+        response = arrays.rows.response[:, None]
         y_bounds = data_bounds(response, ["y"], ["y"], y_bounds, "y_bounds")["y"]
     return bounds, y_bounds
 
 
 def data_bounds(
-    table: Table, names: list[str], wanted: list[str], request: str, argument: str
+    table: Table, names: list[str], columns: list[str], request: str, argument: str
 ) -> dict[str, tuple[float, float]]:
     """Return the rows' own (min, max) by column, for those who asked for it by name.
 
@@ -185,8 +185,8 @@ def data_bounds(
         DataDependentBoundsWarning,
     )
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
-    found = {}
-    for name in wanted:
+    bounds = {}
+    for name in columns:
         try:
             values = np.asarray(frame[name], dtype=np.float64)
         except (TypeError, ValueError, OverflowError):  # their texts hold values
@@ -196,8 +196,8 @@ def data_bounds(
         high = float(finite.max(initial=-np.inf))
         if not low < high:
             raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
-        found[name] = (low, high)
-    return found
+        bounds[name] = (low, high)
+    return bounds
 
 
 def _matrix(X: Any, *, finite: bool) -> Floats:
@@ -242,53 +242,53 @@ def _naming(name: str) -> Iterator[None]:
 
 def array_table(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> tuple[Rows, list[str], str]:
     """Return features and response as the rows of one table, its columns, and the response's name."""
-    held = array_rows(y, X, missing=missing)
-    if CONSTANT in held.names:
+    arrays = array_rows(y, X, missing=missing)
+    if CONSTANT in arrays.names:
         raise SchemaError(f"X has a column {CONSTANT!r}: leave it out, intercept=True adds the constant")
-    if held.label in held.names:
-        raise SchemaError(f"X has a column called {held.label!r}, as the response: rename one of them")
-    features = held.rows.features
-    frame = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, columns=held.names)
-    table = frame.reset_index(drop=True).assign(**{held.label: held.rows.response})
-    return Rows(table, None, missing), list(table.columns), held.label
+    if arrays.label in arrays.names:
+        raise SchemaError(f"X has a column called {arrays.label!r}, as the response: rename one of them")
+    features = arrays.rows.features
+    frame = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, columns=arrays.names)
+    table = frame.reset_index(drop=True).assign(**{arrays.label: arrays.rows.response})
+    return Rows(table, None, missing), list(table.columns), arrays.label
 
 
 def party_columns(items: Sequence[int | str], names: list[str], label: str) -> list[str]:
     """Return the names of one party's columns."""
     if isinstance(items, (str, int)):
         raise ArgumentError("parties must map each name to a list of columns")
-    found = []
+    columns = []
     for item in items:
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             if not 0 <= item < len(names) - 1:
                 raise ArgumentError(f"column {int(item)} is not among the {len(names) - 1} columns of X")
-            found.append(names[int(item)])
+            columns.append(names[int(item)])
         elif not isinstance(item, str):
             raise SchemaError(f"parties name columns by texts or positions, got {type(item).__name__}")
         elif item in names:
-            found.append(str(item))
+            columns.append(str(item))
         elif item == "y":
-            found.append(label)
+            columns.append(label)
         else:
             raise SchemaError(f"party column {item!r} is not among: {', '.join(names)}")
-    return found
+    return columns
 
 
 def check_cover(assigned: Mapping[str, Sequence[str]], names: Sequence[str] | None) -> None:
     """Refuse columns that belong to no party, or to two."""
     if not assigned:
         raise ArgumentError("parties is empty: say which party holds which columns")
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for party, columns in assigned.items():
         if not columns:
             raise ArgumentError(f"party {party!r} has no column")
         for column in columns:
-            if column in seen:
-                raise SchemaError(f"column {column!r} belongs to party {seen[column]!r} and to {party!r}")
-            seen[column] = party
-    left = [name for name in names or () if name not in seen]
-    if left:
-        raise SchemaError(f"column {left[0]!r} belongs to no party")
+            if column in owners:
+                raise SchemaError(f"column {column!r} belongs to party {owners[column]!r} and to {party!r}")
+            owners[column] = party
+    unassigned = [name for name in names or () if name not in owners]
+    if unassigned:
+        raise SchemaError(f"column {unassigned[0]!r} belongs to no party")
 
 
 def column_limits(
@@ -300,9 +300,9 @@ def column_limits(
     if isinstance(y_bounds, str):
         y_bounds = data_bounds(table.opened().features, [], [label], y_bounds, "y_bounds")[label]
     if bounds is None or y_bounds is None:
-        what = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
+        argument = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
         raise SensitivityError(
-            f'no public bounds: pass {what}, or write "data" to take them from the rows (a leak that no '
+            f'no public bounds: pass {argument}, or write "data" to take them from the rows (a leak that no '
             "claim covers)"
         )
     if not isinstance(bounds, Mapping):
@@ -315,6 +315,6 @@ def column_limits(
     return {**{name: _pair(bounds[name]) for name in names}, label: _pair(y_bounds)}
 
 
-def _pair(given: Pair) -> Pair:
-    low, high = given
+def _pair(pair: Pair) -> Pair:
+    low, high = pair
     return low, high

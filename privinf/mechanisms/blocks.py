@@ -207,7 +207,7 @@ class RecordBlocks(Generic[T]):
     Blocks have that many rows, the last one fewer, whatever those of the source have.
     """
 
-    __slots__ = ("_columns", "_design", "_encoded", "_kept", "_names", "_numbers", "_rows", "n")
+    __slots__ = ("_columns", "_design", "_encoded", "_encoded_blocks", "_names", "_numbers", "_rows", "n")
 
     def __init__(
         self,
@@ -222,11 +222,11 @@ class RecordBlocks(Generic[T]):
         refuse_unordered(rows, MESSAGES)
         rows.refuse_empty()
         self.n = 0
-        self._kept = list[T]()
+        self._encoded_blocks = list[T]()
         if whole:
-            held = rows.opened(columns, design.schema)
-            self._kept = [encoded(held, seen=None)]
-            self.n = len(held)
+            opened = rows.opened(columns, design.schema)
+            self._encoded_blocks = [encoded(opened, seen=None)]
+            self.n = len(opened)
         elif design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
                 "to= is for rows of different people: with a unit, save(path) of a release in memory"
@@ -252,19 +252,19 @@ class RecordBlocks(Generic[T]):
         SchemaError, AlignmentError
             As `encode`; the table has other rows than in the pass before.
         """
-        yield from self._kept or self._pass(self._numbers)
+        yield from self._encoded_blocks or self._pass(self._numbers)
 
     def _pass(self, numbers: Callable[[Floats], Any] | None) -> Iterator[Any]:
         """Yield what is made of each block; numbers were checked where they were read."""
-        seen = set[str]()
+        seen_columns = set[str]()
         n = 0
         for part in self._parts():
             n += len(part)
             if numbers is not None and isinstance(part, np.ndarray):
                 yield numbers(part)
             else:
-                yield self._encoded(part, seen=seen)
-        check_levels(self._design.schema, needed(self._design), seen)
+                yield self._encoded(part, seen=seen_columns)
+        check_levels(self._design.schema, needed(self._design), seen_columns)
         if n < (p := len(self._design.columns)):
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
         if self.n not in (0, n):
@@ -298,8 +298,8 @@ def encoded_blocks(
     design: Design, rows: Rows, weights: str | None, *, whole: bool
 ) -> RecordBlocks[EncodedRows]:
     """Return the blocks of `encode`."""
-    read = partial(encode, design, weights=weights)
-    return RecordBlocks(design, rows, needed(design, weights), read, whole=whole)
+    encode_part = partial(encode, design, weights=weights)
+    return RecordBlocks(design, rows, needed(design, weights), encode_part, whole=whole)
 
 
 def table_rows(
@@ -342,12 +342,12 @@ def _aligned(source: Source, id: str) -> Alignment:
 
 
 def _check_roster(source: Source, alignment: Alignment, id: str, roster: object) -> None:
-    other = source_of(roster)
-    require_columns(other, [id])
-    known = _aligned(other, id)
-    if known.sha256 == alignment.sha256:
+    roster_source = source_of(roster)
+    require_columns(roster_source, [id])
+    roster_alignment = _aligned(roster_source, id)
+    if roster_alignment.sha256 == alignment.sha256:
         return
-    missing, extra = compare(_reader(source, id), _reader(other, id))
+    missing, extra = compare(_reader(source, id), _reader(roster_source, id))
     raise AlignmentError(
         f"{source.name} does not hold the people of the roster: {missing} of its ids are missing and {extra} "
         "are not in it"

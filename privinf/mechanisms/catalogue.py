@@ -42,8 +42,8 @@ def register(ops: Mapping[str, SiteOp]) -> None:
     ArgumentError
         One has the name of a statistic of the package.
     """
-    if taken := SHIPPED & ops.keys():
-        raise ArgumentError(f"the package has statistics called {', '.join(sorted(taken))}")
+    if duplicates := SHIPPED & ops.keys():
+        raise ArgumentError(f"the package has statistics called {', '.join(sorted(duplicates))}")
     SITE_OPS.update(ops)
 
 

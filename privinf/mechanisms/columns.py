@@ -115,15 +115,15 @@ class ColumnPasses:
         if self._reader is not None:
             yield self._reader
             return
-        seen = set[str]()
+        seen_columns = set[str]()
         n = 0
         for frame in self.frames():
-            reader = Reader(frame, self.schema, self._rows.missing, seen=seen)
+            reader = Reader(frame, self.schema, self._rows.missing, seen=seen_columns)
             reader.open(self._names)
             yield reader
             n += len(reader)
         if n:
-            check_levels(self.schema, self._names, seen)
+            check_levels(self.schema, self._names, seen_columns)
         self.counted(n)
 
     def frames(self) -> Iterator[pd.DataFrame]:
@@ -238,8 +238,10 @@ class AskedSums:
         parts = (self.sample(reader, exact=False) for reader in passes.readers())
         if self.statistic.whole is None:
             return sum((weighted_sums(self.statistic, weighted, part) for part in parts), zero), passes.n
-        whole = Sample.joined(list(parts), self.cells)
-        return weighted_sums(self.statistic, weighted, whole) if len(whole) > 1 else zero, len(whole)
+        all_records = Sample.joined(list(parts), self.cells)
+        return weighted_sums(self.statistic, weighted, all_records) if len(all_records) > 1 else zero, len(
+            all_records
+        )
 
     def sample(self, reader: Reader, *, exact: bool) -> Sample:
         """Return the records of a block, values in [-1, 1] or in steps of 2^-20."""

@@ -84,7 +84,7 @@ class DaskSource(Source):
 def computed(delayed: object) -> Any:
     """Return the result of a task: of the cluster whose client this process has, or of this process."""
     client = _client()
-    why = ""
+    kind = ""
     task = cast(Any, delayed)
     if client is not None:
         _check_cluster(client)
@@ -93,10 +93,10 @@ def computed(delayed: object) -> Any:
     except (PrivinfError, MemoryError):
         raise
     except Exception as problem:  # of the tasks that make a partition, or of dask: it can quote rows
-        why = type(problem).__name__
+        kind = type(problem).__name__
     raise StorageError(
         f"{NAME} could not be read to its end: a partition failed, as one that lacks a column does, or a "
-        f"worker died ({why}); compute it on its own to see why (what it says can show values)"
+        f"worker died ({kind}); compute it on its own to see why (what it says can show values)"
     )
 
 
@@ -114,19 +114,19 @@ def _client() -> Any:
 def _check_cluster(client: Any) -> None:
     """Raise NotAvailableError for a cluster whose messages or pages others could read."""
     try:
-        told = client.scheduler_info(n_workers=-1)
+        info = client.scheduler_info(n_workers=-1)
         pages = [client.run_on_scheduler(_page), *client.run(_page).values()]
     except Exception as problem:
-        why = type(problem).__name__
+        kind = type(problem).__name__
     else:
-        for address in (told["address"], *told["workers"]):
+        for address in (info["address"], *info["workers"]):
             if not _closed(address):
                 raise NotAvailableError(OPEN_CLUSTER.format("a process", "can be reached without TLS"))
-        if any(shown or not _loopback(host) for host, shown in pages):
+        if any(exposed or not _loopback(host) for host, exposed in pages):
             raise NotAvailableError(OPEN_CLUSTER.format("a page", "shows what it does"))
         return
     raise StorageError(
-        f"the dask cluster did not say how it is reached ({why}): privinf must be installed where it runs"
+        f"the dask cluster did not say how it is reached ({kind}): privinf must be installed where it runs"
     )
 
 

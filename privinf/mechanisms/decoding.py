@@ -24,7 +24,9 @@ WORTH_LOADING = 1 << 26  # numbers from which on polars is loaded for it, which 
 # compact protocol.
 _CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){3}\x15", re.DOTALL)
 _HEADER = 32  # bytes that hold all these
-_HERE = os.getpid()  # process in which this module was loaded: polars does not work in one forked from it
+_LOADING_PROCESS = (
+    os.getpid()
+)  # process in which this module was loaded: polars does not work in one forked from it
 
 
 def by_polars(
@@ -47,9 +49,11 @@ def by_polars(
         checksums, no polars, a forked process.
     """
     kinds = [str(table.schema_arrow.field(name).type) for name in columns]
-    many = table.metadata.num_rows * len(kinds) >= (LARGE_FILE if "polars" in sys.modules else WORTH_LOADING)
+    worthwhile = table.metadata.num_rows * len(kinds) >= (
+        LARGE_FILE if "polars" in sys.modules else WORTH_LOADING
+    )
     patterns = any(name == "*" or name.startswith("^") for name in columns)  # polars expands them
-    if not many or patterns or not ARROW_NUMBERS.issuperset(kinds) or os.getpid() != _HERE:
+    if not worthwhile or patterns or not ARROW_NUMBERS.issuperset(kinds) or os.getpid() != _LOADING_PROCESS:
         return None
     try:
         import polars

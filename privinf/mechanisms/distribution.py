@@ -173,10 +173,10 @@ class OpenColumns:
 
     def cells(self, edges: Mapping[str, Floats]) -> dict[str, Cells]:
         """Count the rows in the cells that public edges of columns make, by one pass: for `release`."""
-        checked = {name: _checked(one) for name, one in edges.items()}
+        checked = {name: _checked(column_edges) for name, column_edges in edges.items()}
         counts = after_the_charge(partial(self._count, checked)) if self._charged else self._count(checked)
         self._check_size()
-        return {name: Cells(one, counts[name]) for name, one in checked.items()}
+        return {name: Cells(column_edges, counts[name]) for name, column_edges in checked.items()}
 
     def _check_size(self) -> None:
         if not 2 <= self.n <= MOST_ROWS:
@@ -186,14 +186,16 @@ class OpenColumns:
         if self._passes.pushed is not None:
             from privinf.mechanisms.pushdown import cell_numbers
 
-            found, n = cell_numbers(self._passes.pushed, self._passes.schema, edges)
+            counts, n = cell_numbers(self._passes.pushed, self._passes.schema, edges)
             self._passes.counted(n)
-            return found
-        found = {name: np.zeros(len(one) + 1, dtype=np.int64) for name, one in edges.items()}
+            return counts
+        counts = {
+            name: np.zeros(len(column_edges) + 1, dtype=np.int64) for name, column_edges in edges.items()
+        }
         for reader in self._passes.readers():
-            for name, one in edges.items():
-                found[name] += cell_counts(reader.number(name), one)
-        return found
+            for name, column_edges in edges.items():
+                counts[name] += cell_counts(reader.number(name), column_edges)
+        return counts
 
     @property
     def n(self) -> int:
@@ -278,10 +280,10 @@ def noisy_prefixes(cells: Integers, scale: float, source: NoiseSource) -> Floats
 
 
 def _checked(edges: Floats) -> Floats:
-    found = check_array(edges, "edges", ndim=1)
-    if not 1 <= len(found) < CELL_LIMIT or not (np.diff(found) > 0.0).all():
+    array = check_array(edges, "edges", ndim=1)
+    if not 1 <= len(array) < CELL_LIMIT or not (np.diff(array) > 0.0).all():
         raise ArgumentError(f"edges must be increasing, between 1 and {CELL_LIMIT - 1} of them")
-    return found
+    return array
 
 
 # ---- levels
@@ -346,10 +348,10 @@ class OpenLabels:
         counts = self._counts.astype(np.float64)
         noisy = counts if scale == 0.0 else spending.source.perturb(counts, scale)
         threshold = show_above(scale, delta) if scale > 0.0 else 0.0
-        shown = np.flatnonzero(noisy > threshold)
-        labels = tuple(self._labels[at] for at in shown)
+        passing = np.flatnonzero(noisy > threshold)
+        labels = tuple(self._labels[at] for at in passing)
         return NoisyLevels(
-            labels=labels, counts=noisy[shown], threshold=threshold, sd=scale, n=self.n
+            labels=labels, counts=noisy[passing], threshold=threshold, sd=scale, n=self.n
         ), recorded
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -92,8 +92,8 @@ class Source:
 
     def count(self) -> int:
         """Return the number of rows."""
-        known = self.known()
-        return sum(map(len, self.read(self.columns[:1], "texts"))) if known is None else known
+        rows = self.known()
+        return sum(map(len, self.read(self.columns[:1], "texts"))) if rows is None else rows
 
     def state(self) -> object:
         """Return what changes when the table does, as far as that is seen without reading it."""
@@ -273,8 +273,8 @@ def _file(path: Path) -> CsvSource | ParquetSource:
         return CsvSource(path)
     if path.name.lower().endswith(PARQUET_SUFFIXES):
         return ParquetSource(path)
-    known = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
-    raise StorageError(f"{path.name} is no table known here: use a file that ends in {known}")
+    suffixes = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
+    raise StorageError(f"{path.name} is no table known here: use a file that ends in {suffixes}")
 
 
 def _folder(path: Path) -> FolderSource:
@@ -293,15 +293,15 @@ def _folder(path: Path) -> FolderSource:
     raise StorageError(f"{path.name} holds files of CSV and of Parquet: keep one kind in a folder")
 
 
-def require_columns(source: Source, wanted: Sequence[str]) -> None:
+def require_columns(source: Source, columns: Sequence[str]) -> None:
     """Raise SchemaError unless the table has each of these columns exactly once."""
     present = list(source.columns)
-    absent = [name for name in wanted if name not in present]
+    absent = [name for name in columns if name not in present]
     if absent:
         raise SchemaError(
             f"{source.name} lacks the column(s) {', '.join(absent)}{blanks_alone(absent, present)}"
         )
-    twice = [name for name in wanted if present.count(name) > 1]
+    twice = [name for name in columns if present.count(name) > 1]
     if twice:
         raise SchemaError(f"{source.name} has more than one column {', '.join(dict.fromkeys(twice))}")
 
@@ -349,22 +349,22 @@ def _names_and_separator(path: Path) -> tuple[list[str], str]:
         return next(csv.reader(stream, delimiter=separator), []), separator
 
 
-def _csv(name: str, read: Callable[[], R], lines: CheckedLines | None = None) -> R:
-    """Return ``read()``; errors of the reader quote values of rows: say where, not what."""
-    where = ""
+def _csv(name: str, parse: Callable[[], R], lines: CheckedLines | None = None) -> R:
+    """Return ``parse()``; errors of the reader quote values of rows: say where, not what."""
+    place = ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return read()
+            return parse()
     except pd.errors.ParserError as problem:
         line = re.search(r"line (\d+)", str(problem))
-        where = f" near line {line[1]}" if line else ""
+        place = f" near line {line[1]}" if line else ""
     except Exception:  # pandas raises many kinds on damaged text
         pass
     if lines is not None and lines.wrong:
-        where = lines.wrong
+        place = lines.wrong
     raise StorageError(
-        f"{name} cannot be read as CSV{where}: it needs a first line of column names, as many fields in "
+        f"{name} cannot be read as CSV{place}: it needs a first line of column names, as many fields in "
         "every other line, and UTF-8 text"
     )
 
@@ -381,10 +381,10 @@ def _opened_parquet(path: Path) -> Any:
     return _parquet(path.name, lambda: parquet.ParquetFile(path, **settings))
 
 
-def _parquet(name: str, read: Callable[[], R]) -> R:
-    """Return ``read()``; errors of the reader may quote values of rows."""
+def _parquet(name: str, parse: Callable[[], R]) -> R:
+    """Return ``parse()``; errors of the reader may quote values of rows."""
     try:
-        return read()
+        return parse()
     except Exception:  # of pyarrow, and of what it calls to make sense of damaged metadata
         pass
     raise StorageError(f"{name} cannot be read as Parquet: it is damaged or another format")

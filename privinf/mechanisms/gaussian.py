@@ -55,8 +55,8 @@ def total_mu(words: SpendingWords) -> float:
         No level is named, or two are.
     """
     level: dict[str, Any] = {name: words.get(name) for name in ("epsilon", "mu", "rho")}
-    given = words.get("calibration")
-    calibration = check_choice("exact" if given is None else given, Calibration, "calibration")
+    choice = words.get("calibration")
+    calibration = check_choice("exact" if choice is None else choice, Calibration, "calibration")
     if all(value is None for value in level.values()):
         raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
     return calibrate_mu(**level, delta=words.get("delta"), calibration=calibration)
@@ -171,13 +171,13 @@ def assumed(design: Design, *, data_bounds: bool, placed: bool = True) -> tuple[
     """Return what every ledger line of a release on `design` takes for granted; `placed`: row by row."""
     clear = design.response_public
     grouped = design.schema is not None and design.schema.unit is not None
-    stated = [
+    assumptions = [
         Assumptions.PUBLIC_N,
         *([Assumptions.PUBLIC_PLACES] if placed else ()),
         *([Assumptions.CLEAR_RESPONSE] if clear else ()),
     ]
     return (
-        *stated,
+        *assumptions,
         *([Assumptions.PUBLIC_ROWS] if grouped else ()),
         *([Assumptions.DATA_BOUNDS] if data_bounds else ()),
     )
@@ -188,10 +188,10 @@ def max_rows(design: Design) -> int:
     return 1 if design.schema is None else design.schema.max_rows
 
 
-def plain_array(given: object, name: str) -> np.ndarray[Any, Any]:
+def plain_array(values: object, name: str) -> np.ndarray[Any, Any]:
     """Return an array of numbers, flags or objects as it is; ArgumentError, by type alone, for all else."""
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except Exception:  # an __array__ of the caller's, or a ragged list: their texts can hold values
         array = None
     if array is None or array.dtype.kind not in "biufO":
@@ -199,36 +199,36 @@ def plain_array(given: object, name: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def plain_number(given: object, name: str) -> Any:
+def plain_number(value: object, name: str) -> Any:
     """Return a number as it is; ArgumentError, by type alone, for all else."""
-    if isinstance(given, np.ndarray) and given.shape == () and given.dtype.kind in "biuf":
-        return given.item()
-    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
-        raise ArgumentError(f"{name} must be one number, got {type(given).__name__}")
-    return given
+    if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf":
+        return value.item()
+    if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
+        raise ArgumentError(f"{name} must be one number, got {type(value).__name__}")
+    return value
 
 
 def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
     """Return an array of `plain_array` as float64, shape kept: what is no finite number is 0."""
     with np.errstate(all="ignore"):
         if array.dtype.kind != "O":
-            found = array.astype(np.float64)
+            floats = array.astype(np.float64)
         else:
-            found = np.array([number_of(item) for item in array.ravel()], dtype=np.float64)
-    return held(found.reshape(array.shape), 0.0)
+            floats = np.array([number_of(item) for item in array.ravel()], dtype=np.float64)
+    return clamped(floats.reshape(array.shape), 0.0)
 
 
-def number_of(given: object) -> float:
+def number_of(value: object) -> float:
     """Return a number as a float; 0 for what is none."""
-    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
+    if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
         return 0.0
     try:
-        return float(given)
+        return float(value)
     except Exception:  # whatever a caller's __float__ raises, after the charge
         return 0.0
 
 
-def held(values: Floats, scale: float) -> Floats:
+def clamped(values: Floats, scale: float) -> Floats:
     """Return values as finite numbers, within `REACH` times a noise scale above 0: a public bound."""
     end = min(REACH * scale, LARGEST) if scale > 0.0 else LARGEST
     return np.asarray(np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -end, end))
@@ -301,11 +301,11 @@ def noisy_scalar(
         unit="record",
         trust="central",
     )
-    given = plain_number(value, "value")
+    checked_value = plain_number(value, "value")
     scale, entry = line.calibrated(spending.source)
     recorded = spending.ledger.spend(entry)
     with np.errstate(all="ignore"):
-        number = held(np.array([number_of(given)]), scale)
+        number = clamped(np.array([number_of(checked_value)]), scale)
         noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
     return ReleasedNumber(noisy.item(), recorded, scale, spending.delta)
 
@@ -353,10 +353,10 @@ def noisy_total(sums: ExactTotal, scale: float, source: NoiseSource) -> Floats:
     return np.asarray(source.gaussian_steps(sums.steps(step), scale / step) * step, dtype=np.float64)
 
 
-def after_the_charge(read: Callable[[], T]) -> T:
+def after_the_charge(read_rows: Callable[[], T]) -> T:
     """Return what a later pass over rows finds; an error of it says that the charge stands."""
     try:
-        return read()
+        return read_rows()
     except PrivinfError as error:
         problem = type(error)(f"{error}. {CHARGE_STANDS}")
     raise problem

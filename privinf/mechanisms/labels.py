@@ -31,7 +31,7 @@ TIMES = "times"
 ZONED = "times with a time zone"
 # Whole numbers that a float tells apart, by its bytes.
 EXACT = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
-_OTHERS: Mapping[type, str] = {
+_KINDS_OF_TYPES: Mapping[type, str] = {
     datetime.time: "times of day",
     datetime.timedelta: "durations",
     np.datetime64: "numpy dates",
@@ -42,13 +42,13 @@ _OTHERS: Mapping[type, str] = {
 _WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0*")
 
 
-def coded(column: pd.Series[Any], what: str) -> Integers:
+def coded(column: pd.Series[Any], name: str) -> Integers:
     """Return a column of labels as codes 0, 1, ..., as they first come, shape (n,); -1 where one is missing.
 
     Parameters
     ----------
     column : Series
-    what : str
+    name : str
         What messages call it.
 
     Raises
@@ -59,117 +59,119 @@ def coded(column: pd.Series[Any], what: str) -> Integers:
     """
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _of_categories(column, what)
+        return _of_categories(column, name)
     if isinstance(dtype, np.dtype) and dtype.kind in "iubf":
         values = column.to_numpy()
         if dtype.kind == "f":
-            _check_exact(values, EXACT.get(dtype.itemsize, EXACT[8]), what)
+            _check_exact(values, EXACT.get(dtype.itemsize, EXACT[8]), name)
         return np.asarray(pd.factorize(values)[0], dtype=np.int64)
     if pd.api.types.is_float_dtype(dtype):
-        return coded(pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan)), what)
-    return _of_objects(column.to_numpy(dtype=object), what)
+        return coded(pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan)), name)
+    return _of_objects(column.to_numpy(dtype=object), name)
 
 
-def mixed(kinds: Iterable[str], what: str) -> SchemaError:
+def mixed(kinds: Iterable[str], name: str) -> SchemaError:
     """Return the error of labels of several types."""
     return SchemaError(
-        f"{what} holds {' and '.join(sorted(kinds))}: a label that is written in two types would count as "
+        f"{name} holds {' and '.join(sorted(kinds))}: a label that is written in two types would count as "
         "two. Give the whole column one type, where it is read: for texts pd.read_csv(..., dtype={...: str})"
     )
 
 
-def _of_categories(column: pd.Series[Any], what: str) -> Integers:
+def _of_categories(column: pd.Series[Any], name: str) -> Integers:
     """Return the codes of a categorical column, by the categories that stand in it."""
     codes = np.asarray(column.cat.codes, dtype=np.int64)
-    held = codes >= 0
-    used = np.unique(codes[held])
+    present = codes >= 0
+    used = np.unique(codes[present])
     lookup = np.zeros(len(column.cat.categories), dtype=np.int64)
-    lookup[used] = coded(pd.Series(column.cat.categories.take(used)), what)  # two can differ by blanks alone
-    codes[held] = pd.factorize(lookup[codes[held]])[0]
+    lookup[used] = coded(pd.Series(column.cat.categories.take(used)), name)  # two can differ by blanks alone
+    codes[present] = pd.factorize(lookup[codes[present]])[0]
     return codes
 
 
-def _of_objects(values: Any, what: str) -> Integers:
+def _of_objects(values: Any, name: str) -> Integers:
     """Return the codes of Python objects, by their values."""
     gaps = np.asarray(pd.isna(values), dtype=bool)
-    held = values[~gaps].tolist()
-    kinds = {_kind(one, what) for one in set(map(type, held))}
+    labels = values[~gaps].tolist()
+    kinds = {_kind(python_type, name) for python_type in set(map(type, labels))}
     if TIMES in kinds:
-        kinds = (kinds - {TIMES}) | {_zone(value) for value in held if isinstance(value, datetime.datetime)}
+        kinds = (kinds - {TIMES}) | {_zone(value) for value in labels if isinstance(value, datetime.datetime)}
     if len(kinds) > 1:
-        raise mixed(kinds, what)
+        raise mixed(kinds, name)
     make = _VALUES.get(next(iter(kinds), ""))
-    keys = held if make is None else [make(value, what) for value in held]
+    keys = labels if make is None else [make(value, name) for value in labels]
     numbered: dict[Any, int] = {}
     codes = np.full(len(values), -1, dtype=np.int64)
     codes[~gaps] = [numbered.setdefault(key, len(numbered)) for key in keys]
     if kinds == {TEXTS}:
-        check_spelling(numbered, what)
+        check_spelling(numbered, name)
     return codes
 
 
-def _kind(one: type, what: str) -> str:
+def _kind(python_type: type, name: str) -> str:
     """Return what labels of a type are; SchemaError for a type that has no labels."""
-    if issubclass(one, (bool, np.bool_)):
+    if issubclass(python_type, (bool, np.bool_)):
         return TRUTHS
-    if issubclass(one, str):
+    if issubclass(python_type, str):
         return TEXTS
-    if issubclass(one, bytes):
+    if issubclass(python_type, bytes):
         return BYTES
-    if issubclass(one, (numbers.Real, Decimal)) and not issubclass(one, np.timedelta64):
+    if issubclass(python_type, (numbers.Real, Decimal)) and not issubclass(python_type, np.timedelta64):
         return NUMBERS
-    if issubclass(one, datetime.datetime):
+    if issubclass(python_type, datetime.datetime):
         return TIMES
-    if issubclass(one, datetime.date):
+    if issubclass(python_type, datetime.date):
         return DATES
-    for known, kind in _OTHERS.items():
-        if issubclass(one, known):
+    for base, kind in _KINDS_OF_TYPES.items():
+        if issubclass(python_type, base):
             return kind
-    raise SchemaError(f"{what} holds no labels (texts or numbers), but values of the type {one.__name__}")
+    raise SchemaError(
+        f"{name} holds no labels (texts or numbers), but values of the type {python_type.__name__}"
+    )
 
 
 def _zone(moment: datetime.datetime) -> str:
     return TIMES if moment.tzinfo is None else ZONED
 
 
-def _number(value: Any, what: str) -> int | float:
+def _number(value: Any, name: str) -> int | float:
     """Return a number as a whole one where it is one."""
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, (float, np.floating)):
-        _check_exact(np.array([value]), EXACT.get(np.asarray(value).dtype.itemsize, EXACT[8]), what)
+        _check_exact(np.array([value]), EXACT.get(np.asarray(value).dtype.itemsize, EXACT[8]), name)
     elif not math.isfinite(value):
-        raise _inexact(what)
+        raise _inexact(name)
     return int(value) if value == math.floor(value) else float(value)
 
 
 _VALUES: Mapping[str, Callable[[Any, str], Any]] = {
     NUMBERS: _number,
-    TEXTS: lambda value, what: value.strip(),
-    BYTES: lambda value, what: bytes(value).strip(),
+    TEXTS: lambda value, name: value.strip(),
+    BYTES: lambda value, name: bytes(value).strip(),
 }
 
 
-def _check_exact(values: Any, most: int, what: str) -> None:
+def _check_exact(values: Any, limit: int, name: str) -> None:
     """Refuse floats so large that two whole numbers can have become one, and infinite ones."""
     with np.errstate(invalid="ignore"):
-        if (np.abs(values) >= most).any():
-            raise _inexact(what)
+        if (np.abs(values) >= limit).any():
+            raise _inexact(name)
 
 
-def _inexact(what: str) -> SchemaError:
+def _inexact(name: str) -> SchemaError:
     return SchemaError(
-        f"{what} holds numbers with a decimal point that are too large to be exact, so that labels can have "
+        f"{name} holds numbers with a decimal point that are too large to be exact, so that labels can have "
         "become others: read it as whole numbers or as texts"
     )
 
 
-def check_spelling(texts: Collection[str], what: str) -> None:
+def check_spelling(texts: Collection[str], name: str) -> None:
     """Refuse texts of which one spells a whole number as 17 and another one as 17.0."""
     for text in texts:
-        if text.endswith((".", "0")) and (found := _WHOLE_FLOAT.fullmatch(text)) and found[1] in texts:
+        if text.endswith((".", "0")) and (match := _WHOLE_FLOAT.fullmatch(text)) and match[1] in texts:
             raise SchemaError(
-                f"{what} holds a whole number that is written with a decimal point in one row and without in "
+                f"{name} holds a whole number that is written with a decimal point in one row and without in "
                 "another, as 17.0 and 17: a label would count as two. Write all of them without"
             )
 

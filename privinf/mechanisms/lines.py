@@ -50,21 +50,21 @@ class CheckedLines:
         self._separator = separator
         self._fields = fields
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._begun = False
+        self._started = False
         self._lines = 0
         self._rest = b""  # begins where a line does
         self._nested = False  # whether there were separators or ends of lines in quotes
         mark = separator.encode()
         self._line = mark * (fields - 1) + b"\n"
-        self._others = bytes(set(range(256)) - set(mark + b'\n"'))
+        self._other_bytes = bytes(set(range(256)) - set(mark + b'\n"'))
         self.wrong = ""
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, after their lines were checked; ValueError if one is wrong."""
         block = self._stream.read(BYTES)
-        if not self._begun:
+        if not self._started:
             block = block.removeprefix(codecs.BOM_UTF8)
-            self._begun = True
+            self._started = True
         try:
             self._check(block)
         except UnicodeDecodeError:
@@ -86,46 +86,46 @@ class CheckedLines:
             self._refuse("which holds a zero byte", self._lines + 1)
         if last or not block.isascii():
             self._decoder.decode(block, last)
-        whole = self._rest + block
-        if last and whole and not whole.endswith((b"\n", b"\r")):
-            whole += b"\n"
-        end = self._counted(whole, last)
-        if end is None or (last and end < len(whole)):
-            end = (end or 0) + self._parsed(whole[end or 0 :], last)
-        self._rest = whole[end:]
+        buffer = self._rest + block
+        if last and buffer and not buffer.endswith((b"\n", b"\r")):
+            buffer += b"\n"
+        end = self._counted(buffer, last)
+        if end is None or (last and end < len(buffer)):
+            end = (end or 0) + self._parsed(buffer[end or 0 :], last)
+        self._rest = buffer[end:]
         if len(self._rest) > LONGEST_LINE:
             self._refuse(ENDLESS, self._lines + 1)
 
-    def _counted(self, whole: bytes, last: bool) -> int | None:
+    def _counted(self, buffer: bytes, last: bool) -> int | None:
         """Return where the last whole line ends, by counts; None where they do not show that all are right.
 
         Between two separators an even number of quotes, wherever they stand, leaves the field closed.
         """
-        if self._nested and b'"' in whole:
-            return self._counted_outside(whole)
-        end = _last_end(whole, last)
-        part = whole[:end]
+        if self._nested and b'"' in buffer:
+            return self._counted_outside(buffer)
+        end = _last_end(buffer, last)
+        part = buffer[:end]
         if b"\r" in part and part.count(b"\r") != part.count(b"\r\n"):
             part = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        marks = part.translate(None, self._others)
+        marks = part.translate(None, self._other_bytes)
         quoted = b'"' in marks
         if quoted:
             marks = marks.replace(b'""', b"")
         lines, extra = divmod(len(marks), len(self._line))
         if extra or marks != self._line * lines:
             self._nested = quoted
-            return self._counted_outside(whole) if quoted else None
+            return self._counted_outside(buffer) if quoted else None
         self._lines += lines
         return end
 
-    def _counted_outside(self, whole: bytes) -> int | None:
+    def _counted_outside(self, buffer: bytes) -> int | None:
         """Return the same where quotes hold separators or ends of lines, each pair around a whole field."""
-        codes = np.frombuffer(whole, np.uint8)
+        codes = np.frombuffer(buffer, np.uint8)
         quotes = codes == ord('"')
         marks = codes == ord(self._separator)
         ends = codes == ord("\n")
         edges = marks | ends | quotes
-        if b"\r" in whole:
+        if b"\r" in buffer:
             returns = codes == ord("\r")
             if returns[-1] or (returns[:-1] & ~ends[1:]).any():
                 return None
@@ -134,23 +134,26 @@ class CheckedLines:
         outside = ~inside
         last = np.flatnonzero(ends & outside)
         if not len(last):
-            return None if len(whole) > BYTES else 0
+            return None if len(buffer) > BYTES else 0
         stop = int(last[-1]) + 1
         opening = (quotes & inside)[:stop]
         closing = (quotes & outside)[:stop]
         if (opening[1:] & ~edges[: stop - 1]).any() or (closing[:-1] & ~edges[1:stop]).any():
             return None
         apart = np.flatnonzero((marks & outside)[:stop])
-        if (more := self._fields - 1) * len(last) != len(apart):
+        if (separators := self._fields - 1) * len(last) != len(apart):
             return None
-        if more and ((apart[more::more] < last[:-1]).any() or (apart[more - 1 :: more] > last).any()):
+        if separators and (
+            (apart[separators::separators] < last[:-1]).any()
+            or (apart[separators - 1 :: separators] > last).any()
+        ):
             return None
         self._lines += int(np.count_nonzero(ends[:stop]))
         return stop
 
-    def _parsed(self, whole: bytes, last: bool) -> int:
+    def _parsed(self, buffer: bytes, last: bool) -> int:
         """Return where the last line that is whole for certain ends; refuse the first one that is wrong."""
-        lines = whole[: _last_end(whole, last)].splitlines(keepends=True)
+        lines = buffer[: _last_end(buffer, last)].splitlines(keepends=True)
         texts = csv.reader((line.decode(errors="replace") for line in lines), delimiter=self._separator)
         fields = self._fields
         # Begin and end of the line that was read last: more of it can follow.
@@ -166,14 +169,14 @@ class CheckedLines:
             self._refuse(ENDLESS, self._lines + end + 1)
         if last:
             self._compare(fields, begin)
-        done = end if last else begin
-        self._lines += done
-        return sum(map(len, lines[:done]))
+        complete = end if last else begin
+        self._lines += complete
+        return sum(map(len, lines[:complete]))
 
     def _compare(self, fields: int, line: int) -> None:
         if fields != self._fields:
-            few = "which has too few fields" if fields < self._fields else "which has too many fields"
-            self._refuse(few, self._lines + line + 1)
+            reason = "which has too few fields" if fields < self._fields else "which has too many fields"
+            self._refuse(reason, self._lines + line + 1)
 
 
 def _parities(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -185,7 +188,7 @@ def _parities(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.unpackbits(ends, count=len(flags)).view(np.bool_)
 
 
-def _last_end(whole: bytes, last: bool) -> int:
+def _last_end(buffer: bytes, last: bool) -> int:
     """Return where the last line ends; a final carriage return can be half of an end."""
-    stop = len(whole) - (whole.endswith(b"\r") and not last)
-    return max(whole.rfind(b"\n", 0, stop), whole.rfind(b"\r", 0, stop)) + 1
+    stop = len(buffer) - (buffer.endswith(b"\r") and not last)
+    return max(buffer.rfind(b"\n", 0, stop), buffer.rfind(b"\r", 0, stop)) + 1

@@ -249,35 +249,35 @@ class Moments:
         parts = split_mu(budget.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         budget.ledger.check([GaussianLoss(part) for part in parts])
-        given = as_rows(rows, self.missing)
+        checked_rows = as_rows(rows, self.missing)
         if self.trust == "local":
-            return self._release_records(given, budget, parts[0], to)
-        passes = RowPasses(self.design, given, self.weights, passes=len(parts), together=units > 0)
+            return self._release_records(checked_rows, budget, parts[0], to)
+        passes = RowPasses(self.design, checked_rows, self.weights, passes=len(parts), together=units > 0)
         reach, q2 = passes.public_sizes()
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        asked = self._asked(weight, reach, q2, robust=robust, units=units)
-        lines = [self._line(one, part) for one, part in zip(asked, parts, strict=True)]
+        queries = self._queries(weight, reach, q2, robust=robust, units=units)
+        lines = [self._line(query, part) for query, part in zip(queries, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
-        sums = asked[0].over(passes, exact=scales[0] > 0.0)
+        sums = queries[0].over(passes, exact=scales[0] > 0.0)
         warn_of_large_delta(budget.delta, passes.n)
-        for one, scale in zip(asked, scales, strict=True):
-            most = passes.n if "unit_norm" in one.args else passes.n / max_rows(self.design)
-            check_room(most * one.reach.bound, scale, budget.source)
+        for query, scale in zip(queries, scales, strict=True):
+            largest_count = passes.n if "unit_norm" in query.args else passes.n / max_rows(self.design)
+            check_room(largest_count * query.reach.bound, scale, budget.source)
         recorded = budget.ledger.spend(*entries)
         arrays = {"moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public}
-        law = _law(self.trust, weight, scales[0], budget) | imputing(given.missing)
+        law = _law(self.trust, weight, scales[0], budget) | imputing(checked_rows.missing)
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
-            known = MomentScale.of(self.design, weight, q2, passes.n, scales[0], scales[1], units)
-            plan = ResidualPlan.of(full, known)
+            moment_scale = MomentScale.of(self.design, weight, q2, passes.n, scales[0], scales[1], units)
+            plan = ResidualPlan.of(full, moment_scale)
             unit = plan.largest if law["noise_free"] else plan.bound
             factor = 1.0 / (unit * self.design.y_scale)
-            told = {"response_factor": factor, "coefficients": plan.coefficients / unit}
+            residual_args = {"response_factor": factor, "coefficients": plan.coefficients / unit}
             if units:
-                told["residual_clip"] = plan.residual / unit
+                residual_args["residual_clip"] = plan.residual / unit
                 law["units"] = units
-            asked[1] = replace(asked[1], args={**asked[1].args, **told})
-            second = after_the_charge(partial(asked[1].over, passes, exact=scales[1] > 0.0))
+            queries[1] = replace(queries[1], args={**queries[1].args, **residual_args})
+            second = after_the_charge(partial(queries[1].over, passes, exact=scales[1] > 0.0))
             arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
             law |= {
                 "residual_bound": math.inf if law["noise_free"] else unit,
@@ -300,21 +300,23 @@ class Moments:
             sizes = sizes.joined(PublicSizes.of(block.public))
             q2 = max(q2, float(np.einsum("ij,ij->i", block.public, block.public).max(initial=0.0)))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        (asked,) = self._asked(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
-        scale, entry = self._line(asked, mu).calibrated(budget.source)
+        (query,) = self._queries(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
+        scale, entry = self._line(query, mu).calibrated(budget.source)
         recorded = budget.ledger.spend(entry)
         law = _law(self.trust, weight, scale, budget) | imputing(rows.missing)
 
-        def sent(block: EncodedRows) -> dict[str, Any]:
+        def block_arrays(block: EncodedRows) -> dict[str, Any]:
             sizes.check(block.public)  # which the scale of the noise counts on
-            return self._sent(block, weight, scale, budget.source)
+            return self._noisy_records(block, weight, scale, budget.source)
 
         release = Release(
             kind="moments", arrays={}, law=law, design=self.design, entries=recorded, nobs=blocks.n
         )
-        return write_rows(target, release, map(sent, blocks))
+        return write_rows(target, release, map(block_arrays, blocks))
 
-    def _sent(self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource) -> dict[str, Any]:
+    def _noisy_records(
+        self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource
+    ) -> dict[str, Any]:
         """Return the noisy moments of every record, and what goes beside them in clear."""
         rows, columns, factors = self.layout.pairs()
         n = len(encoded.response)
@@ -342,13 +344,13 @@ class Moments:
             raise NotAvailableError(f"cov_type='cluster' of totals takes units of up to {BLOCK_ROWS} rows")
         return True, units if units > 1 else 0
 
-    def _asked(
+    def _queries(
         self, weight: float, reach: Floats, q2: float, *, robust: bool, units: int = 0
     ) -> list[OwnSum]:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
         design = self.design
         private = self.design.private
-        told: dict[str, Any] = {
+        args: dict[str, Any] = {
             "norm": design.norm,
             "center": design.center[private],
             "scale": design.scale[private],
@@ -358,33 +360,33 @@ class Moments:
             "public_reach": np.maximum(reach, SMALLEST),
         }
         if self.trust == "central":
-            told |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
-        total = told | {"response_factor": weight / design.y_scale, "response_bound": weight * design.y_norm}
-        asked = [OwnSum.of(Statistics.MOMENTS_TOTAL, Labels.MOMENTS, total, self.layout)]
+            args |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
+        total = args | {"response_factor": weight / design.y_scale, "response_bound": weight * design.y_norm}
+        queries = [OwnSum.of(Statistics.MOMENTS_TOTAL, Labels.MOMENTS, total, self.layout)]
         if robust:
             # In units of their clipping bound, which the first release decides.
             residual = {"response_factor": 1.0, "coefficients": np.zeros(self.layout.size - 1)}
-            told |= residual | {"residual_clip": 1.0}
+            args |= residual | {"residual_clip": 1.0}
             label = Labels.RESIDUAL_MOMENTS
             if units:
-                told["unit_norm"] = 1.0
+                args["unit_norm"] = 1.0
                 label = Labels.RESIDUAL_MOMENTS_OF_UNITS.format(unit=unit_name(self.design))
-            asked.append(OwnSum.of(Statistics.MOMENTS_RESIDUAL, label, told, self.layout))
-        return asked
+            queries.append(OwnSum.of(Statistics.MOMENTS_RESIDUAL, label, args, self.layout))
+        return queries
 
-    def _line(self, asked: OwnSum, mu: float) -> Line:
+    def _line(self, query: OwnSum, mu: float) -> Line:
         # A unit's rows stand side by side in local releases; in a total they add up, and it is rounded once.
         rows_per_unit = max_rows(self.design)
         local = self.trust == "local"
         return Line(
-            label=asked.label,
+            label=query.label,
             mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=asked.reach.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
-            derivation=Derivations.RECORD_MOMENTS.format(label=asked.label),
-            dimension=asked.reach.size * (rows_per_unit if local else 1),
+            sensitivity=query.reach.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
+            derivation=Derivations.RECORD_MOMENTS.format(label=query.label),
+            dimension=query.reach.size * (rows_per_unit if local else 1),
             mu=mu,
             # No entry of one record passes the sensitivity; totals are checked by `check_room`.
-            reach=asked.reach.l2 if local else 0.0,
+            reach=query.reach.l2 if local else 0.0,
             unit=unit_name(self.design),
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds, placed=local),

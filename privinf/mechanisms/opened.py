@@ -120,10 +120,10 @@ class OpenedRows:
         """
         if not self.lent:
             return False
-        arrays = [one for one in (self._matrix, self._response) if one is not None]
+        arrays = [array for array in (self._matrix, self._response) if array is not None]
         if self._reader is not None:
             self._reader.keep()
-        elif sum(one.nbytes for one in arrays) >= COPIED_BYTES:
+        elif sum(array.nbytes for array in arrays) >= COPIED_BYTES:
             return False
         if self._matrix is not None:
             self._matrix = np.array(self._matrix)
@@ -160,36 +160,36 @@ class OpenedRows:
         self.keep()
         named = self._columns()
         order = None if self.ordered else np.lexsort([values for values, _ in named.values()])
-        whole = hmac.new(key, f"{self._size} rows".encode(), hashlib.sha256)
+        table_hash = hmac.new(key, f"{self._size} rows".encode(), hashlib.sha256)
         for name, (values, levels) in sorted(named.items()):
-            one = hmac.new(key, json.dumps([name, levels is None]).encode(), hashlib.sha256)
+            column_hash = hmac.new(key, json.dumps([name, levels is None]).encode(), hashlib.sha256)
             for start in range(0, self._size, BLOCK):
                 part = slice(start, start + BLOCK)
                 block = values[part] if order is None else values[order[part]]
-                one.update(
+                column_hash.update(
                     (block + 0.0).astype("<f8").tobytes() if levels is None else levels[block].tobytes()
                 )
-            whole.update(one.digest())
-        return whole.hexdigest()
+            table_hash.update(column_hash.digest())
+        return table_hash.hexdigest()
 
     def _columns(self) -> dict[str, tuple[Any, Any]]:
         """Return values of each column, with digests of a factor's levels by its codes."""
-        found: dict[str, tuple[Any, Any]] = {}
+        columns: dict[str, tuple[Any, Any]] = {}
         if self._response is not None:
-            found["response"] = self._response, None
+            columns["response"] = self._response, None
         if self._reader is None:
             assert self._matrix is not None
-            return found | {f"column {j}": (column, None) for j, column in enumerate(self._matrix.T)}
+            return columns | {f"column {j}": (column, None) for j, column in enumerate(self._matrix.T)}
         assert self._declared is not None
         for name, declared in self._declared.columns.items():
             if name in self.defects:
                 continue
             if isinstance(declared, Factor):
                 texts = [hashlib.sha256(repr(level).encode()).digest() for level in declared.levels]
-                found[f"column {name}"] = self._reader.codes(name), np.array(texts, dtype="S32")
+                columns[f"column {name}"] = self._reader.codes(name), np.array(texts, dtype="S32")
             else:
-                found[f"column {name}"] = self._reader.number(name), None
-        return found
+                columns[f"column {name}"] = self._reader.number(name), None
+        return columns
 
     @property
     def unavailable(self) -> tuple[str, ...]:
@@ -200,8 +200,8 @@ class OpenedRows:
         """Return the columns that a design names and that are unavailable or not declared: public."""
         if self._reader is None:
             return ()
-        known = design.schema.columns if design.schema is not None else ()
-        return tuple(name for name in self._needed(design) if name in self.defects or name not in known)
+        declared = design.schema.columns if design.schema is not None else ()
+        return tuple(name for name in self._needed(design) if name in self.defects or name not in declared)
 
     def matrix(self, design: Design) -> Floats:
         """Return the design matrix, shape (n, p), in user units; total for a design that `lacks` nothing."""
@@ -263,10 +263,14 @@ def _check_matrix(X: Floats, design: Design) -> None:
 def _declared(schema: Schema | Design) -> list[str]:
     """Return the columns of a table that may be asked for."""
     declared = schema.schema if isinstance(schema, Design) else schema
-    own = needed(schema) if isinstance(schema, Design) else []
+    design_columns = needed(schema) if isinstance(schema, Design) else []
     if declared is None:
-        return own
-    return list(dict.fromkeys((*declared.columns, *([] if declared.unit is None else [declared.unit]), *own)))
+        return design_columns
+    return list(
+        dict.fromkeys(
+            (*declared.columns, *([] if declared.unit is None else [declared.unit]), *design_columns)
+        )
+    )
 
 
 def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
@@ -297,13 +301,13 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
         if labels not in features:
             raise SchemaError(f"machines={labels!r} is not among the data's columns")
         labels = features[labels]
-    found = {}
+    parts = {}
     for label, at in _groups(label_column(labels), len(features)):
         part = features.iloc[at] if isinstance(features, pd.DataFrame) else features[at]
-        found[label] = replace(
+        parts[label] = replace(
             rows, features=part, response=None if rows.response is None else rows.response[at]
         )
-    return found
+    return parts
 
 
 def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
@@ -317,8 +321,8 @@ def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
     for at in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
         label = labels.iloc[at[0]]
         together = at[-1] - at[0] + 1 == len(at)
-        known = label.item() if hasattr(label, "item") else label
-        yield known, slice(int(at[0]), int(at[-1]) + 1) if together else at
+        value = label.item() if hasattr(label, "item") else label
+        yield value, slice(int(at[0]), int(at[-1]) + 1) if together else at
 
 
 def _imputed(rows: Rows, design: Design | None) -> Any:
@@ -326,10 +330,10 @@ def _imputed(rows: Rows, design: Design | None) -> Any:
     response = rows.response
     if rows.missing == "raise" or design is None or design.outcome.bounds is None:
         return response
-    known = np.asarray(response)
-    if known.dtype.kind != "f":
+    values = np.asarray(response)
+    if values.dtype.kind != "f":
         return response
-    return np.where(np.isnan(known), design.outcome.bounds.middle, known)
+    return np.where(np.isnan(values), design.outcome.bounds.middle, values)
 
 
 def _numbers(response: Any) -> Floats:

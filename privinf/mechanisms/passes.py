@@ -83,10 +83,10 @@ class RowPasses:
         "_codes",
         "_count",
         "_design",
-        "_kept",
         "_names",
         "_ones",
         "_plain",
+        "_private",
         "_public",
         "_rows",
         "_stream",
@@ -114,7 +114,7 @@ class RowPasses:
         private = np.flatnonzero(design.private)
         self._alone = len(private) + (design.constant is not None) == self.width  # the constant is
         adjacent = private[-1] - private[0] == len(private) - 1
-        self._kept = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
+        self._private = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
         self._names = numeric_names(design) if weights is None else None
         self._ones = np.broadcast_to(1.0, (BLOCK_ROWS, 1))
         self.seen: set[str] = set()
@@ -129,8 +129,8 @@ class RowPasses:
             self._rows = rows
             return
         columns = needed(design, weights)
-        held = rows if schema is None or schema.unit is None else rows.copied(columns)
-        self._hold(held.opened(columns, schema), together)
+        table = rows if schema is None or schema.unit is None else rows.copied(columns)
+        self._hold(table.opened(columns, schema), together)
 
     def _hold(self, rows: Rows, together: bool) -> None:
         """Take rows that are in memory; those of a unit are brought together."""
@@ -145,8 +145,8 @@ class RowPasses:
         self._rows = Rows(features, response, rows.missing)
         n = len(features)
         if response is not None and response.shape[:1] != (n,):
-            given = len(response_of(design, rows))
-            raise AlignmentError(f"the response has {given} rows and the features have {n}")
+            responses = len(response_of(design, rows))
+            raise AlignmentError(f"the response has {responses} rows and the features have {n}")
         self._counted(n)
         if (codes := unit_codes(design.schema, rows)) is not None and together:
             order = np.argsort(codes, kind="stable")
@@ -212,7 +212,7 @@ class RowPasses:
         """
         self.read += 1
         if self._rows.in_memory:
-            yield from (self._block(*self._read(some), some.start) for some in self._slices())
+            yield from (self._block(*self._rows_of(part), part.start) for part in self._slices())
             return
         start = 0
         for block in self.part():
@@ -250,11 +250,11 @@ class RowPasses:
             yield slice(start, end)
             start = end
 
-    def push(self, asked: Sequence[tuple[SiteOp, Args]], *, exact: bool = True) -> list[Accumulator]:
+    def push(self, queries: Sequence[tuple[SiteOp, Args]], *, exact: bool = True) -> list[Accumulator]:
         """Return exact sums over all rows, made where these are; errors as for `Elsewhere.sums`."""
         from privinf.mechanisms.pushdown import Elsewhere
 
-        there = Elsewhere(
+        remote = Elsewhere(
             rows=self._rows,
             design=self._design,
             empty=self.empty,
@@ -263,11 +263,11 @@ class RowPasses:
             public=self._public,
             passes=type(self),
         )
-        found, counts = there.sums(asked, exact=exact)
+        sums, counts = remote.sums(queries, exact=exact)
         for n in counts:
             self._counted(n)
         self.read += 1
-        return found
+        return sums
 
     @property
     def empty(self) -> SiteBlock:
@@ -281,16 +281,16 @@ class RowPasses:
         source = self._rows.features
         schema = self._design.schema
         assert schema is not None
-        most = block_rows(self.width)
+        block_size = block_rows(self.width)
         if self._names is not None and (constant := self._design.constant) is not None:
-            blocks = number_blocks(source, self._names, schema, most, constant=constant + 1)
+            blocks = number_blocks(source, self._names, schema, block_size, constant=constant + 1)
         else:
             blocks = checked_blocks(source, needed(self._design, self._weights), schema)
         for block in blocks:
             if isinstance(block, np.ndarray):
                 yield block
             else:
-                yield from (block.iloc[part] for part in even_parts(len(block), most))
+                yield from (block.iloc[part] for part in even_parts(len(block), block_size))
 
     def _block(self, matrix: Floats, response: Floats, weights: Floats | None, start: int) -> SiteBlock:
         if self._stream is not None:
@@ -302,7 +302,7 @@ class RowPasses:
             public = matrix[:, ~self._design.private]
             if self._public is not None:
                 self._public.check(public)
-        return self._site_block(matrix[:, self._kept], response, public, weights, start)
+        return self._site_block(matrix[:, self._private], response, public, weights, start)
 
     def _site_block(
         self, x: Floats, y: Floats, clear: Floats | None, weights: Floats | None, start: int
@@ -310,12 +310,12 @@ class RowPasses:
         design = self._design
         assert design.y_low is not None
         assert design.y_high is not None
-        kept = self._kept if self._stream is None else slice(None)
+        columns = self._private if self._stream is None else slice(None)
         return SiteBlock(
             features=x,
             response=y,
-            low=design.low[kept],
-            high=design.high[kept],
+            low=design.low[columns],
+            high=design.high[columns],
             response_low=design.y_low,
             response_high=design.y_high,
             start=start,
@@ -327,22 +327,26 @@ class RowPasses:
             units=None if self._codes is None else self._codes[start : start + len(y)],
         )
 
-    def _read(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
+    def _rows_of(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""
         X, y = self._rows.features, self._rows.response
         if self._plain and np.isfinite((matrix := X[part]).sum()) and np.isfinite(y[part].sum()):
             return self._with_ones(matrix), y[part], None
-        taken = X.iloc[part] if isinstance(X, pd.DataFrame) else X[part]
-        return self._evaluated(taken, None if y is None else y[part], None)
+        table = X.iloc[part] if isinstance(X, pd.DataFrame) else X[part]
+        return self._evaluated(table, None if y is None else y[part], None)
 
     def _evaluated(
-        self, table: Floats | pd.DataFrame, y: Floats | None, seen: set[str] | None
+        self, table: Floats | pd.DataFrame, y: Floats | None, seen_columns: set[str] | None
     ) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows."""
         design = self._design
         rows = Rows(table, y, self._rows.missing)
-        matrix = self._with_ones(design.released(table, missing=rows.missing, seen=seen))
-        return matrix, response_of(design, rows, seen), observation_weights(design, rows, self._weights)
+        matrix = self._with_ones(design.released(table, missing=rows.missing, seen=seen_columns))
+        return (
+            matrix,
+            response_of(design, rows, seen_columns),
+            observation_weights(design, rows, self._weights),
+        )
 
     def _with_ones(self, matrix: Floats) -> Floats:
         """Return the matrix, whose declared constant is one."""

@@ -98,9 +98,9 @@ def peeling_cost(
     ArgumentError
         Unless exactly one level is given and the method can meet it.
     """
-    given = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
-    if len(given) != 1:
-        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}")
+    levels = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
+    if len(levels) != 1:
+        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(levels) or 'none'}")
     pure = is_zero(delta)
     if delta is not None and not pure:
         check_fraction(delta, "delta")

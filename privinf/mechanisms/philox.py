@@ -59,8 +59,8 @@ def words_of(seed: int, domain: int, units: Integers, per: int = 1) -> Words:
     if per == 1:
         blocks = cipher_blocks(seed, domain, (units // 4 + 1).astype(np.uint64))
         return np.take_along_axis(blocks, units[:, None] % 4, axis=1)
-    each = per // 4
-    counters = (units[:, None] * each + np.arange(1, each + 1)).ravel()
+    blocks_per_unit = per // 4
+    counters = (units[:, None] * blocks_per_unit + np.arange(1, blocks_per_unit + 1)).ravel()
     return cipher_blocks(seed, domain, counters.astype(np.uint64)).reshape(units.size, per)
 
 
@@ -73,7 +73,7 @@ def cipher_blocks(seed: int, domain: int, counters: Words) -> Words:
         high0, low0 = _product(_MULTIPLIERS[0], state[0])
         high1, low1 = _product(_MULTIPLIERS[1], state[2])
         state = [high1 ^ state[1] ^ np.uint64(key[0]), low1, high0 ^ state[3] ^ np.uint64(key[1]), low0]
-        key = [(one + step) & _MASK64 for one, step in zip(key, _INCREMENTS, strict=True)]
+        key = [(word + step) & _MASK64 for word, step in zip(key, _INCREMENTS, strict=True)]
     return np.stack(state, axis=1)
 
 

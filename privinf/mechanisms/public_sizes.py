@@ -48,6 +48,6 @@ class PublicSizes:
 
     def check(self, public: Floats) -> None:
         """Raise AlignmentError if one of some rows, shape (n, k), is larger."""
-        found = PublicSizes.of(public)
-        if found.norm2 > self.norm2 or (found.columns > self.columns).any():
+        sizes = PublicSizes.of(public)
+        if sizes.norm2 > self.norm2 or (sizes.columns > self.columns).any():
             raise AlignmentError(ROWS_BEYOND)

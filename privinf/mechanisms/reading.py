@@ -59,9 +59,9 @@ def checked_blocks(source: Source, columns: Sequence[str], types: Types) -> Iter
 
 
 def number_blocks(
-    source: Source, columns: Sequence[str], types: Types, most: int, *, constant: int | None = None
+    source: Source, columns: Sequence[str], types: Types, height: int, *, constant: int | None = None
 ) -> Iterator[Floats | pd.DataFrame]:
-    """Yield all rows of some columns, where all of a block are doubles as an array of at most `most` rows.
+    """Yield all rows of some columns, where all of a block are doubles as an array of at most `height` rows.
 
     An array has shape (rows, columns), column by column in memory, one of ones being put in at the position
     `constant`; its numbers are finite, and it is valid until the next one. Errors are those of
@@ -72,7 +72,7 @@ def number_blocks(
     batches = source.batches(chosen)
     if batches is None:
         return _watched(source, chosen, source.read(chosen, types))
-    room = rooms(most, len(chosen) + (constant is not None))[1]
+    room = rooms(height, len(chosen) + (constant is not None))[1]
     places = [at for at in range(room.shape[1]) if at != constant]
     if constant is not None:
         room[:, constant] = 1.0
@@ -84,11 +84,11 @@ def _numbers(
 ) -> Iterator[Floats | pd.DataFrame]:
     """Yield what Arrow batches hold: arrays of doubles where all are numbers without gaps, else frames."""
     for batch in batches:
-        held = [batch.column(name) for name in columns]
-        if any(str(column.type) not in ARROW_NUMBERS or column.null_count for column in held):
+        batch_columns = [batch.column(name) for name in columns]
+        if any(str(column.type) not in ARROW_NUMBERS or column.null_count for column in batch_columns):
             yield from frames_of(name, iter([batch]), columns)
             continue
-        arrays = [column.to_numpy() for column in held]
+        arrays = [column.to_numpy() for column in batch_columns]
         for part in even_parts(batch.num_rows, len(room)):
             block = room[: part.stop - part.start]
             if filled(block, places, [array[part] for array in arrays]):
@@ -148,7 +148,7 @@ def evened(
 
     `names` are the columns of arrays but for the one of ones, their second.
     """
-    held = list[pd.DataFrame]()
+    frames = list[pd.DataFrame]()
     rows = 0
     for block in blocks:
         if isinstance(block, np.ndarray):
@@ -158,15 +158,15 @@ def evened(
             frame = pd.DataFrame(np.delete(block, 1, axis=1), columns=list(names or ()))
         else:
             frame = block
-        held.append(frame)
+        frames.append(frame)
         rows += len(frame)
         while rows >= READ_ROWS:
-            whole = held[0] if len(held) == 1 else pd.concat(held, ignore_index=True)
-            yield whole.iloc[:READ_ROWS]
+            joined = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+            yield joined.iloc[:READ_ROWS]
             rows -= READ_ROWS
-            held = [whole.iloc[READ_ROWS:]] if rows else []
+            frames = [joined.iloc[READ_ROWS:]] if rows else []
     if rows:
-        yield pd.concat(held, ignore_index=True)
+        yield pd.concat(frames, ignore_index=True)
 
 
 def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd.DataFrame:
@@ -187,14 +187,14 @@ def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd
         parts.append(block)
         size += int(block.memory_usage(index=False).sum())
         if size > MOST_MEMORY:
-            again = (
+            advice = (
                 ""
                 if source.repeatable
                 else "; where one pass is too few, privinf.open_rows(data, spool=True)"
             )
             raise NotAvailableError(
                 f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
-                f"its rows: name fewer columns, or use one that reads in blocks (docs/tables.md){again}"
+                f"its rows: name fewer columns, or use one that reads in blocks (docs/tables.md){advice}"
             )
     return pd.concat(parts, ignore_index=True)
 
@@ -326,7 +326,7 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
     batches = source.batches(source.columns)
     handle, name = tempfile.mkstemp(".parquet", "privinf-", folder)  # mode 0600
     reason = ""
-    whole = False
+    complete = False
     try:
         with os.fdopen(handle, "wb") as file:
             first = next(batches, None)
@@ -336,7 +336,7 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
                 writer.write_batch(first)
                 for batch in batches:
                     writer.write_batch(batch)
-        whole = True
+        complete = True
         return Path(name)
     except PrivinfError:
         raise
@@ -345,7 +345,7 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
     except Exception:  # of pyarrow: a type that Parquet does not have
         reason = "a column has a type that Parquet does not have"
     finally:
-        if not whole:  # whoever stops it leaves no rows behind
+        if not complete:  # whoever stops it leaves no rows behind
             _removed(Path(name))
     raise StorageError(
         f"the spool file in {folder}: {reason}; name another folder, spool=, or free some room"

@@ -120,11 +120,11 @@ class ResidualPlan:
         b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
         variance = float(mean_moments[-1, -1] / scale.weight**2 - 2.0 * b @ cross + b @ gram @ b)
         sd = math.sqrt(max(variance, (0.05 * scale.y_norm) ** 2))
-        known = b[: scale.public]
+        public = b[: scale.public]
         private = b[scale.public :]
         largest = (
             scale.y_norm
-            + math.sqrt(scale.public_norm2) * float(np.linalg.norm(known))
+            + math.sqrt(scale.public_norm2) * float(np.linalg.norm(public))
             + scale.x_norm * float(np.linalg.norm(private))
         )
         sampling = max(variance * float(np.trace(gram)), 0.0) / len(b)

@@ -113,7 +113,7 @@ def read_ids(column: pd.Series[Any]) -> tuple[str, Ids]:
     if pd.api.types.is_integer_dtype(dtype) and (not len(column) or column.max() < 2**63):
         return NUMBERS if len(column) else "", column.to_numpy(dtype=np.int64)
     values = column.to_numpy(dtype=object).tolist()
-    kinds = {_id_kind(one) for one in set(map(type, values))}
+    kinds = {_id_kind(python_type) for python_type in set(map(type, values))}
     texts = [str(value).strip() for value in values]
     if not set(MISSING).isdisjoint(texts):
         raise AlignmentError("the id column has missing values: every row needs its id")
@@ -122,16 +122,16 @@ def read_ids(column: pd.Series[Any]) -> tuple[str, Ids]:
     return next(iter(kinds), ""), _numbers(_encoded(texts))
 
 
-def _id_kind(one: type) -> str:
-    if issubclass(one, str):
+def _id_kind(python_type: type) -> str:
+    if issubclass(python_type, str):
         return TEXTS
-    if issubclass(one, (int, np.integer)) and not issubclass(one, bool):
+    if issubclass(python_type, (int, np.integer)) and not issubclass(python_type, bool):
         return NUMBERS
     raise AlignmentError("the id column must hold whole numbers or texts: store the ids as one of them")
 
 
-def align(read: IdReader) -> Alignment:
-    """Return where rows stand by their ids; `read` gives the blocks of ids, anew at each call.
+def align(read_blocks: IdReader) -> Alignment:
+    """Return where rows stand by their ids; `read_blocks` gives the blocks of ids, anew at each call.
 
     Ids that already increase are read in constant memory; else all of them are held and sorted.
 
@@ -140,14 +140,14 @@ def align(read: IdReader) -> Alignment:
     AlignmentError
         An id is there twice.
     """
-    return _increasing(read()) or _ranked(read())
+    return _increasing(read_blocks()) or _ranked(read_blocks())
 
 
-def compare(read: IdReader, roster: IdReader) -> tuple[int, int]:
+def compare(read_blocks: IdReader, roster: IdReader) -> tuple[int, int]:
     """Return how many ids of the roster are missing in a table, and how many of its ids are not in it."""
-    own = _texts(_collected(read()))
-    known = _texts(_collected(roster()))
-    return len(np.setdiff1d(known, own)), len(np.setdiff1d(own, known))
+    table_ids = _texts(_collected(read_blocks()))
+    roster_ids = _texts(_collected(roster()))
+    return len(np.setdiff1d(roster_ids, table_ids)), len(np.setdiff1d(table_ids, roster_ids))
 
 
 def _encoded(texts: list[str]) -> NDArray[np.bytes_]:
@@ -212,10 +212,10 @@ def _ranked(blocks: Iterable[Ids]) -> Alignment:
 
 
 def _collected(blocks: Iterable[Ids]) -> Ids:
-    held = list(blocks)
-    if any(block.dtype.kind == "S" for block in held if len(block)):
-        return np.concatenate([_texts(block) for block in held])
-    return np.concatenate([np.empty(0, dtype=np.int64), *(block for block in held if len(block))])
+    parts = list(blocks)
+    if any(block.dtype.kind == "S" for block in parts if len(block)):
+        return np.concatenate([_texts(block) for block in parts])
+    return np.concatenate([np.empty(0, dtype=np.int64), *(block for block in parts if len(block))])
 
 
 def _hash(hashed: Any, ids: Ids) -> None:
@@ -234,5 +234,5 @@ def numeric_names(design: Design) -> list[str] | None:
         return None
     names = [column.inputs[0] for column in columns]
     declared = [schema[name] for name in names if name in schema]
-    numbers = [one for one in declared if isinstance(one, Numeric) and one.unit != DAYS]
+    numbers = [column for column in declared if isinstance(column, Numeric) and column.unit != DAYS]
     return names if len(numbers) == len(set(names)) == len(names) else None

@@ -146,8 +146,8 @@ class EncodedRows:
     @property
     def beside(self) -> dict[str, Any]:
         """Groups and weights, where there are any, as a release has them beside its numbers."""
-        both = {"groups": self.groups, "weights": self.weights}
-        return {name: array for name, array in both.items() if array is not None}
+        arrays = {"groups": self.groups, "weights": self.weights}
+        return {name: array for name, array in arrays.items() if array is not None}
 
     def __reduce__(self) -> Any:
         raise TypeError("encoded rows are not pickled: pickle the release or the result instead")
@@ -182,7 +182,7 @@ def inputs_outside(design: Design, reader: Reader) -> Floats | None:
     if design.schema is None or not design.clipped_inputs:
         return None
     bounds = {name: design.schema.interval(name) for name in design.clipped_inputs}
-    marks = [outside(reader.number(name), held.low, held.high) for name, held in bounds.items()]
+    marks = [outside(reader.number(name), interval.low, interval.high) for name, interval in bounds.items()]
     return np.stack(marks, axis=1)
 
 
@@ -191,11 +191,11 @@ def imputing(missing: Missing) -> dict[str, Any]:
     return {} if missing == "raise" else {"missing": missing}
 
 
-def refuse_unordered(rows: Placed, what: str) -> None:
-    """Raise ArgumentError if rows have no places of their own, by which `what` goes."""
+def refuse_unordered(rows: Placed, subject: str) -> None:
+    """Raise ArgumentError if rows have no places of their own, by which `subject` goes."""
     if not rows.ordered:
         raise ArgumentError(
-            f"{what} goes by the places of rows, and a query or a stream gives them in an order that can "
+            f"{subject} goes by the places of rows, and a query or a stream gives them in an order that can "
             "depend on what stands in them: give a frame or a table in memory, or the path of a file"
         )
 
@@ -252,8 +252,8 @@ def encode(
 
 def needed(design: Design, weights: str | None = None) -> list[str]:
     """Return the columns of a table that a design, its response, its unit and weights are read from."""
-    beside = [weights, None if design.schema is None else design.schema.unit]
-    named = (*design.outcome.column.inputs, *design.inputs, *(name for name in beside if name is not None))
+    extra = [weights, None if design.schema is None else design.schema.unit]
+    named = (*design.outcome.column.inputs, *design.inputs, *(name for name in extra if name is not None))
     return list(dict.fromkeys(named))
 
 
@@ -285,8 +285,8 @@ def response_of(design: Design, rows: Rows, seen: set[str] | None = None) -> Flo
 
 def scale_private(design: Design, matrix: Floats) -> Floats:
     """Return the private columns of a matrix in scaled units, clipped and projected, in place maybe."""
-    some = not design.private.all()
-    return in_units(design, np.ascontiguousarray(matrix[:, design.private]) if some else matrix)
+    has_public = not design.private.all()
+    return in_units(design, np.ascontiguousarray(matrix[:, design.private]) if has_public else matrix)
 
 
 def in_units(design: Design, x: Floats) -> Floats:

@@ -98,15 +98,17 @@ def sample_rows(columns: Mapping[str, ColumnLike], missing: Missing = "raise") -
     Raises ArgumentError, SchemaError or AlignmentError where they are not that.
     """
     check_same_labels(*columns.values())
-    if wrong := [name for name, given in columns.items() if np.ndim(given) != 1]:
+    if wrong := [name for name, values in columns.items() if np.ndim(values) != 1]:
         raise ArgumentError(f"{wrong[0]} must have one dimension")
-    kept = {name: given.array if isinstance(given, pd.Series) else given for name, given in columns.items()}
-    return Rows(kept, None, missing)
+    arrays = {
+        name: values.array if isinstance(values, pd.Series) else values for name, values in columns.items()
+    }
+    return Rows(arrays, None, missing)
 
 
 def joined_rows(samples: Sequence[object], names: Sequence[str], missing: Missing = "raise") -> Rows:
     """Return the records of several samples below one another: columns ``value`` and ``group``."""
-    parts = [np.asarray(one) for one in samples]
+    parts = [np.asarray(sample) for sample in samples]
     if any(part.ndim != 1 or part.dtype.kind not in "biuf" for part in parts):
         raise ArgumentError("a sample must be an array of numbers with one dimension")
     group = np.repeat(np.array(names, dtype=object), [len(part) for part in parts])
@@ -153,9 +155,9 @@ def release_sample(
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
         raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
-    asked = AskedSums(schema, question)
-    scale, entry = price.calibrated(question.label, statistic, asked.cells, schema.unit or "record")
-    total, n = asked.over(rows, price.weighted, exact=scale > 0.0)
+    sums = AskedSums(schema, question)
+    scale, entry = price.calibrated(question.label, statistic, sums.cells, schema.unit or "record")
+    total, n = sums.over(rows, price.weighted, exact=scale > 0.0)
     if n < 2:
         raise AlignmentError("a test needs two records at least")
     warn_of_large_delta(price.delta, n)
@@ -173,7 +175,7 @@ def release_sample(
         nobs=n,
         middle=ranges[:, 0],
         half=ranges[:, 1],
-        levels=asked.levels,
+        levels=sums.levels,
         entries=recorded,
         recorded=PrivacyReport.of(recorded, ledger, delta=price.delta),
         missing=rows.missing,
@@ -262,13 +264,15 @@ class Price:
 def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, *, alone: bool) -> bool:
     """Say whether noise has Laplace's law."""
     epsilon, delta = words.get("epsilon"), words.get("delta")
-    stated = epsilon is not None and words.get("mu") is None and words.get("rho") is None
+    in_epsilon = epsilon is not None and words.get("mu") is None and words.get("rho") is None
     if noise == "laplace":
-        if not stated or statistic.l1 is None:
-            reason = "is for a level stated in epsilon" if not stated else "is not known for this statistic"
+        if not in_epsilon or statistic.l1 is None:
+            reason = (
+                "is for a level stated in epsilon" if not in_epsilon else "is not known for this statistic"
+            )
             raise NotAvailableError(f"noise='laplace' {reason}: leave it out for Gaussian noise")
         return not math.isinf(check_positive(epsilon, "epsilon", infinite=True))
-    if not stated or math.isinf(check_positive(epsilon, "epsilon", infinite=True)):
+    if not in_epsilon or math.isinf(check_positive(epsilon, "epsilon", infinite=True)):
         return False
     possible = noise == "auto" and statistic.l1 is not None and words.get("calibration") != "classic"
     if delta is None or (is_zero(delta) and not possible):

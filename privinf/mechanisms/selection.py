@@ -18,7 +18,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
-from privinf.mechanisms.gaussian import held, numbers_of, plain_array
+from privinf.mechanisms.gaussian import clamped, numbers_of, plain_array
 from privinf.mechanisms.peeling import PeelingLines, PeelingOptions, calibrated_peeling, peeling_cost
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.typing import ArrayLike, Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
@@ -69,8 +69,8 @@ class TopK(Released):
         return self.delta
 
     def __repr__(self) -> str:
-        told = "positions" if self.values is None else f"positions and values (sd {self.values_sd:.6g})"
-        return f"<TopK {self.support.shape} of {self.size}: {told}{appended(self.stamp)}>"
+        content = "positions" if self.values is None else f"positions and values (sd {self.values_sd:.6g})"
+        return f"<TopK {self.support.shape} of {self.size}: {content}{appended(self.stamp)}>"
 
     def __float__(self) -> float:
         """Return the value where one was released, as by `private_max`."""
@@ -125,16 +125,16 @@ class Peeling:
         Notes
         -----
         **Privacy.** Reads v; the caller has charged `entries`, once for each vector. No value of v stops it:
-        nan and infinities count as 0, and sizes beyond 2^24 times the noise as that (`numbers.held`).
+        nan and infinities count as 0, and sizes beyond 2^24 times the noise as that (`gaussian.clamped`).
         """
         allowed = np.ones(v.shape, dtype=bool) if candidates is None else np.broadcast_to(candidates, v.shape)
         if allowed.sum(axis=-1).min(initial=v.shape[-1]) < self.k:
             raise ArgumentError(f"fewer than k={self.k} candidates to pick from")
         with np.errstate(all="ignore"):
-            return self._drawn(held(v, 0.0), source, allowed)
+            return self._drawn(clamped(v, 0.0), source, allowed)
 
     def _drawn(self, v: Floats, source: NoiseSource, allowed: Flags) -> TopK:
-        scores = held(np.abs(v) if self.absolute else v, self.scale)
+        scores = clamped(np.abs(v) if self.absolute else v, self.scale)
         if self.scale > 0.0 and source.secure:
             scores = _on_grid(scores, self.scale)
         support = _peel(np.where(allowed, scores, -np.inf), self, source)
@@ -152,7 +152,7 @@ class Peeling:
     def _values(self, chosen: Floats, source: NoiseSource) -> Floats:
         if self.values_scale == 0.0:
             return chosen
-        chosen = held(chosen, self.values_scale)
+        chosen = clamped(chosen, self.values_scale)
         if self.method == "gumbel":
             return source.perturb(chosen, self.values_scale)
         exact = _on_grid(chosen, self.values_scale) if source.secure else chosen
@@ -348,10 +348,10 @@ def private_max(v: ArrayLike, sensitivity: float, **options: Unpack[MaxOptions])
     >>> int(top.support[0]), round(float(top), 0), round(top.privacy.rho, 6)
     (1, -3.0, 2.0)
     """
-    given: dict[str, Any] = dict(options)
+    settings: dict[str, Any] = dict(options)
     of_release = MaxOptions.__annotations__.keys() - PeelingOptions.__annotations__.keys()
-    release = {name: given.pop(name) for name in of_release & given.keys()}
-    return NoisyTopK(1, sensitivity, **given).release(v, **release)
+    release = {name: settings.pop(name) for name in of_release & settings.keys()}
+    return NoisyTopK(1, sensitivity, **settings).release(v, **release)
 
 
 def _on_grid(values: Floats, scale: float) -> Floats:

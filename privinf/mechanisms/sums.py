@@ -103,10 +103,10 @@ class ExactSum:
     @classmethod
     def of(cls, integers: np.ndarray[Any, np.dtype[np.object_]]) -> ExactSum:
         """Return Python's integers, none larger than 2^94."""
-        found = cls(())
-        found._high = np.asarray(integers >> _WORD, dtype=np.int64)
-        found._low = np.asarray(integers & ((1 << _WORD) - 1), dtype=np.int64)
-        return found
+        result = cls(())
+        result._high = np.asarray(integers >> _WORD, dtype=np.int64)
+        result._low = np.asarray(integers & ((1 << _WORD) - 1), dtype=np.int64)
+        return result
 
     def at(self, rows: Integers, columns: Integers) -> ExactSum:
         """Return some of the sums of a matrix."""
@@ -217,18 +217,18 @@ class ProductSums:
             self._pending += products(groups[0], groups[0])
             return
         ends = list(accumulate(self._sizes, initial=0))
-        for i, left in enumerate(groups):
+        for i, group in enumerate(groups):
             for j in range(i if self._squares else i + 1, len(groups)):
                 if self._sizes[i] and self._sizes[j]:
-                    self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += products(left, groups[j])
+                    self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += products(group, groups[j])
 
-    def _flush(self, more: int) -> None:
+    def _flush(self, new_rows: int) -> None:
         """Put what waits in doubles away where that many more rows would be too many for them."""
-        if self._waiting + more > BLOCK_ROWS:
+        if self._waiting + new_rows > BLOCK_ROWS:
             self._sum.add(self._pending)
             self._pending[:] = 0.0
             self._waiting = 0
-        self._waiting += more
+        self._waiting += new_rows
 
     def merge(self, other: ProductSums) -> None:
         """Add rows of another accumulator; ArgumentError for groups of other sizes."""
@@ -252,11 +252,11 @@ class ProductSums:
         return f"<ProductSums of {self.rows} rows, not shown>"
 
 
-def added_rows(rows: int, more: int) -> int:
+def added_rows(rows: int, new_rows: int) -> int:
     """Return a number of rows with more; SensitivityError for more than 2^40."""
-    if rows + more > _MOST_ROWS:
+    if rows + new_rows > _MOST_ROWS:
         raise SensitivityError("exact sums take at most 2^40 rows")
-    return rows + more
+    return rows + new_rows
 
 
 def scaled_down(steps: Floats, factor: Floats) -> Floats:

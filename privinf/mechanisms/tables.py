@@ -198,8 +198,8 @@ def source_of(data: Table) -> Source:
 
 def _maker(kind: type) -> Callable[[Any], Source] | None:
     """Return what makes the source of a table of a library that is known here; None for all else."""
-    known = ((one.__module__.partition(".")[0].lstrip("_"), one.__name__) for one in kind.__mro__)
-    return next((_MAKERS[name] for name in known if name in _MAKERS), None)
+    names = ((base.__module__.partition(".")[0].lstrip("_"), base.__name__) for base in kind.__mro__)
+    return next((_MAKERS[name] for name in names if name in _MAKERS), None)
 
 
 def _polars_frame(data: Any) -> Source:
@@ -219,7 +219,7 @@ def _polars_lazy(data: Any) -> Source:
         for part in parts:
             yield from part.rechunk().to_arrow().to_batches()
 
-    names = _read("the LazyFrame", lambda: list(data.collect_schema().names()))
+    names = _guarded_read("the LazyFrame", lambda: list(data.collect_schema().names()))
     return ArrowSource("the LazyFrame", names, batches, ordered=False)
 
 
@@ -296,48 +296,48 @@ def _arrow(name: str) -> Any:
 
 def _arrow_stream(data: Any) -> Any:
     arrow = _arrow("Arrow streams")
-    return _read("the stream", lambda: arrow.RecordBatchReader.from_stream(data))
+    return _guarded_read("the stream", lambda: arrow.RecordBatchReader.from_stream(data))
 
 
 def drawn(name: str, start: Callable[[], Iterator[R]]) -> Iterator[R]:
     """Yield what a library's iterator gives; StorageError, without its text, if it fails."""
-    items = _read(name, start)
-    while (item := _read(name, lambda: next(items, None))) is not None:
+    items = _guarded_read(name, start)
+    while (item := _guarded_read(name, lambda: next(items, None))) is not None:
         yield item
 
 
 def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator[pd.DataFrame]:
     """Yield frames of `files.ROWS` rows, the last one shorter, of Arrow batches of any size."""
     arrow = _arrow("tables of other libraries")
-    held = list[Any]()
+    pending = list[Any]()
     rows = 0
     for batch in batches:
-        held.append(batch.select(columns))
-        if held[-1].schema != held[0].schema:
+        pending.append(batch.select(columns))
+        if pending[-1].schema != pending[0].schema:
             raise SchemaError(f"{name} gives a column of one type at first and of another in a later part")
         rows += batch.num_rows
         if rows >= files.ROWS:
-            whole = arrow.Table.from_batches(held)
+            table = arrow.Table.from_batches(pending)
             for start in range(0, rows - files.ROWS + 1, files.ROWS):
-                yield _frame(name, whole.slice(start, files.ROWS))
-            rest = whole.slice(rows - rows % files.ROWS)
-            held = rest.to_batches()
+                yield _frame(name, table.slice(start, files.ROWS))
+            rest = table.slice(rows - rows % files.ROWS)
+            pending = rest.to_batches()
             rows = rest.num_rows
     if rows:
-        yield _frame(name, arrow.Table.from_batches(held))
+        yield _frame(name, arrow.Table.from_batches(pending))
 
 
 def _frame(name: str, table: Any) -> pd.DataFrame:
-    frame: pd.DataFrame = _read(name, lambda: table.to_pandas(ignore_metadata=True))
+    frame: pd.DataFrame = _guarded_read(name, lambda: table.to_pandas(ignore_metadata=True))
     return frame
 
 
-def _read(name: str, read: Callable[[], R]) -> R:
-    """Return ``read()``; errors of libraries may quote values of rows, and so may their warnings."""
+def _guarded_read(name: str, parse: Callable[[], R]) -> R:
+    """Return ``parse()``; errors of libraries may quote values of rows, and so may their warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return read()
+            return parse()
     except (PrivinfError, MemoryError):
         raise
     except Exception:  # of any library, and of the database or the file behind it

@@ -75,7 +75,9 @@ MUTANTS = {
     "delta not in the line": Mutant(
         HERE, "OpenLabels.levels", "ThresholdLoss(mu, delta)", "ThresholdLoss(mu, delta / 9)"
     ),
-    "the counts themselves": Mutant(HERE, "OpenLabels.levels", "counts=noisy[shown]", "counts=counts[shown]"),
+    "the counts themselves": Mutant(
+        HERE, "OpenLabels.levels", "counts=noisy[passing]", "counts=counts[passing]"
+    ),
 }
 
 

@@ -377,7 +377,7 @@ MUTANTS = {
         lambda *given: complaints_of_public_sizes("arrays", *given),
     ),
     "norms of public rows are not compared": (
-        Mutant("mechanisms.public_sizes", "PublicSizes.check", "found.norm2 > self.norm2 or ", ""),
+        Mutant("mechanisms.public_sizes", "PublicSizes.check", "sizes.norm2 > self.norm2 or ", ""),
         lambda *given: complaints_of_norms(),
     ),
 }

@@ -112,7 +112,7 @@ def _side_by_side(columns: Floats) -> Floats | None:
 def on_grid(
     values: Floats, factor: Floats | float, shift: Floats | float, most: float, out: Floats
 ) -> Floats:
-    """Return floor(values x factor + shift) held at +-most, in `out`; nan stays.
+    """Return floor(values x factor + shift) held at +-largest, in `out`; nan stays.
 
     Each step is one IEEE operation a number, and grows with the value. The shift holds the 1/2 that makes
     floor the nearest integer. Factor and shift are numbers, or of shape (k,) for values of shape (rows, k).
