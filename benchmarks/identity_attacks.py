@@ -119,7 +119,7 @@ def costs(count: int, folder: Path) -> tuple[float, float, float]:
         remote = RemoteSite(folder / "s", timeout=600.0)
 
         def signed() -> None:
-            asked = end.asked(query, "north")
+            asked = end.envelope_for(query, "north")
             assert not end.checked(asked, *remote.exchange(query, "north", asked.fields)).error
 
         ways: list[Callable[[], Any]] = [

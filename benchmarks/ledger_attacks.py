@@ -59,7 +59,7 @@ class Ends:
         """Ask one after the other."""
         found = []
         for name in self.sites if sites is None else sites:
-            asked = self._end.asked(query, name)
+            asked = self._end.envelope_for(query, name)
             reply, fields = self.ends[name].answer(asked, query)
             found.append(self._end.checked(asked, reply, fields))
         self._end.memory.save()

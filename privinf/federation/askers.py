@@ -50,28 +50,28 @@ class HeadMemory:
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[str, SignedHead]] = {}
+        self._heads: dict[str, tuple[str, SignedHead]] = {}
         self._path: Path | None = None
         self._changed = False
         if path is not None:
             self.keep_in(path)
 
     @property
-    def kept(self) -> bool:
+    def has_file(self) -> bool:
         """Whether there is a file."""
         return self._path is not None
 
     def keep_in(self, path: str | PathLike[str]) -> None:
         """Take up the file at `path`, if it is there, and keep in it what is learned from now on."""
         self._path = check_path(path)
-        self._read()
-        self._changed = bool(self._known)
+        self._merge_file()
+        self._changed = bool(self._heads)
         self.save()
 
     def of(self, verifying: str) -> SignedHead | None:
         """Return the highest head that the owner of a key has shown."""
-        found = self._known.get(verifying)
-        return None if found is None else found[1]
+        site_head = self._heads.get(verifying)
+        return None if site_head is None else site_head[1]
 
     def learn(self, site: str, verifying: str, head: SignedHead) -> bool:
         """Remember a head that was checked; False if one is remembered that no ledger can have shown too."""
@@ -80,7 +80,7 @@ class HeadMemory:
             if head.contradicts(before):
                 return False
             if head.after(before):
-                self._known[verifying] = site, head
+                self._heads[verifying] = site, head
                 self._changed = True
             return True
 
@@ -92,7 +92,7 @@ class HeadMemory:
             try:
                 check_folder(self._path.parent, "the memory of heads")
                 with FileLock(f"{self._path}.lock", timeout=LOCKED, mode=0o600):
-                    self._read()
+                    self._merge_file()
                     with written_whole(self._path, private=True, lasting=True) as stream:
                         stream.write(self._text().encode())
             except OSError as problem:
@@ -103,21 +103,21 @@ class HeadMemory:
             self._changed = False
 
     def _text(self) -> str:
-        heads = {key: {"site": site, "head": head.text} for key, (site, head) in self._known.items()}
+        heads = {key: {"site": site, "head": head.text} for key, (site, head) in self._heads.items()}
         return sealed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
 
-    def _read(self) -> None:
+    def _merge_file(self) -> None:
         """Take up what the file has more; what it says is signed, and checked."""
         assert self._path is not None
         if os.path.lexists(self._path):
             for key, (site, head) in _heads_of(self._path).items():
                 if head.after(self.of(key)):
-                    self._known[key] = site, head
+                    self._heads[key] = site, head
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
-    found = parse_json(read_text(path, "a memory of heads", secret="ledger"), str(path))
-    content = unsealed(found, "a memory of heads", ("format", "version", "heads"))
+    record = parse_json(read_text(path, "a memory of heads", secret="ledger"), str(path))
+    content = unsealed(record, "a memory of heads", ("format", "version", "heads"))
     if (content["format"], content["version"]) != (FORMAT, 1):
         raise StorageError(f"{path} is no memory of heads of a version that this privinf reads")
     return _checked_heads(content)
@@ -126,9 +126,9 @@ def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
 @reads("a memory of heads")
 def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]:
     heads = {}
-    for key, one in content["heads"].items():
-        site = one["site"]
-        head = SignedHead.read(one["head"])
+    for key, entry in content["heads"].items():
+        site = entry["site"]
+        head = SignedHead.from_text(entry["head"])
         if not head.of(site, key):
             raise StorageError(f"the memory of heads is damaged: site {site!r} did not sign what it says")
         heads[key] = site, head
@@ -151,14 +151,14 @@ def ends_of(config: Mapping[str, Any]) -> EndOptions:
     StorageError
         A file cannot be read, or is not what it should be.
     """
-    found: EndOptions = {}
+    options: EndOptions = {}
     if path := config.get("roster"):
-        found["roster"] = Roster.from_json(read_text(path, "a roster"))
+        options["roster"] = Roster.from_json(read_text(path, "a roster"))
     if path := config.get("key"):
-        found["key"] = IdentityKey.load(path)
+        options["key"] = IdentityKey.load(path)
     if path := config.get("heads"):
-        found["heads"] = path
-    return found
+        options["heads"] = path
+    return options
 
 
 class AskerEnd:
@@ -210,11 +210,11 @@ class AskerEnd:
         return self._roster is not None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Whether replies are checked, in a few words."""
         return "replies checked" if self.checks else "no signatures"
 
-    def asked(self, query: Query, site: str = "") -> Envelope:
+    def envelope_for(self, query: Query, site: str = "") -> Envelope:
         """Return the envelope of a question to one site; one without a name goes to whoever it is."""
         if self._roster is None and self._key is None:
             return Envelope()
@@ -240,7 +240,7 @@ class AskerEnd:
         heads = {name: self.memory.of(self._roster.verifying[name]) for name in ordered}
         return dict([(name, head) for name, head in heads.items() if head is not None][: MOST_HEADS + 1])
 
-    def checked(self, asked: Envelope, reply: Reply, fields: Fields) -> Reply:
+    def checked(self, envelope: Envelope, reply: Reply, fields: Fields) -> Reply:
         """Return a reply whose envelope is right, or one that says, in its place, what is wrong with it.
 
         The site's head is compared with what was remembered when the question was sent: later ones, of other
@@ -249,25 +249,25 @@ class AskerEnd:
         if self._roster is None:
             return reply
         try:
-            self._check(self._roster, asked, reply, fields)
+            self._check(self._roster, envelope, reply, fields)
         except PrivinfError as problem:
             text = f"{type(problem).__name__}: {problem}"
             return Reply(site=reply.site, sums=np.empty(0), rows=0, error=text)
         return reply
 
-    def _check(self, roster: Roster, asked: Envelope, reply: Reply, fields: Fields) -> None:
+    def _check(self, roster: Roster, envelope: Envelope, reply: Reply, fields: Fields) -> None:
         name = reply.site
         heads = heads_in(fields)
         texts = {field: text for field, text in fields.items() if field != "signature"}
         verifying = roster.verifying.get(name)
         signature = fields.get("signature", "")
-        content = answered_text(asked, name, reply, texts)
+        content = answered_text(envelope, name, reply, texts)
         if verifying is None or not signed_by(verifying, signature, content):
             raise AlignmentError(
                 "its reply is not signed by the key that the roster has for it: another one answered, the "
                 "reply was changed or is of another question, or the site's roster has no verifying keys"
             )
-        before = asked.heads.get(name)
+        before = envelope.heads.get(name)
         now = heads.get(name)
         if before is not None and (now is None or before.after(now) or before.contradicts(now)):
             raise StorageError(BACK)

@@ -43,12 +43,12 @@ class Bound:
         Of a policy what its holder says counts, and not what a later version may say by default.
         """
         declared = schema if isinstance(schema, Schema) or schema.schema is None else schema.schema
-        said = {
-            one.name
-            for one in fields(policy)
-            if one.default is MISSING or getattr(policy, one.name) != one.default
+        changed_names = {
+            field.name
+            for field in fields(policy)
+            if field.default is MISSING or getattr(policy, field.name) != field.default
         }
-        terms = {name: value for name, value in asdict(policy).items() if name in said}
+        terms = {name: value for name, value in asdict(policy).items() if name in changed_names}
         return cls(rows, digest, declared.to_dict(), terms)
 
 
@@ -81,12 +81,12 @@ class Pin:
         """Return the pin of a site; one that was made with a salt is found again with it."""
         salt = secrets.token_hex(16) if salt is None else salt
 
-        def key(what: str) -> bytes:
-            return hmac.new(secret.encode(), f"{what} {salt}".encode(), hashlib.sha256).digest()
+        def key(purpose: str) -> bytes:
+            return hmac.new(secret.encode(), f"{purpose} {salt}".encode(), hashlib.sha256).digest()
 
-        def digest(what: str, content: Mapping[str, Any]) -> str:
+        def digest(purpose: str, content: Mapping[str, Any]) -> str:
             text = json.dumps(content, sort_keys=True, default=str)  # limits of budgets are fractions
-            return hmac.new(key(what), text.encode(), hashlib.sha256).hexdigest()
+            return hmac.new(key(purpose), text.encode(), hashlib.sha256).hexdigest()
 
         data = site.digest(key("rows"))
         return cls(
@@ -98,37 +98,37 @@ class Pin:
         )
 
     @classmethod
-    def read(cls, line: Mapping[str, Any]) -> Pin:
+    def from_line(cls, line: Mapping[str, Any]) -> Pin:
         """Return the pin that a line holds (KeyError, TypeError or ValueError if it holds none)."""
-        told = line["bound"]
-        found = cls(
-            rows=int(told["rows"]),
-            schema=told["schema"],
-            policy=told["policy"],
-            salt=told["salt"],
+        bound = line["bound"]
+        pin = cls(
+            rows=int(bound["rows"]),
+            schema=bound["schema"],
+            policy=bound["policy"],
+            salt=bound["salt"],
             data=line[PRIVATE]["rows_digest"],
         )
-        if not all(isinstance(text, str) for text in (found.schema, found.policy, found.salt, found.data)):
+        if not all(isinstance(text, str) for text in (pin.schema, pin.policy, pin.salt, pin.data)):
             raise TypeError("digests are texts")
-        return found
+        return pin
 
     def line(self, changed: tuple[str, ...]) -> dict[str, Any]:
         """Return the ledger's line, which says what its holder has changed since the pin before."""
-        told = {"rows": self.rows, "schema": self.schema, "policy": self.policy, "salt": self.salt}
+        bound = {"rows": self.rows, "schema": self.schema, "policy": self.policy, "salt": self.salt}
         rebase = {"rebase": list(changed)} if changed else {}
-        return {"bound": told, PRIVATE: {"rows_digest": self.data}, **rebase}
+        return {"bound": bound, PRIVATE: {"rows_digest": self.data}, **rebase}
 
     def changed(self, site: Bound, secret: str) -> tuple[str, ...]:
         """Return what a site has that is not what was pinned: "rows", "schema", "policy"."""
         now = Pin.of(site, secret, self.salt)
-        other = {
+        differences = {
             "rows": (now.rows, now.data) != (self.rows, self.data),
             "schema": now.schema != self.schema,
             "policy": now.policy != self.policy,
         }
-        return tuple(name for name, differs in other.items() if differs)
+        return tuple(name for name, differs in differences.items() if differs)
 
-    def told(self, changed: tuple[str, ...], rows: int) -> str:
+    def description(self, changed: tuple[str, ...], rows: int) -> str:
         """Return in words what has changed, for the holder; numbers of rows are public."""
         count = f"rows ({self.rows} then, {rows} now" + (
             ", other or in another order)" if rows == self.rows else ")"

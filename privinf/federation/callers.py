@@ -21,8 +21,8 @@ CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 def account_of(connection: socket.socket) -> int:
     """Return the account at the other end, as the kernel knows it."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    uid: int = CREDENTIALS.unpack(found)[1]
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    uid: int = CREDENTIALS.unpack(credentials)[1]
     return uid
 
 
@@ -33,7 +33,7 @@ class Caller:
     connection: socket.socket
     uid: int
     since: float = field(default_factory=time.monotonic)
-    held: int = 0
+    buffered: int = 0
     waited_for: bool = True
     worker: threading.Thread | None = None
     called: threading.Event = field(default_factory=threading.Event)
@@ -73,8 +73,8 @@ class Callers:
         if len(mine) >= MOST_OF_ONE:
             return self._hang_up(mine)
         if len(self._present) >= MOST_CALLERS:
-            most, _ = Counter(caller.uid for caller in self._present).most_common(1)[0]
-            return self._hang_up([caller for caller in self._present if caller.uid == most])
+            busiest, _ = Counter(caller.uid for caller in self._present).most_common(1)[0]
+            return self._hang_up([caller for caller in self._present if caller.uid == busiest])
         return True
 
     def _hang_up(self, among: list[Caller]) -> bool:
@@ -98,15 +98,15 @@ class Callers:
         needed = size if size > SMALL_BODY else 0
         end = time.monotonic() + 2.0 * GRACE
         with self._changed:
-            caller.held = 0
+            caller.buffered = 0
             caller.since = time.monotonic()
             caller.waited_for = True
-            while sum(other.held for other in self._present) + needed > BYTES_HELD:
+            while sum(present.buffered for present in self._present) + needed > BYTES_HELD:
                 if time.monotonic() >= end or caller not in self._present:
                     return False
-                if not self._hang_up([other for other in self._present if other.held]):
+                if not self._hang_up([present for present in self._present if present.buffered]):
                     self._changed.wait(GRACE / 10.0)
-            caller.held = needed
+            caller.buffered = needed
             return True
 
     @contextmanager

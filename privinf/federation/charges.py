@@ -21,7 +21,7 @@ from privinf.validation import counted
 # Errors that sites and the ways to them cause, in the middle of a fit.
 CAUSED_BY_OTHERS = (AlignmentError, BudgetExceededError, NotAvailableError, StorageError)
 # How a message begins that a checkpoint has completed already.
-STATED = CHARGES_STAND.partition(";")[0]
+CHARGES_STAND_START = CHARGES_STAND.partition(";")[0]
 NOTHING = "This call has charged nothing to its ledger."
 CHARGED = (
     "This call has charged {} to its ledger, epsilon {:.4g} at delta {:g} together (the whole ledger: "
@@ -67,8 +67,8 @@ def stating_charges(
         return
     except CAUSED_BY_OTHERS as problem:
         entries = ledger.entries[before:]
-        stated = STATED in str(problem)
-        if stated or (not entries and not isinstance(problem, SiteConnectionError)):
+        states_charges = CHARGES_STAND_START in str(problem)
+        if states_charges or (not entries and not isinstance(problem, SiteConnectionError)):
             raise
         error = _with_charges(problem, ledger, entries, delta, checkpoint, resumable)
         cause = problem.__cause__

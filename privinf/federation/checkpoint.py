@@ -87,7 +87,7 @@ class FitFolder:
         if self.keyed or self.has(KEY_FILE):
             self.seal = NoiseFile(self.path / KEY_FILE).key.seal()
         for name in sorted(names):
-            self._lines.append(_lines_of(self.path / name, self.read(name)[0])[-1])
+            self._lines.append(_lines_of(self.path / name, self.read_file(name)[0])[-1])
 
     def _rounds(self) -> list[str]:
         """Return the names of the files of questions and releases."""
@@ -112,13 +112,13 @@ class FitFolder:
             ) from None
         except OSError as problem:
             raise StorageError(f"{self.path} cannot be used ({problem.strerror})") from None
-        begun = bool(self._rounds())
-        reserved = None if begun else self._reserved_before()
-        server.bind(self.path / ROWS_FILE, begun=begun)
-        self.seal = server.remember(self.path / KEY_FILE, begun=begun)
+        has_rounds = bool(self._rounds())
+        reserved = None if has_rounds else self._reserved_before()
+        server.bind(self.path / ROWS_FILE, begun=has_rounds)
+        self.seal = server.remember(self.path / KEY_FILE, begun=has_rounds)
         if reserved is not None:
             self.write(RESERVATION, reserved, {})
-        if server.heads is not None and not server.heads.kept:
+        if server.heads is not None and not server.heads.has_file:
             server.heads.keep_in(self.path / HEADS_FILE)
 
     def __enter__(self) -> Self:
@@ -133,11 +133,11 @@ class FitFolder:
             return mu
         standing = {entry.id: entry for entry in ledger.entries}
         # A line is itself wherever in the ledger it was filed.
-        found = ((standing[line.id], line) for line in self._lines if line.id in standing)
-        own = [entry for entry, line in found if replace(entry, scope=()) == replace(line, scope=())]
-        if not own:
+        pairs = ((standing[line.id], line) for line in self._lines if line.id in standing)
+        entries = [entry for entry, line in pairs if replace(entry, scope=()) == replace(line, scope=())]
+        if not entries:
             return mu
-        rest = mu**2 - total_of((entry.scope, entry.loss) for entry in own).mu ** 2
+        rest = mu**2 - total_of((entry.scope, entry.loss) for entry in entries).mu ** 2
         return math.sqrt(rest) * SPENT if rest > mu**2 * (1.0 - SPENT) else 0.0
 
     def reservation(self) -> tuple[str, int]:
@@ -146,7 +146,7 @@ class FitFolder:
         The name is empty where an earlier version began the fit, and reserved nothing.
         """
         if self.has(RESERVATION):
-            header, _ = self.read(RESERVATION)
+            header, _ = self.read_file(RESERVATION)
             name = str(header["name"])
             run = check_count(header["run"], "run", least=0) + 1
         else:
@@ -163,7 +163,7 @@ class FitFolder:
         if not (self.keyed and self.has(RESERVATION) and self.has(KEY_FILE)):
             return None
         self.seal = NoiseFile(self.path / KEY_FILE).key.seal()
-        header, _ = self.read(RESERVATION)
+        header, _ = self.read_file(RESERVATION)
         (self.path / RESERVATION).unlink()
         return header
 
@@ -171,7 +171,7 @@ class FitFolder:
         """Return whether a file is there."""
         return os.path.lexists(self.path / name)
 
-    def read(self, name: str) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def read_file(self, name: str) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a file's header and arrays, if it is of this fit."""
         path = self.path / name
         arrays, header = read_container(path, format=FORMAT, key=self.seal, private=True)
@@ -181,13 +181,13 @@ class FitFolder:
 
     def write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """Write one file; it is there as a whole, on the disk, or not at all (StorageError)."""
-        whole = {"fit": self.fit, **header}
+        full_header = {"fit": self.fit, **header}
         try:
-            write_container(self.path / name, arrays, whole, format=FORMAT, key=self.seal, private=True)
+            write_container(self.path / name, arrays, full_header, format=FORMAT, key=self.seal, private=True)
             return
         except OSError as problem:
-            told = StorageError(f"{self.path / name} cannot be written ({problem.strerror}): free some room")
-        raise told
+            error = StorageError(f"{self.path / name} cannot be written ({problem.strerror}): free some room")
+        raise error
 
 
 def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
@@ -229,7 +229,7 @@ class CheckpointedServer:
         self._folder = folder
         folder.begin(server)
         self.entries: list[LedgerEntry] = []
-        self._asked = 0
+        self._query_count = 0
         self._price: Sequence[Loss] = ()
         self._position = 0
 
@@ -263,15 +263,15 @@ class CheckpointedServer:
 
     def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> NoisySum:
         """Return a release, from the folder if it is there; as for the server."""
-        name, under_way = (f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
-        self._asked += 1
+        name, under_way = (f"{self._query_count:05d}{kind}.npz" for kind in ("", "-asked"))
+        self._query_count += 1
         question = known_as(
             Query(op, args=args),
             Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms),
         )
         if self._folder.has(name):
             self._server.skip()
-            return self._read(name, question, self._server.shape(op, args))
+            return self._stored_release(name, question, self._server.shape(op, args))
         with self._lasting():
             self._reserve()
             if self._folder.has(under_way):
@@ -295,14 +295,14 @@ class CheckpointedServer:
         except StorageError as problem:
             if not self.entries and len(self.ledger.entries) == before:
                 raise
-            told = StorageError(f"{problem}. {CHARGES_STAND.format(self._folder.path)}")
-        raise told
+            error = StorageError(f"{problem}. {CHARGES_STAND.format(self._folder.path)}")
+        raise error
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
         """Return a symmetric release, from the folder if it is there; as for the server."""
         return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _read(self, name: str, question: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
+    def _stored_release(self, name: str, question: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
         header, arrays = _of_question(self._folder, name, question)
         entries = _lines_of(self._folder.path / name, header)
         noisy = _released(header, arrays, entries, shape)
@@ -350,7 +350,7 @@ def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned
     header = {
         "question": question[0],
         "query": text,
-        "asked": list(planned.asked),
+        "asked": list(planned.sites),
         "scale": planned.scale,
         "mu": str(planned.mu),
         "entries": [planned.entry.to_dict()],
@@ -378,7 +378,7 @@ def _of_question(
     folder: FitFolder, name: str, question: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Return a file's header and arrays, if it is about this question."""
-    header, arrays = folder.read(name)
+    header, arrays = folder.read_file(name)
     if header.get("question") not in question:
         raise StorageError(f"{folder.path / name} is of another fit: give every fit a folder of its own")
     return header, arrays
@@ -400,8 +400,8 @@ def _check_folder(path: Path) -> None:
         check_folder(path, "the files of a fit")
         return
     except OSError as problem:
-        told = StorageError(f"{path} cannot be used as a folder ({problem.strerror})")
-    raise told
+        error = StorageError(f"{path} cannot be used as a folder ({problem.strerror})")
+    raise error
 
 
 def _damaged(path: Path) -> StorageError:

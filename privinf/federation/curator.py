@@ -124,12 +124,12 @@ class _Planned:
         return source.perturb(total, self.scale) if self.scale > 0.0 else total
 
 
-def _in_memory(block: SiteBlock, one: _Planned) -> Accumulator | Floats:
+def _in_memory(block: SiteBlock, plan: _Planned) -> Accumulator | Floats:
     """Return the un-noised sum over rows in memory."""
-    if not one.exact:
-        return one.statistic.total(block, one.args, one.reach)
-    assert one.statistic.sums is not None
-    sums = one.statistic.sums(block, one.args)
+    if not plan.exact:
+        return plan.statistic.total(block, plan.args, plan.reach)
+    assert plan.statistic.sums is not None
+    sums = plan.statistic.sums(block, plan.args)
     sums.update(block)
     return sums
 
@@ -144,31 +144,31 @@ def _by_passes(
     AlignmentError
         The sum is over a batch, whose rows are not those of the first pass.
     """
-    batches = [one.statistic.batch_pass(one.args, digests) for one in planned]
+    batches = [plan.statistic.batch_pass(plan.args, digests) for plan in planned]
     if len(planned) > 1 and any(batch is not None for batch in batches):
-        return [total for one in planned for total in _by_passes(passes, [one], digests)]
-    exact = all(one.exact for one in planned)
+        return [total for plan in planned for total in _by_passes(passes, [plan], digests)]
+    exact = all(plan.exact for plan in planned)
     if passes.adds(exact=exact):
         if not exact:
             raise unfit("there is a fit without noise, or a statistic without exact sums")
-        return [*passes.push([(one.statistic, one.args) for one in planned])]
+        return [*passes.push([(plan.statistic, plan.args) for plan in planned])]
     sums: list[Accumulator | PlainSums] = []
     for block in passes.blocks():
         if batches[0] is not None:
             block = replace(block, batch=batches[0])
         if not sums:
-            for one in planned:
-                assert one.statistic.sums is not None
-                plain = PlainSums(one.statistic, one.args, one.reach)
-                sums.append(one.statistic.sums(block, one.args) if one.exact else plain)
-        terms = [each for each in sums if isinstance(each, TermSums)]
+            for plan in planned:
+                assert plan.statistic.sums is not None
+                plain = PlainSums(plan.statistic, plan.args, plan.reach)
+                sums.append(plan.statistic.sums(block, plan.args) if plan.exact else plain)
+        terms = [terms_sum for terms_sum in sums if isinstance(terms_sum, TermSums)]
         add_together(terms, block)
-        for each in sums:
-            if not isinstance(each, TermSums):
-                each.update(block)
+        for terms_sum in sums:
+            if not isinstance(terms_sum, TermSums):
+                terms_sum.update(block)
     if batches[0] is not None:
         batches[0].check()
-    return [each.floats() if isinstance(each, PlainSums) else each for each in sums]
+    return [terms_sum.floats() if isinstance(terms_sum, PlainSums) else terms_sum for terms_sum in sums]
 
 
 @doors
@@ -207,7 +207,7 @@ class Curator:
         self._relation = relation
         self._noise = get_source(rng)
         self._key = None if self._noise.secure else self._noise.new_key()
-        self._asked = 0
+        self._query_count = 0
         self._digests = BatchDigests()
         self.ledger = check_ledger(ledger)
 
@@ -239,42 +239,44 @@ class Curator:
         """
         return self.vector_sums([(op, args, label, mu)])[0]
 
-    def vector_sums(self, asked: Sequence[tuple[str, Args, str, float]]) -> list[NoisySum]:
+    def vector_sums(self, queries: Sequence[tuple[str, Args, str, float]]) -> list[NoisySum]:
         """Release several sums, by one pass over the rows: (op, args, label, mu) each; as `vector_sum`."""
-        planned = [self._planned(*one) for one in asked]
-        entries = [one.entry for one in planned]
+        planned = [self._planned(*query) for query in queries]
+        entries = [plan.entry for plan in planned]
         if isinstance(self._rows, RowPasses):
             self.ledger.check([entry.loss for entry in entries])
             totals = _by_passes(self._rows, planned, self._digests)
             lines = self.ledger.spend(*entries)
         else:
             lines = self.ledger.spend(*entries)
-            totals = [self._in_memory(one) for one in planned]
-        found = []
-        for one, total, line in zip(planned, totals, lines, strict=True):
-            self._asked += 1
-            values = one.noised(total, self._source(one.statistic.name) if one.scale > 0.0 else self._noise)
-            found.append(
+            totals = [self._in_memory(plan) for plan in planned]
+        releases = []
+        for plan, total, line in zip(planned, totals, lines, strict=True):
+            self._query_count += 1
+            values = plan.noised(
+                total, self._source(plan.statistic.name) if plan.scale > 0.0 else self._noise
+            )
+            releases.append(
                 NoisySum(
                     values=values,
                     rows=self.nobs,
                     sites=(self._name,),
-                    scale=one.scale,
-                    mu=one.mu,
+                    scale=plan.scale,
+                    mu=plan.mu,
                     entries=(line,),
                 )
             )
-        return found
+        return releases
 
-    def _in_memory(self, one: _Planned) -> Accumulator | Floats:
+    def _in_memory(self, plan: _Planned) -> Accumulator | Floats:
         """Return the un-noised sum over rows in memory, a batch's from rows that nobody else writes into."""
         assert isinstance(self._rows, SiteBlock)
-        batch = one.statistic.batch_pass(one.args, self._digests)
+        batch = plan.statistic.batch_pass(plan.args, self._digests)
         if batch is not None:
             self._rows = self._rows.owned()
         if batch is None or not self._rows.lent:
-            return _in_memory(self._rows, one)
-        total = _in_memory(replace(self._rows, batch=batch), one)
+            return _in_memory(self._rows, plan)
+        total = _in_memory(replace(self._rows, batch=batch), plan)
         after_the_charge(batch.check)
         return total
 
@@ -303,9 +305,16 @@ class Curator:
         exact = scale > 0.0 and statistic.sums is not None
         if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
             raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
-        told = {**args, "bits": exact_bits(n) if secure or exact else 0}
+        full_args = {**args, "bits": exact_bits(n) if secure or exact else 0}
         return _Planned(
-            statistic=statistic, args=told, reach=reach, scale=scale, mu=mu, entry=entry, rows=n, exact=exact
+            statistic=statistic,
+            args=full_args,
+            reach=reach,
+            scale=scale,
+            mu=mu,
+            entry=entry,
+            rows=n,
+            exact=exact,
         )
 
     def gram(self, args: Args, *, label: str, op: str, mu: float) -> NoisyGram:
@@ -317,7 +326,7 @@ class Curator:
         if self._key is None:
             return self._noise
         return self._noise.at(
-            self._key.stream(Places.STREAM.format(what=op, position=self._asked), (), np.empty(0))
+            self._key.stream(Places.STREAM.format(what=op, position=self._query_count), (), np.empty(0))
         )
 
     def __reduce__(self) -> Any:

@@ -199,23 +199,23 @@ class SiteDaemon:
     def _heard(self, caller: Caller) -> tuple[Reply, dict[str, str]]:
         """Return the reply to what a caller says, and its envelope; OSError if he breaks off."""
         end = time.monotonic() + self._timeout
-        asked = Envelope()
+        envelope = Envelope()
         try:
             first = min(end, time.monotonic() + PATIENCE)
             header = receive_header(caller.connection, first, self._largest, MOST_TEXT_BYTES)
-            asked = self._envelope(header)
-            self._end.admitted(asked)
+            envelope = self._envelope(header)
+            self._end.admitted(envelope)
             if not self._callers.hold(caller, header.size):
                 return self._refusal(
-                    StorageError("the message finds no room: ask again later"), caller, asked
+                    StorageError("the message finds no room: ask again later"), caller, envelope
                 )
             body = receive_body(caller.connection, header, end)
             check_values(header, body)
             with self._callers.turn(caller):
-                reply, seal = self._answerer.submit(self._answer, header, body, caller, asked).result()
+                reply, seal = self._answerer.submit(self._answer, header, body, caller, envelope).result()
                 del body
         except (ArgumentError, NotAvailableError, StorageError) as problem:
-            return self._refusal(problem, caller, asked)
+            return self._refusal(problem, caller, envelope)
         if not self._callers.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
             raise ConnectionAbortedError("no room for the answer")
         return reply, seal
@@ -227,15 +227,15 @@ class SiteDaemon:
             raise StorageError("the message names no site")
         if to != self.name:
             raise ArgumentError(f"this is not the site {to[:LOGGED]!r}")
-        return Envelope.read({name: text for name, text in header.fields.items() if name != "to"})
+        return Envelope.from_fields({name: text for name, text in header.fields.items() if name != "to"})
 
     def _answer(
-        self, header: Header, body: Body, caller: Caller, asked: Envelope
+        self, header: Header, body: Body, caller: Caller, envelope: Envelope
     ) -> tuple[Reply, dict[str, str]]:
         """Answer, in the one thread of answers: memory that others have had is not kept for each of them."""
         try:
             query = Query.unpack(*unframe(header, body))
-            reply, seal = self._end.answer(asked, query)
+            reply, seal = self._end.answer(envelope, query)
             self._journal.answered(query, reply, caller.uid)
             return reply, seal
         finally:
@@ -243,11 +243,11 @@ class SiteDaemon:
                 gc.collect(1)  # tracebacks of refusals hold what was refused
 
     def _refusal(
-        self, problem: PrivinfError, caller: Caller, asked: Envelope
+        self, problem: PrivinfError, caller: Caller, envelope: Envelope
     ) -> tuple[Reply, dict[str, str]]:
         self._journal.refused(str(problem), uid=caller.uid)
         reply = self._site.refused(problem, self.name)
-        return reply, self._end.sealed(asked, reply)
+        return reply, self._end.sealed(envelope, reply)
 
     def _close(self) -> None:
         self._socket.close()
@@ -279,14 +279,14 @@ class _LogLines:
 
     def answered(self, query: Query, reply: Reply, uid: int) -> None:
         """Log a question that reached the site."""
-        told = {"op": query.op, "session": query.session, "sequence": query.sequence, "error": reply.error}
-        self._write("answered" if not reply.error else "refused by the site", uid=uid, **told)
+        facts = {"op": query.op, "session": query.session, "sequence": query.sequence, "error": reply.error}
+        self._write("answered" if not reply.error else "refused by the site", uid=uid, **facts)
 
     def failed(self, uid: int, problem: Exception) -> None:
         """Log what nobody foresaw, always."""
         self._write("failed", uid=uid, reason=type(problem).__name__)
 
-    def refused(self, event: str, **told: Any) -> None:
+    def refused(self, event: str, **facts: Any) -> None:
         """Log what was refused before the site saw it, unless there was too much of that in this minute."""
         minute = int(time.monotonic() // 60.0)
         with self._lock:
@@ -299,16 +299,16 @@ class _LogLines:
             self._refused += 1
             if self._refused > REFUSALS:
                 return
-        self._write(event, **told)
+        self._write(event, **facts)
 
-    def _write(self, event: str, **told: Any) -> None:
+    def _write(self, event: str, **facts: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        log.info("%s", log_line({"time": now, "site": self._site, "event": event, **told}))
+        log.info("%s", log_line({"time": now, "site": self._site, "event": event, **facts}))
 
 
-def log_line(told: Mapping[str, Any]) -> str:
+def log_line(facts: Mapping[str, Any]) -> str:
     """Return facts as one line of JSON in ASCII, texts shortened: nothing in it can begin another line."""
-    short = {name: value[:LOGGED] if isinstance(value, str) else value for name, value in told.items()}
+    short = {name: value[:LOGGED] if isinstance(value, str) else value for name, value in facts.items()}
     return json.dumps(short, ensure_ascii=True)
 
 
@@ -324,18 +324,18 @@ def _listening(path: Path, group: str | None) -> socket.socket:
         raise ArgumentError(f"{path}: a socket's path has at most {LONGEST_PATH} bytes")
     if not path.parent.is_dir():
         raise ArgumentError(f"{path.parent} is no folder: make it before the daemon's socket is put there")
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _clear(path)
-        found.bind(str(path))
+        server.bind(str(path))
         os.chmod(path, 0o600 if group is None else 0o660)
         if group is not None:
             shutil.chown(path, group=group)
-        found.listen()
+        server.listen()
     except (OSError, LookupError) as problem:
-        found.close()
+        server.close()
         raise ArgumentError(f"no socket can be put at {path} ({problem})") from None
-    return found
+    return server
 
 
 def _clear(path: Path) -> None:

@@ -48,10 +48,10 @@ WENT_BACK = (
 NOT_LISTED = "its policy lists analysts, and none of them signed this question: give the federation key="
 
 
-def signed_text(what: str, content: object) -> bytes:
+def signed_text(kind: str, content: object) -> bytes:
     """Return what is signed: the name of the kind, and canonical JSON."""
     return Keys.SIGNED.format(
-        what=what, content=json.dumps(content, sort_keys=True, separators=(",", ":"))
+        what=kind, content=json.dumps(content, sort_keys=True, separators=(",", ":"))
     ).encode()
 
 
@@ -71,23 +71,25 @@ class Analyst:
         check_verifying(self.key, f"the key of analyst {self.name!r}")
         if isinstance(self.budget, Mapping) and set(self.budget) <= {"epsilon", "delta", "mu", "rho"}:
             # A stored limit without a delta is one in pure epsilon.
-            stated = {"delta": 0, **self.budget} if "epsilon" in self.budget else self.budget
-            object.__setattr__(self, "budget", Budget(**stated))
+            limits = {"delta": 0, **self.budget} if "epsilon" in self.budget else self.budget
+            object.__setattr__(self, "budget", Budget(**limits))
         check_budget(self.budget)
 
     @classmethod
-    def listed(cls, given: object) -> tuple[Analyst, ...]:
+    def listed(cls, entries: object) -> tuple[Analyst, ...]:
         """Return a list of analysts, each given as one or as a mapping of name, key and perhaps budget."""
-        found: list[Analyst] = []
-        for one in given if isinstance(given, (list, tuple)) else [given]:
-            if isinstance(one, Mapping) and {"name", "key"} <= set(one) <= {"name", "key", "budget"}:
-                one = cls(**one)
-            if not isinstance(one, Analyst):
+        analysts: list[Analyst] = []
+        for entry in entries if isinstance(entries, (list, tuple)) else [entries]:
+            if isinstance(entry, Mapping) and {"name", "key"} <= set(entry) <= {"name", "key", "budget"}:
+                entry = cls(**entry)
+            if not isinstance(entry, Analyst):
                 raise ArgumentError("analysts must be a list of {name, key, budget}, and of nothing else")
-            found.append(one)
-        if len({one.name for one in found}) < len(found) or len({one.key for one in found}) < len(found):
+            analysts.append(entry)
+        if len({analyst.name for analyst in analysts}) < len(analysts) or len(
+            {analyst.key for analyst in analysts}
+        ) < len(analysts):
             raise ArgumentError("analysts has a name or a key twice")
-        return tuple(found)
+        return tuple(analysts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,12 @@ class SignedHead:
         return cls(head, key.sign(_head_text(site, head)))
 
     @classmethod
-    def read(cls, text: object) -> SignedHead:
+    def from_text(cls, text: object) -> SignedHead:
         """Read back what `text` is; StorageError if it is not that."""
-        found = HEAD_TEXT.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        match = HEAD_TEXT.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             raise StorageError("the envelope has a head that is none")
-        return cls(Head(int(found[1]), found[2]), found[3])
+        return cls(Head(int(match[1]), match[2]), match[3])
 
     @property
     def text(self) -> str:
@@ -134,7 +136,7 @@ def _head_text(site: str, head: Head) -> bytes:
 
 def heads_in(fields: Fields) -> dict[str, SignedHead]:
     """Return the heads of an envelope by site; StorageError if one is none."""
-    heads = {name: SignedHead.read(text) for name, text in fields.items() if name.startswith(HEAD_FIELD)}
+    heads = {name: SignedHead.from_text(text) for name, text in fields.items() if name.startswith(HEAD_FIELD)}
     return {name.removeprefix(HEAD_FIELD): head for name, head in heads.items()}
 
 
@@ -171,7 +173,7 @@ class Envelope:
     heads: Mapping[str, SignedHead] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, fields: Fields) -> Envelope:
+    def from_fields(cls, fields: Fields) -> Envelope:
         """Read back what `fields` are; no field is no envelope. StorageError if it is not that."""
         if not fields:
             return cls()
@@ -201,16 +203,16 @@ class Envelope:
 
     def fits(self, query: Query) -> bool:
         """Say whether it is the envelope of this question."""
-        whole = (self.digest, self.session, self.sequence) == (query.digest, query.session, query.sequence)
-        return whole and (bool(self.site) or query.op == Requests.DESCRIBE)
+        is_same = (self.digest, self.session, self.sequence) == (query.digest, query.session, query.sequence)
+        return is_same and (bool(self.site) or query.op == Requests.DESCRIBE)
 
 
-def answered_text(asked: Envelope, site: str, reply: Reply, heads: Fields) -> bytes:
+def answered_text(envelope: Envelope, site: str, reply: Reply, heads: Fields) -> bytes:
     """Return what a site signs of its reply to a question."""
     content = {
         "site": site,
-        "question": asked.digest,
-        "nonce": asked.nonce,
+        "question": envelope.digest,
+        "nonce": envelope.nonce,
         "reply": message_digest(*reply.pack()),
         "heads": dict(heads),
     }
@@ -283,7 +285,7 @@ class SiteEnd:
     def __init__(self, site: Answering, name: str) -> None:
         self._site = site
         self._name = name
-        self._shown: SignedHead | None = None
+        self._signed_head: SignedHead | None = None
         keys = site.keys
         self._roster: Roster | None = None
         self._key: IdentityKey | None = None
@@ -291,7 +293,7 @@ class SiteEnd:
             self._key = keys.key
             self._roster = keys.roster
 
-    def admitted(self, asked: Envelope) -> str:
+    def admitted(self, envelope: Envelope) -> str:
         """Return the name of the analyst who signed an envelope, empty if the policy lists none.
 
         Raises
@@ -302,64 +304,68 @@ class SiteEnd:
             There is a signature, and it is not of what it came with.
         """
         analysts = self._site.analysts
-        if asked.signature and not signed_by(asked.analyst, asked.signature, asked.signed):
+        if envelope.signature and not signed_by(envelope.analyst, envelope.signature, envelope.signed):
             raise ArgumentError("the question's envelope is not signed by the key that it names")
-        if asked.site not in ("", self._name):
+        if envelope.site not in ("", self._name):
             raise ArgumentError("the question's envelope is for another site")
         if not analysts:
             return ""
-        named = [one.name for one in analysts if asked.signature and one.key == asked.analyst]
+        named = [
+            analyst.name for analyst in analysts if envelope.signature and analyst.key == envelope.analyst
+        ]
         if not named:
             raise NotAvailableError(NOT_LISTED)
         return named[0]
 
-    def answer(self, asked: Envelope, query: Query) -> tuple[Reply, dict[str, str]]:
+    def answer(self, envelope: Envelope, query: Query) -> tuple[Reply, dict[str, str]]:
         """Return the reply to a question, and its envelope; what does not fit its own is refused."""
         try:
-            analyst = self.admitted(asked)
-            if asked.nonce and not asked.fits(query):
+            analyst = self.admitted(envelope)
+            if envelope.nonce and not envelope.fits(query):
                 raise ArgumentError("the question is another one than its envelope says")
-            self._take(asked.heads)
+            self._take(envelope.heads)
         except PrivinfError as problem:
             reply = self._site.refused(problem, self._name)
         else:
             by = {"analyst": analyst} if analyst else {}
             reply = self._site.handle(query, self._name, **by)
-        return reply, self.sealed(asked, reply)
+        return reply, self.sealed(envelope, reply)
 
-    def sealed(self, asked: Envelope, reply: Reply) -> dict[str, str]:
+    def sealed(self, envelope: Envelope, reply: Reply) -> dict[str, str]:
         """Return the envelope of a reply; empty where the question had none, or the site has no key."""
-        if self._key is None or not asked.nonce:
+        if self._key is None or not envelope.nonce:
             return {}
         heads: dict[str, SignedHead] = {}
-        told = asked.heads
+        peer_heads = envelope.heads
         for name, head in self._site.journal.peers.items():
-            news = name != self._name and (head.after(told.get(name)) or head.contradicts(told.get(name)))
+            news = name != self._name and (
+                head.after(peer_heads.get(name)) or head.contradicts(peer_heads.get(name))
+            )
             if news and len(heads) < MOST_HEADS:
                 heads[name] = head
         if (now := self._site.journal.head) is not None:
-            if self._shown is None or self._shown.head != now:
-                self._shown = SignedHead.by(self._key, self._name, now)
-            heads[self._name] = self._shown
+            if self._signed_head is None or self._signed_head.head != now:
+                self._signed_head = SignedHead.by(self._key, self._name, now)
+            heads[self._name] = self._signed_head
         texts = head_fields(heads)
-        return {**texts, "signature": self._key.sign(answered_text(asked, self._name, reply, texts))}
+        return {**texts, "signature": self._key.sign(answered_text(envelope, self._name, reply, texts))}
 
     def _take(self, heads: Mapping[str, SignedHead]) -> None:
         """Compare the head of this site's ledger, as it is told, with its chain, and keep those of peers."""
         if self._roster is None:
             return
         news = {}
-        known = self._site.journal.peers
-        for name, told in heads.items():
+        peers = self._site.journal.peers
+        for name, head in heads.items():
             if name not in self._roster.verifying:
                 raise ArgumentError(f"the question tells a head of {name!r}, which is not on its roster")
-            if name != self._name and not told.after(known.get(name)):
+            if name != self._name and not head.after(peers.get(name)):
                 continue
-            if not told.of(name, self._roster.verifying[name]):
+            if not head.of(name, self._roster.verifying[name]):
                 raise ArgumentError(f"the question tells a head of site {name!r} that it did not sign")
             if name != self._name:
-                news[name] = told
-            elif not self._site.journal.knows(told.head):
+                news[name] = head
+            elif not self._site.journal.knows(head.head):
                 log.warning("the ledger of site %r is not the latest", self._name)
                 raise StorageError(WENT_BACK)
         if news:

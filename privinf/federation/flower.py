@@ -122,40 +122,40 @@ class FlowerFederation(CheckingEnds):
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
-        asked = {self._node(name): name for name in (self.sites if sites is None else sites)}
-        waiting = self._push(query, asked, self._timeout)
+        names = {self._node(name): name for name in (self.sites if sites is None else sites)}
+        waiting = self._push(query, names, self._timeout)
         end = time.monotonic() + self._timeout
         replies: dict[str, Reply] = {}
         while True:
             for node, reply in self._pull(waiting):
                 if reply is not None:
-                    replies[asked[node]] = own_reply(reply, asked[node])
+                    replies[names[node]] = own_reply(reply, names[node])
             if not waiting or time.monotonic() >= end:
                 break
             time.sleep(self._poll)
         self._end.memory.save()
         for node, _ in waiting.values():
-            log.warning("site %r did not answer within %g s", asked[node], self._timeout)
-        return [replies[name] for name in asked.values() if name in replies]
+            log.warning("site %r did not answer within %g s", names[node], self._timeout)
+        return [replies[name] for name in names.values() if name in replies]
 
-    def _introduced(self, wanted: tuple[str, ...], patience: float) -> dict[str, int]:
+    def _introduced(self, names: tuple[str, ...], patience: float) -> dict[str, int]:
         """Ask all nodes who they are until the sites are found; return their nodes."""
         end = time.monotonic() + patience
-        asked: set[int] = set()
+        called: set[int] = set()
         waiting: Waiting = {}
         nodes: dict[str, int] = {}
         facts: dict[str, Mapping[str, Any]] = {}
-        while set(nodes) != set(wanted):
-            if (left := end - time.monotonic()) <= 0.0:
-                absent = [repr(name) for name in wanted if name not in nodes]
+        while set(nodes) != set(names):
+            if (seconds := end - time.monotonic()) <= 0.0:
+                absent = [repr(name) for name in names if name not in nodes]
                 raise SiteConnectionError(f"no answer from site {', '.join(absent)} within {patience:g} s")
-            new = set(self._called(self._grid.get_node_ids)) - asked
-            waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), left)
-            asked |= new
+            new = set(self._called(self._grid.get_node_ids)) - called
+            waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), seconds)
+            called |= new
             for node, reply in self._pull(waiting):
                 if reply is None:
-                    asked.discard(node)  # its daemon may not be up yet
-                elif reply.site in wanted:
+                    called.discard(node)  # its daemon may not be up yet
+                elif reply.site in names:
                     if reply.error:
                         raise refusal_of(reply)
                     if reply.site in nodes:
@@ -165,31 +165,37 @@ class FlowerFederation(CheckingEnds):
                     facts[reply.site] = reply.facts
             time.sleep(self._poll)
         self._end.memory.save()
-        check_alike({name: lasting(facts[name]) for name in wanted})
-        return {name: nodes[name] for name in wanted}
+        check_alike({name: lasting(facts[name]) for name in names})
+        return {name: nodes[name] for name in names}
 
     def _push(self, query: Query, nodes: Mapping[int, str], seconds: float) -> Waiting:
         """Send a question to nodes of these names; return node and envelope by the message to each."""
         app = engine("app")
         message = query.pack()
-        asked = {node: self._end.asked(query, name) for node, name in nodes.items()}
-        sent = [app.Message(packed(message, asked[node].fields), node, KIND, ttl=seconds) for node in asked]
-        self._called(self._grid.push_messages, sent)
-        return {one.metadata.message_id: (node, asked[node]) for one, node in zip(sent, asked, strict=True)}
+        envelopes = {node: self._end.envelope_for(query, name) for node, name in nodes.items()}
+        messages = [
+            app.Message(packed(message, envelopes[node].fields), node, KIND, ttl=seconds)
+            for node in envelopes
+        ]
+        self._called(self._grid.push_messages, messages)
+        return {
+            sent_message.metadata.message_id: (node, envelopes[node])
+            for sent_message, node in zip(messages, envelopes, strict=True)
+        }
 
     def _pull(self, waiting: Waiting) -> list[tuple[int, Reply | None]]:
         """Return what has come, None where a node could not answer, and take it from `waiting`."""
-        found: list[tuple[int, Reply | None]] = []
+        replies: list[tuple[int, Reply | None]] = []
         for message in self._called(self._grid.pull_messages, list(waiting)) if waiting else ():
-            node, asked = waiting.get(message.metadata.reply_to_message_id, (None, Envelope()))
+            node, envelope = waiting.get(message.metadata.reply_to_message_id, (None, Envelope()))
             if node is None or (message.has_content() and message.metadata.src_node_id != node):
                 continue
             del waiting[message.metadata.reply_to_message_id]
             if message.has_error():
                 log.warning("node %d could not answer: %s", node, ascii(message.error.reason)[:LONGEST_ERROR])
-            reply = None if message.has_error() else self._end.checked(asked, *_reply(message.content))
-            found.append((node, reply))
-        return found
+            reply = None if message.has_error() else self._end.checked(envelope, *_reply(message.content))
+            replies.append((node, reply))
+        return replies
 
     def _called(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function of Flower's grid does; SiteConnectionError if its connection fails."""
@@ -207,7 +213,7 @@ class FlowerFederation(CheckingEnds):
         return self._nodes[name]
 
     def __repr__(self) -> str:
-        return f"<FlowerFederation of {len(self._nodes)} sites, {self._end.told}>"
+        return f"<FlowerFederation of {len(self._nodes)} sites, {self._end.description}>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a federation over Flower lives in its run: it is not pickled")
@@ -346,17 +352,17 @@ def unpacked(content: Mapping[str, Any]) -> Message:
 
 def enveloped(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the envelope in a RecordDict, none if it has none; StorageError if it is not one."""
-    found = content.get("envelope", {})
-    if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in found.values()):
+    envelope = content.get("envelope", {})
+    if not isinstance(envelope, Mapping) or not all(isinstance(text, str) for text in envelope.values()):
         raise StorageError("the message's envelope is none of privinf")
-    return dict(found)
+    return dict(envelope)
 
 
 def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, Fields]:
     try:
         query = Query.unpack(*unpacked(content))
         envelope = enveloped(content)
-        asked = Envelope.read(envelope)
+        question = Envelope.from_fields(envelope)
     except Exception:
         # Anything may stand in a text of unknown origin; its errors may quote it.
         return Reply(site=name, sums=NOTHING, rows=0, error="StorageError: the message is not a Query"), {}
@@ -364,7 +370,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
         return site.handle(query, name), envelope
     if isinstance(site, RemoteSite):
         return site.exchange(query, name, envelope)
-    return SiteEnd(site, name).answer(asked, query)
+    return SiteEnd(site, name).answer(question, query)
 
 
 def _reply(content: Any) -> tuple[Reply, Fields]:

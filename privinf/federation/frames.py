@@ -91,15 +91,15 @@ def read_header(content: bytes, size: int) -> Header:
     if _signs(content) > MOST_SIGNS:
         raise StorageError(FOREIGN)
     try:
-        found = json.loads(content)
-        text = found.pop("text")
-        arrays = found.pop("arrays")
-        if len(arrays) <= MOST_ARRAYS and _short(found) and _whole(text, size):
+        fields = json.loads(content)
+        text = fields.pop("text")
+        arrays = fields.pop("arrays")
+        if len(arrays) <= MOST_ARRAYS and _short(fields) and _is_count(text, size):
             listed = tuple((name, kind, tuple(shape)) for name, kind, shape in arrays)
             if len({name for name, _, _ in listed}) == len(listed):
-                total = text + sum(_bytes(*one, size) for one in listed)
+                total = text + sum(_bytes(*array, size) for array in listed)
                 if total == size and isinstance(arrays, list):
-                    return Header(found, text, listed, size)
+                    return Header(fields, text, listed, size)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     raise StorageError(FOREIGN)
@@ -109,20 +109,20 @@ def _short(fields: Mapping[str, Any]) -> bool:
     return all(isinstance(text, str) and len(text) <= MOST_NAME for pair in fields.items() for text in pair)
 
 
-def _whole(number: Any, most: int) -> bool:
-    return type(number) is int and 0 <= number <= most
+def _is_count(number: Any, limit: int) -> bool:
+    return type(number) is int and 0 <= number <= limit
 
 
-def _bytes(name: Any, kind: Any, shape: tuple[Any, ...], most: int) -> int:
-    """Return the bytes of an array; ValueError if they are more than `most`, or it is none."""
+def _bytes(name: Any, kind: Any, shape: tuple[Any, ...], limit: int) -> int:
+    """Return the bytes of an array; ValueError if they are more than `limit`, or it is none."""
     if not isinstance(name, str) or len(name) > MOST_NAME or len(shape) > MOST_DIMENSIONS:
         raise ValueError
-    found = ITEM_BYTES[kind]
+    count = ITEM_BYTES[kind]
     for length in sorted(shape):
-        if not _whole(length, most) or found > most:
+        if not _is_count(length, limit) or count > limit:
             raise ValueError
-        found *= length
-    return found
+        count *= length
+    return count
 
 
 def unframe(header: Header, body: Body) -> Message:
@@ -168,7 +168,7 @@ def send(connection: socket.socket, message: Message, timeout: float, **fields: 
     if sum(map(len, parts)) <= CHUNK:
         parts = [b"".join(parts)]
     for part in filter(None, parts):  # who has all hangs up: nothing more may be sent
-        connection.settimeout(_left(end))
+        connection.settimeout(_seconds_left(end))
         connection.sendall(part)
 
 
@@ -204,19 +204,19 @@ def _exactly(connection: socket.socket, size: int, end: float) -> Body:
     if size == 0:
         return bytearray()
     received: Body = bytearray(size) if size <= PAGED else mmap(-1, size)
-    done = 0
+    position = 0
     with memoryview(received) as view:
-        while done < size:
-            connection.settimeout(_left(end))
-            part = connection.recv_into(view[done:])
+        while position < size:
+            connection.settimeout(_seconds_left(end))
+            part = connection.recv_into(view[position:])
             if not part:
                 raise ConnectionResetError("the connection ended")
-            done += part
+            position += part
     return received
 
 
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0.0:
+def _seconds_left(end: float) -> float:
+    seconds = end - time.monotonic()
+    if seconds <= 0.0:
         raise TimeoutError("too late")
-    return left
+    return seconds

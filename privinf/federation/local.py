@@ -71,11 +71,11 @@ class InProcessFederation:
             raise ArgumentError("one Site has two names: its rows would count twice, at the price of once")
         self._sites = dict(sites)
         self._failing = tuple(
-            {name: frozenset(calls) for name, calls in (given or {}).items()}
-            for given in (drop_outs, lost_replies)
+            {name: frozenset(calls) for name, calls in (failures or {}).items()}
+            for failures in (drop_outs, lost_replies)
         )
-        for name in (name for given in self._failing for name in given):
-            self._known(name)
+        for name in (name for failures in self._failing for name in failures):
+            self._check_name(name)
         self._calls = 0
         check_alike({name: lasting(site.description()) for name, site in self._sites.items()})
 
@@ -86,13 +86,13 @@ class InProcessFederation:
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
-        asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
+        names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         call = self._calls
         self._calls = self._calls + 1
         missed, lost = self._failing
         replies = []
         message = query.pack()
-        for name in asked:
+        for name in names:
             if call in missed.get(name, ()):
                 continue
             reply = self._sites[name].handle(Query.unpack(*message), name)
@@ -100,7 +100,7 @@ class InProcessFederation:
                 replies.append(reply)
         return replies
 
-    def _known(self, name: str) -> str:
+    def _check_name(self, name: str) -> str:
         if name not in self._sites:
             raise ArgumentError(f"no site is called {name!r}; there are {', '.join(map(repr, self._sites))}")
         return name
@@ -122,8 +122,8 @@ class LocalSites(InProcessFederation):
 
     def digest(self, key: bytes) -> str:
         """Return the digest of all rows in their order, by site, under a key: for their holder alone."""
-        found = {name: site._designs.digest(key) for name, site in sorted(self._sites.items())}
-        return hmac.new(key, json.dumps(found).encode(), hashlib.sha256).hexdigest()
+        digests = {name: site._designs.digest(key) for name, site in sorted(self._sites.items())}
+        return hmac.new(key, json.dumps(digests).encode(), hashlib.sha256).hexdigest()
 
     def own_rows(self, design: Design) -> tuple[str, SiteBlock] | None:
         """Return the name and the rows of the only site by a design, for its holder; None for several."""

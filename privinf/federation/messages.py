@@ -138,17 +138,17 @@ class Query:
 
     def charged(self, *charges: Mapping[str, Any]) -> Query:
         """Return the same question with other ledger lines."""
-        made = object.__new__(Query)
+        query = object.__new__(Query)
         for name in QUERY_FIELDS:
-            object.__setattr__(made, name, getattr(self, name))
-        object.__setattr__(made, "charges", tuple(dict(charge) for charge in charges))
-        return made
+            object.__setattr__(query, name, getattr(self, name))
+        object.__setattr__(query, "charges", tuple(dict(charge) for charge in charges))
+        return query
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
         """Read back what `pack` wrote; StorageError if it is not that."""
         with suppress(Exception):  # anything may stand in a text of unknown origin; its errors may quote it
-            header = _read(text, cls)
+            header = _parse_header(text, cls)
             if not set(header["args"]) & set(arrays):
                 args = header["args"] | dict(arrays)
                 return cls(**header | {"args": args, "charges": tuple(header["charges"])})
@@ -203,7 +203,9 @@ class Reply:
     def pack(self) -> Message:
         """Return the answer as JSON text and arrays by name."""
         arrays: dict[str, NDArray[Any]] = {"sums": self.sums}
-        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _REPLIED}
+        header = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name not in _REPLIED
+        }
         return _json(header), arrays | ({"masked": self.masked} if self.masked.size else {})
 
     @classmethod
@@ -212,7 +214,7 @@ class Reply:
         with suppress(Exception):  # as for a question
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
             if "sums" in arrays and right:
-                return cls(**_read(text, cls) | dict(arrays))
+                return cls(**_parse_header(text, cls) | dict(arrays))
         raise StorageError("the message is not a reply")
 
     def __repr__(self) -> str:
@@ -221,13 +223,13 @@ class Reply:
 
 def message_digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
     """Return the SHA-256 of a message, in hexadecimal."""
-    found = hashlib.sha256(text.encode())
+    sha = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        found.update(f"{name}:{array.dtype.kind}{array.dtype.itemsize}:{array.shape};".encode())
-        found.update(little.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+        sha.update(f"{name}:{array.dtype.kind}{array.dtype.itemsize}:{array.shape};".encode())
+        sha.update(little.reshape(-1).view(np.uint8).data)
+    return sha.hexdigest()
 
 
 def plain_args(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,7 +278,7 @@ def _json(content: Any) -> str:
     raise ArgumentError(problem)
 
 
-def _read(text: str, kind: Any) -> dict[str, Any]:
+def _parse_header(text: str, kind: Any) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
         header = json.loads(text)
         if isinstance(header, dict) and set(header) <= set(kind.__dataclass_fields__):
@@ -304,28 +306,30 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise AlignmentError, naming a site, unless all describe the same version, columns and bounds."""
     names = list(descriptions)
     first = descriptions[names[0]]
-    for name, other in descriptions.items():
-        own, known = (shown_name(one.get("version", "unknown")).strip("'") for one in (other, first))
-        if own != known:
+    for name, description in descriptions.items():
+        version, first_version = (
+            shown_name(facts.get("version", "unknown")).strip("'") for facts in (description, first)
+        )
+        if version != first_version:
             raise AlignmentError(
-                f"site {name!r} runs privinf {own}, site {names[0]!r} {known}: install the same"
+                f"site {name!r} runs privinf {version}, site {names[0]!r} {first_version}: install the same"
             )
-        if not _is_description(other):
+        if not _is_description(description):
             raise AlignmentError(f"site {name!r} sent no description of its columns")
     for name in names[1:]:
-        other = descriptions[name]
+        description = descriptions[name]
         # A digest leaves out bounds whose last bit may depend on the platform.
-        for part, told in (("schema", "schema"), ("digest", "design")):
-            if first[part] != other[part]:
-                what = _difference(first[told], other[told])
-                raise AlignmentError(f"site {name!r} has {what} than site {names[0]!r}")
+        for part, source in (("schema", "schema"), ("digest", "design")):
+            if first[part] != description[part]:
+                difference = _difference(first[source], description[source])
+                raise AlignmentError(f"site {name!r} has {difference} than site {names[0]!r}")
 
 
 def _is_description(facts: Mapping[str, Any]) -> bool:
     """Say whether a site's facts are of the types that a description has."""
     for part, kind in (("design", list), ("schema", Mapping)):
-        held = facts.get(part, 0)
-        if held is not None and not (isinstance(held, Mapping) and isinstance(held.get("columns"), kind)):
+        value = facts.get(part, 0)
+        if value is not None and not (isinstance(value, Mapping) and isinstance(value.get("columns"), kind)):
             return False
     texts = (facts.get("version"), facts.get("digest"))
     return all(isinstance(text, str) for text in texts) and isinstance(facts.get("roster"), str | None)
@@ -337,12 +341,12 @@ def lasting(description: Mapping[str, Any]) -> Mapping[str, Any]:
     return description if description.get("schema") is None else {**description, "design": None, "digest": ""}
 
 
-def _difference(first: Any, other: Any) -> str:
+def _difference(first: Any, second: Any) -> str:
     """Say in what two descriptions differ."""
-    if first is None or other is None:
+    if first is None or second is None:
         return "another kind of schema"
-    one, two = (
+    names, other_names = (
         sorted(columns) if isinstance(columns, Mapping) else list(columns)
-        for columns in (first["columns"], other["columns"])
+        for columns in (first["columns"], second["columns"])
     )
-    return "other columns" if one != two else "other bounds or levels"
+    return "other columns" if names != other_names else "other bounds or levels"

@@ -50,8 +50,8 @@ def known_as(query: Query, words: str) -> tuple[str, str]:
     """
     rounded = {name: in_digits(value) for name, value in query.args.items()}
     first, second = (
-        hashlib.sha256(Places.KNOWN_AS.format(digest=one.digest, words=words).encode()).hexdigest()
-        for one in (Query(query.op, args=rounded), query)
+        hashlib.sha256(Places.KNOWN_AS.format(digest=asked_query.digest, words=words).encode()).hexdigest()
+        for asked_query in (Query(query.op, args=rounded), query)
     )
     return first, second
 
@@ -105,12 +105,12 @@ class NoiseMemory:
             return self.key.stream(question, roster, total)
         return self.seeded(query.op, query.sequence)
 
-    def seeded(self, what: str, sequence: int) -> bytes:
+    def seeded(self, purpose: str, sequence: int) -> bytes:
         """Return the stream key of simulation at one place of a session.
 
         Last bits of sums differ between machines: seeded noise does not depend on them.
         """
-        return self.key.stream(Places.STREAM.format(what=what, position=sequence), (), np.empty(0))
+        return self.key.stream(Places.STREAM.format(what=purpose, position=sequence), (), np.empty(0))
 
     def marked(self, entry: LedgerEntry) -> LedgerEntry:
         """Return a line with the fingerprint of the key of its noise, if it has any noise."""
@@ -170,7 +170,7 @@ class NoiseFile(NoiseMemory):
         begun: bool | None = None,
     ) -> None:
         self.path = Path(path)
-        memory = self._found(None if begun is False else secure) if os.path.lexists(self.path) else None
+        memory = self._load(None if begun is False else secure) if os.path.lexists(self.path) else None
         if memory is None and (key is None or secure is None or begun):
             raise StorageError(
                 f"{self.path} is missing: restore the noise key, or start the fit again in an empty folder"
@@ -189,14 +189,14 @@ class NoiseFile(NoiseMemory):
                 "secure": secure,
             }
             _create(self.path, _sealed(header, key))
-            memory = self._found(secure)
+            memory = self._load(secure)
         assert memory is not None
         super().__init__(memory.key, secure=memory.secure)
         self._answers = memory._answers
 
-    def _found(self, secure: bool | None) -> NoiseMemory:
+    def _load(self, secure: bool | None) -> NoiseMemory:
         """Return what the file holds (errors as for the class)."""
-        memory, self._header, self._whole = _read(self.path)
+        memory, self._header, self._length = _read_file(self.path)
         if memory is None:
             raise StorageError(
                 f"{self.path} is damaged, or no noise key of a version that this privinf reads"
@@ -210,12 +210,12 @@ class NoiseFile(NoiseMemory):
             with open(open_secret(self.path, NOISE_KEY, "key", os.O_RDWR), "r+b") as stream:
                 if stream.read(len(self._header)) != self._header:
                     raise StorageError(f"{self.path} was replaced by another key: nothing is drawn any more")
-                stream.seek(self._whole)
+                stream.seek(self._length)
                 stream.truncate()
                 stream.write(_sealed(line, self.key))
                 stream.flush()
                 os.fsync(stream.fileno())
-                self._whole = stream.tell()
+                self._length = stream.tell()
         except OSError as problem:
             raise StorageError(
                 f"{self.path} cannot be written ({problem.strerror}): free some room"
@@ -236,31 +236,31 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
     if not begun and os.path.lexists(path):
         NoiseFile(path)  # refuses one that is not safe
         path.unlink()
-    kept = NoiseFile(path, NoiseKey(), secure=True)
-    answer = digest(kept.key.seal())
-    if kept._answers.get("rows", answer) != answer:
+    memory = NoiseFile(path, NoiseKey(), secure=True)
+    answer = digest(memory.key.seal())
+    if memory._answers.get("rows", answer) != answer:
         raise StorageError(
             f"{path.parent} is of a fit of other rows, or of these in another order, whose batches would be "
             "others: go on with the rows of before, or begin a fit in a new folder"
         )
-    if not len(kept):
-        kept.remember("rows", answer)
+    if not len(memory):
+        memory.remember("rows", answer)
 
 
-def _read(path: Path) -> tuple[NoiseMemory | None, bytes, int]:
+def _read_file(path: Path) -> tuple[NoiseMemory | None, bytes, int]:
     """Return what a file holds, None if it is damaged, its first line, and the length of its whole lines."""
     content = read_bytes(path, NOISE_KEY, most=None, secret="key")
     first = content[: content.find(b"\n") + 1]
-    whole = content.rfind(b"\n") + 1
+    length = content.rfind(b"\n") + 1
     try:
-        header, *lines = [json.loads(line) for line in content[:whole].decode().split("\n")[:-1]]
+        header, *lines = [json.loads(line) for line in content[:length].decode().split("\n")[:-1]]
         memory = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
         good = all(_tag(line, memory.key) == line["tag"] for line in (header, *lines))
         good = good and (header["format"], header["version"]) == (FORMAT, KEY_FILE_VERSION)
         memory._answers = {line["question"]: line["answer"] for line in lines}
     except (ArgumentError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        return None, first, whole
-    return (memory if good and len(memory) == len(lines) else None), first, whole
+        return None, first, length
+    return (memory if good and len(memory) == len(lines) else None), first, length
 
 
 def _sealed(line: Mapping[str, Any], key: NoiseKey) -> bytes:

@@ -32,9 +32,9 @@ def assumed(reach: Reach, relation: SumRelation, *, sites: int = 1, seeded: bool
     """
     if reach.unit == "client":
         return (Assumptions.PUBLIC_CLIENTS if relation == "replace-one" else Assumptions.NO_CLIENT,)
-    told = [Assumptions.PUBLIC_N if relation == "replace-one" else Assumptions.NOTHING_ADDED]
+    first = [Assumptions.PUBLIC_N if relation == "replace-one" else Assumptions.NOTHING_ADDED]
     return (
-        *told,
+        *first,
         *([Assumptions.PUBLIC_SITES] if sites > 1 else ()),
         *([Assumptions.PUBLIC_PLACES] if seeded else ()),
     )
@@ -112,16 +112,16 @@ class NoisyGram(_NoisyRelease):
     """
 
     @classmethod
-    def of(cls, found: NoisySum) -> NoisyGram:
+    def of(cls, release: NoisySum) -> NoisyGram:
         """Return the matrix whose isometric entries were released."""
-        values = from_isometric(found.values)
+        values = from_isometric(release.values)
         return cls(
             values=values,
-            rows=found.rows,
-            sites=found.sites,
-            scale=found.scale,
-            mu=found.mu,
-            entries=found.entries,
+            rows=release.rows,
+            sites=release.sites,
+            scale=release.scale,
+            mu=release.mu,
+            entries=release.entries,
         )
 
     @property
@@ -150,13 +150,13 @@ def histogram_quantile(counts: NoisySum, edges: Floats, level: float) -> Release
         ``scale sqrt(cells) dlog(q)/dN q``; at the ends of the edges that is unknown, nan.
     """
     reached = np.maximum.accumulate(np.cumsum(counts.values))
-    wanted = level * counts.rows
-    cell = int(np.searchsorted(reached, wanted))
+    target = level * counts.rows
+    cell = int(np.searchsorted(reached, target))
     if cell == 0 or cell >= len(edges):
         return ReleasedNumber(float(edges[0] if cell == 0 else edges[-1]), counts.entries, math.nan)
     width = math.log(edges[cell] / edges[cell - 1])
     inside = reached[cell] - reached[cell - 1]
-    value = float(edges[cell - 1] * math.exp(width * (wanted - reached[cell - 1]) / inside))
+    value = float(edges[cell - 1] * math.exp(width * (target - reached[cell - 1]) / inside))
     noise = counts.scale * math.sqrt(cell + 1)
     return ReleasedNumber(value, counts.entries, value * width * noise / inside)
 

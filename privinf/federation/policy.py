@@ -164,10 +164,10 @@ class SitePolicy:
 
     def allow_analyst(self, name: str) -> Analyst | None:
         """Return the analyst of a name, None if nobody is listed (NotAvailableError: others are)."""
-        found = [one for one in self.analysts if one.name == name]
-        if self.analysts and not found:
+        analysts = [analyst for analyst in self.analysts if analyst.name == name]
+        if self.analysts and not analysts:
             raise NotAvailableError(NOT_LISTED)
-        return found[0] if found else None
+        return analysts[0] if analysts else None
 
     def allow(self, op: str, *, masked: bool = False) -> None:
         """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum."""
@@ -238,8 +238,8 @@ def check_entry(entry: LedgerEntry, reach: Reach, *, masked: bool = False) -> fl
     every pick in every vector that the statistic has; the stated loss is compared with one of the same kind
     only (`least_losses`).
     """
-    stated = entry.sensitivity
-    if stated is None:
+    sensitivity = entry.sensitivity
+    if sensitivity is None:
         raise ArgumentError(f"the line {readable(entry.label)!r} states no sensitivity")
     if (entry.unit == "client") != (reach.unit == "client"):
         raise ArgumentError(
@@ -248,17 +248,17 @@ def check_entry(entry: LedgerEntry, reach: Reach, *, masked: bool = False) -> fl
     scale = _scale(entry)
     peeled = "picks" in entry.noise
     picks = _picks(entry, reach) if peeled else 1
-    needed = _needed(entry, stated, reach, picks if peeled else None)
-    if not stated.value >= needed * (1.0 - TOLERANCE):
+    needed = _needed(entry, sensitivity, reach, picks if peeled else None)
+    if not sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
             f"the line {readable(entry.label)!r} states too small a sensitivity for its statistic"
         )
-    ratio = max(stated.value, needed) / scale if scale > 0.0 else math.inf
+    ratio = max(sensitivity.value, needed) / scale if scale > 0.0 else math.inf
     vectors = math.prod(reach.shape[:-1]) if peeled else 1
-    least = least_losses(entry.mechanism, ratio, picks, vectors, masked=masked)
-    covered = least.get(type(entry.loss)) if scale > 0.0 else math.inf
+    losses = least_losses(entry.mechanism, ratio, picks, vectors, masked=masked)
+    covered = losses.get(type(entry.loss)) if scale > 0.0 else math.inf
     if covered is None:
-        kinds = " or ".join(kind.__name__ for kind in least)
+        kinds = " or ".join(kind.__name__ for kind in losses)
         raise ArgumentError(
             f"the line {readable(entry.label)!r} must state the loss of its mechanism as {kinds}"
         )
@@ -296,7 +296,7 @@ def _picks(entry: LedgerEntry, reach: Reach) -> int:
     return picks
 
 
-def _needed(entry: LedgerEntry, stated: Sensitivity, reach: Reach, picks: int | None) -> float:
+def _needed(entry: LedgerEntry, sensitivity: Sensitivity, reach: Reach, picks: int | None) -> float:
     """Return the sensitivity that follows from the statistic, in the norm that goes with the mechanism.
 
     Laplace noise on a whole vector goes with its l1 norm. Of picks every entry is a release of its own, with
@@ -313,7 +313,7 @@ def _needed(entry: LedgerEntry, stated: Sensitivity, reach: Reach, picks: int | 
         needed = min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
     else:
         raise ArgumentError(f"the line {readable(entry.label)!r} must say how many entries are picked")
-    if stated.norm != norm:
+    if sensitivity.norm != norm:
         raise ArgumentError(
             f"the line {readable(entry.label)!r}: its mechanism goes with a sensitivity in {norm}"
         )
@@ -344,16 +344,16 @@ def least_losses(
     times = picks * vectors
     match mechanism:
         case Mechanisms.GAUSSIAN:
-            found: dict[type[Loss], float] = {GaussianLoss: math.sqrt(vectors) * ratio}
-            return found | ({ConcentratedLoss: vectors * ratio * ratio / 2.0} if masked else {})
+            gaussian: dict[type[Loss], float] = {GaussianLoss: math.sqrt(vectors) * ratio}
+            return gaussian | ({ConcentratedLoss: vectors * ratio * ratio / 2.0} if masked else {})
         case Mechanisms.GUMBEL_PEELING:
             return {ConcentratedLoss: times * ratio * ratio / 2.0, PureLoss: times * 2.0 * ratio}
         case Mechanisms.LAPLACE_PEELING:
-            each = 2.0 * ratio
+            unit_loss = 2.0 * ratio
         case _:
-            each = ratio
-    pure: dict[type[Loss], float] = {PureLoss: times * each}
-    return pure | ({ConcentratedLoss: times * pure_rho(each)} if times > 1 else {})
+            unit_loss = ratio
+    pure: dict[type[Loss], float] = {PureLoss: times * unit_loss}
+    return pure | ({ConcentratedLoss: times * pure_rho(unit_loss)} if times > 1 else {})
 
 
 def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:

@@ -63,8 +63,8 @@ class PlannedSum:
     ----------
     query : Query
         The question, with the ledger line of its release.
-    asked : tuple of str
-        Sites.
+    sites : tuple of str
+        Their names.
     scale : float
         Sd of the noise on every entry; of one site's share of it in a secure sum.
     mu : float
@@ -76,7 +76,7 @@ class PlannedSum:
     """
 
     query: Query
-    asked: tuple[str, ...]
+    sites: tuple[str, ...]
     scale: float
     mu: float
 
@@ -168,53 +168,53 @@ class Rounds:
             raise ArgumentError(f"no statistic is called {shown(op)}; there are {', '.join(SITE_OPS)}")
         if isinstance(sites, str):
             raise ArgumentError("sites must be a list of names, not one text")
-        asked = list(self._rows) if sites is None else list(dict.fromkeys(sites))
-        for name in asked:
+        names = list(self._rows) if sites is None else list(dict.fromkeys(sites))
+        for name in names:
             if name not in self._rows:
                 raise ArgumentError(f"no site that answers is called {shown_name(name)}")
-        if not asked:
+        if not names:
             raise ArgumentError("sites must name at least one site")
         if "bits" in args:
             raise ArgumentError("bits is the server's to choose")
         plain = Query(op, args=args).args  # refuses what no transport carries
-        sizes = [self._rows[name] for name in asked]
+        sizes = [self._rows[name] for name in names]
         plain = {**plain, "bits": exact_bits(sum(sizes))}
-        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), max(sizes)), asked
+        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), max(sizes)), names
 
     def _spend(
-        self, entries: tuple[LedgerEntry, ...], asked: Sequence[str], session: str
+        self, entries: tuple[LedgerEntry, ...], sites: Sequence[str], session: str
     ) -> tuple[LedgerEntry, ...]:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
-        if len(asked) == len(self._rows):
+        if len(sites) == len(self._rows):
             return self.ledger.spend(*entries)
-        lines = [line for entry in entries for line in self._placed(entry, asked, session)]
+        lines = [line for entry in entries for line in self._placed(entry, sites, session)]
         self.ledger.spend(*(line for line in lines if self.ledger.find(line) is None))
-        return tuple(line for entry in entries for line in self._at_sites(entry, asked, session))
+        return tuple(line for entry in entries for line in self._at_sites(entry, sites, session))
 
     def _standing(self, planned: PlannedSum) -> tuple[LedgerEntry, ...]:
         """Return the lines of a release that stand in the ledger, complete and all of them; else nothing."""
         entry = planned.entry
-        asked = planned.asked
-        whole = self.ledger.find(entry)
-        lines = self._at_sites(entry, asked, planned.query.session) if whole is None else (whole,)
-        return lines if whole is not None or len(lines) == len(asked) else ()
+        sites = planned.sites
+        complete = self.ledger.find(entry)
+        lines = self._at_sites(entry, sites, planned.query.session) if complete is None else (complete,)
+        return lines if complete is not None or len(lines) == len(sites) else ()
 
-    def _at_sites(self, entry: LedgerEntry, asked: Sequence[str], session: str) -> tuple[LedgerEntry, ...]:
+    def _at_sites(self, entry: LedgerEntry, sites: Sequence[str], session: str) -> tuple[LedgerEntry, ...]:
         """Return which lines of some sites' release stand in the ledger."""
-        found = (self.ledger.find(line) for line in self._placed(entry, asked, session))
-        return tuple(line for line in found if line is not None)
+        lines = (self.ledger.find(line) for line in self._placed(entry, sites, session))
+        return tuple(line for line in lines if line is not None)
 
-    def _placed(self, entry: LedgerEntry, asked: Sequence[str], session: str) -> Iterator[LedgerEntry]:
+    def _placed(self, entry: LedgerEntry, sites: Sequence[str], session: str) -> Iterator[LedgerEntry]:
         """Yield a release's line at each of some sites, in the parallel scope of that site."""
-        for name in asked:
+        for name in sites:
             yield at_site(entry, name).within(
                 (scope_component(name, Places.SITES_OF_SESSION.format(session=session)),)
             )
 
-    def _round(self, query: Query, asked: list[str]) -> list[Reply]:
+    def _round(self, query: Query, names: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""
-        replies = answers_of(self._federation, query, asked)
-        silent = [name for name in asked if name not in {reply.site for reply in replies}]
+        replies = answers_of(self._federation, query, names)
+        silent = [name for name in names if name not in {reply.site for reply in replies}]
         if silent and (self._missing == "raise" or not replies):
             raise SiteConnectionError(f"no answer from {_sites_named(self._federation, silent)}")
         for name in silent:
@@ -252,11 +252,11 @@ class Rounds:
 
 def imputed_at(replies: Iterable[Reply]) -> Missing:
     """Return what is done about missing values: "impute-public" if any site says that it imputes."""
-    given: Missing = "impute-public"
-    return given if any(reply.facts.get("missing") == given for reply in replies) else "raise"
+    missing: Missing = "impute-public"
+    return missing if any(reply.facts.get("missing") == missing for reply in replies) else "raise"
 
 
-def answers_of(federation: Federation, query: Query, asked: Sequence[str]) -> list[Reply]:
+def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> list[Reply]:
     """Ask, and return the answers, each once and of a site that was asked; refusals are raised.
 
     Raises
@@ -268,27 +268,27 @@ def answers_of(federation: Federation, query: Query, asked: Sequence[str]) -> li
     SiteConnectionError
         The connection to the sites failed.
     """
-    replies = replies_of(federation, query, asked)
-    seen: set[str] = set()
+    replies = replies_of(federation, query, names)
+    answered: set[str] = set()
     for reply in replies:
         if not isinstance(reply, Reply):
-            raise AlignmentError(f"what came from the sites {', '.join(map(repr, asked))} is no reply")
-        if reply.site not in asked:
+            raise AlignmentError(f"what came from the sites {', '.join(map(repr, names))} is no reply")
+        if reply.site not in names:
             raise AlignmentError(f"an answer came from {shown(reply.site)}, a site that was not asked")
-        if reply.site in seen:
+        if reply.site in answered:
             raise AlignmentError(f"site {reply.site!r} answered twice")
-        seen.add(reply.site)
+        answered.add(reply.site)
     for reply in replies:
         if reply.error:
             raise refusal_of(reply)
     return replies
 
 
-def replies_of(federation: Federation, query: Query, asked: Sequence[str] | None = None) -> list[Reply]:
+def replies_of(federation: Federation, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
     """Ask, and return what came; SiteConnectionError, with the system's reason, if the connection failed."""
-    names = list(federation.sites) if asked is None else list(asked)
+    names = list(federation.sites) if sites is None else list(sites)
     try:
-        return federation.ask(query, asked)
+        return federation.ask(query, sites)
     except PrivinfError:
         raise
     except (OSError, EOFError) as problem:
@@ -318,33 +318,33 @@ def _sites_named(federation: Federation, names: Sequence[str]) -> str:
     return f"site{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
 
 
-def _described(reply: Reply, asked: Design | None) -> Design:
+def _described(reply: Reply, sent_design: Design | None) -> Design:
     """Return the design that the sites are asked about: by their description, or as it was sent to them."""
     facts = reply.facts["design"]
     if facts is None:
         raise NotAvailableError("the sites have a schema but no design yet: pass design=")
     problem = ""
     try:
-        found = Design.from_dict(facts)
+        design = Design.from_dict(facts)
     except PrivinfError as error:
         problem = f"described no design: {error}"
     else:
-        if found.digest != reply.facts["digest"]:
+        if design.digest != reply.facts["digest"]:
             problem = "gave its design another design's digest"
-        elif asked is not None and found.digest != asked.digest:
+        elif sent_design is not None and design.digest != sent_design.digest:
             problem = "took another design than was sent"
     if problem:
         raise AlignmentError(f"site {reply.site!r} {problem}")
-    return found
+    return design
 
 
 def refusal_of(reply: Reply) -> PrivinfError:
     """Return a site's error as one of this package's, with the site's name."""
-    text = "".join(one if one.isprintable() else " " for one in reply.error[:LONGEST_ERROR])
+    text = "".join(character if character.isprintable() else " " for character in reply.error[:LONGEST_ERROR])
     kind, _, message = text.partition(": ")
-    found = getattr(errors, kind, None)
-    usable = isinstance(found, type) and issubclass(found, PrivinfError) and found is not UnforeseenError
-    return (found if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
+    error = getattr(errors, kind, None)
+    usable = isinstance(error, type) and issubclass(error, PrivinfError) and error is not UnforeseenError
+    return (error if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
 
 
 def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
@@ -354,8 +354,8 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
     )
 
 
-def question_of(query: Query, **more: PlainValue) -> str:
-    """Return the digest of a question, and of what `more` is done with its sum.
+def question_of(query: Query, **extra: PlainValue) -> str:
+    """Return the digest of a question, and of what `extra` is done with its sum.
 
     What names the asking of it is left out: session, reservation, ids and times of lines, digits, and
     fingerprints of keys. So it is the same when a fit that was stopped asks it again in its place.
@@ -364,23 +364,25 @@ def question_of(query: Query, **more: PlainValue) -> str:
     for charge in query.charges:
         noise = _without(charge.get("noise", {}), "question", "key")
         trust = TRUST_IN_DIGESTS.get(charge.get("trust", ""), charge.get("trust"))
-        told = [text for text in charge.get("assumptions", ()) if text not in ASSUMED_LATER]
-        charges.append(_without(charge, "id", "time") | {"noise": noise, "trust": trust, "assumptions": told})
-    args = without_digits(query.args) | plain_args(more)
+        assumptions = [text for text in charge.get("assumptions", ()) if text not in ASSUMED_LATER]
+        charges.append(
+            _without(charge, "id", "time") | {"noise": noise, "trust": trust, "assumptions": assumptions}
+        )
+    args = without_digits(query.args) | plain_args(extra)
     masking = _without(query.masking, "pinned")
     return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking, reservation="")
 
 
-def _without(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name not in names}
+def _without(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in names}
 
 
-def with_question(query: Query, **more: PlainValue) -> Query:
-    """Return a question whose one line names it, and `more`: it pays for this question and no other.
+def with_question(query: Query, **extra: PlainValue) -> Query:
+    """Return a question whose one line names it, and `extra`: it pays for this question and no other.
 
     Its id follows from the session and the place in it.
     """
-    return naming(query, question_of(query, **more))
+    return naming(query, question_of(query, **extra))
 
 
 def naming(query: Query, question: str) -> Query:
@@ -395,11 +397,11 @@ def named(entry: LedgerEntry, query: Query, question: str) -> LedgerEntry:
     return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": question[:QUESTION_DIGITS]})
 
 
-def check_question(planned: PlannedSum, **more: PlainValue) -> None:
-    """Raise ArgumentError unless the one line of a plan names its question, and `more`."""
+def check_question(planned: PlannedSum, **extra: PlainValue) -> None:
+    """Raise ArgumentError unless the one line of a plan names its question, and `extra`."""
     query = planned.query
-    told = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
-    if told != (_line_id(query), question_of(query, **more)[:QUESTION_DIGITS]):
+    named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
+    if named != (_line_id(query), question_of(query, **extra)[:QUESTION_DIGITS]):
         raise ArgumentError("the plan's ledger line is of another question: plan the release anew")
 
 

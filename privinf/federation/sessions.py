@@ -24,7 +24,7 @@ MOST_OPEN = 64  # reservations that one analyst may have at a time
 MOST_LOSSES = 64  # losses of one reservation
 # Session of a reservation.
 RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")  # of a session, which the holder's ledger shows
-WANTED = "what is to be reserved"
+RESERVED_SUBJECT = "what is to be reserved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,45 +103,45 @@ class Journal:
     def reservations(self) -> tuple[Reservation, ...]:
         """Those that hold now."""
         now = self.clock()
-        return tuple(one for one in self._reserved.values() if one.until > now)
+        return tuple(reservation for reservation in self._reserved.values() if reservation.until > now)
 
     @property
     def charges(self) -> dict[str, tuple[LedgerEntry, ...]]:
         """Lines by the analyst whose questions they paid for; empty: nobody was listed."""
-        return {name: tuple(entry for _, entry in found) for name, found in self._asked_by.items()}
+        return {name: tuple(entry for _, entry in credited) for name, credited in self._asked_by.items()}
 
     def charged_on(self, reserved: Reservation) -> tuple[LedgerEntry, ...]:
         """Return the lines that were charged on a reservation."""
-        made = self._asked_by.get(reserved.analyst, ())
-        return tuple(entry for on, entry in made if on == reserved.part)
+        credited = self._asked_by.get(reserved.analyst, ())
+        return tuple(entry for on, entry in credited if on == reserved.part)
 
     def tally(self, by: Analyst | None) -> Tally | None:
         """Return what counts against an analyst's own budget, None without one."""
         if by is None or by.budget is None:
             return None
-        known = self._tallies.get(by.name)
-        if known is None or known.budget != by.budget:
-            known = Tally(by.budget, f"analyst {by.name!r}")
+        tally = self._tallies.get(by.name)
+        if tally is None or tally.budget != by.budget:
+            tally = Tally(by.budget, f"analyst {by.name!r}")
             for on, entry in self._asked_by.get(by.name, ()):
-                known.add([(entry.scope, entry.loss)], on)
-            for one in self._reserved.values():
-                if one.analyst == by.name:
-                    known.hold(one.part, one.losses)
-            self._tallies[by.name] = known  # whole: a kind of loss may be one that the budget cannot count
-        return known
+                tally.add([(entry.scope, entry.loss)], on)
+            for reservation in self._reserved.values():
+                if reservation.analyst == by.name:
+                    tally.hold(reservation.part, reservation.losses)
+            self._tallies[by.name] = tally  # whole: a kind of loss may be one that the budget cannot count
+        return tally
 
-    def introduce(self, digest: str, most: int) -> None:
+    def introduce(self, digest: str, limit: int) -> None:
         """Count the design of this digest, unless it was counted before.
 
         Raises
         ------
         NotAvailableError
-            It is not among the first `most` designs.
+            It is not among the first `limit` designs.
         """
-        if self._designs.get(digest, len(self._designs)) >= most:
+        if self._designs.get(digest, len(self._designs)) >= limit:
             raise NotAvailableError(
-                f"its policy takes {most} new designs (SitePolicy(new_designs={most})), and this is not one "
-                "of them: the holder must list its digest or allow more"
+                f"its policy takes {limit} new designs (SitePolicy(new_designs={limit})), and this is not "
+                "one of them: the holder must list its digest or allow more"
             )
         if digest not in self._designs:
             self._write({"design": digest})
@@ -207,34 +207,38 @@ class Journal:
         part = ("" if by is None else by.name, query.session)
         note = self._note(query, digest)
         if query.op == Requests.RESERVE:
-            made = Reservation(*part, reserved_losses(query.charges), int(self.clock()) + LASTING)
-            self._hold(made, by, note)
+            reservation = Reservation(*part, reserved_losses(query.charges), int(self.clock()) + LASTING)
+            self._hold(reservation, by, note)
         elif part in self._reserved:
             self._write({"free": list(part), **note})
             self._free(part)
             self._take_turn(note)
 
-    def _hold(self, made: Reservation, by: Analyst | None, note: dict[str, Any]) -> None:
+    def _hold(self, reservation: Reservation, by: Analyst | None, note: dict[str, Any]) -> None:
         """Reserve, by both budgets or by none."""
-        others = [part for part in self._reserved if part[0] == made.analyst and part != made.part]
-        if len(others) >= MOST_OPEN:
+        open_parts = [
+            part for part in self._reserved if part[0] == reservation.analyst and part != reservation.part
+        ]
+        if len(open_parts) >= MOST_OPEN:
             raise NotAvailableError(f"there are {MOST_OPEN} reservations already: end some first")
         try:
             if (tally := self.tally(by)) is not None:
-                tally.hold(made.part, made.losses, WANTED)
-            self._account.hold(made.part, made.losses, WANTED)
+                tally.hold(reservation.part, reservation.losses, RESERVED_SUBJECT)
+            self._account.hold(reservation.part, reservation.losses, RESERVED_SUBJECT)
         except BaseException:
-            self._tallies.pop(made.analyst, None)  # it is reckoned again from what holds
+            self._tallies.pop(reservation.analyst, None)  # it is reckoned again from what holds
             raise
-        self._write({"reserve": made.to_dict(), **note})
-        self._reserved[made.part] = made
+        self._write({"reserve": reservation.to_dict(), **note})
+        self._reserved[reservation.part] = reservation
         self._take_turn(note)
 
     def expire(self) -> None:
         """Give back what reservations hold whose time is over."""
         now = self.clock()
-        for one in [one for one in self._reserved.values() if one.until <= now]:
-            self._free(one.part)
+        for reservation in [
+            reservation for reservation in self._reserved.values() if reservation.until <= now
+        ]:
+            self._free(reservation.part)
 
     def free(self, reserved: Reservation) -> None:
         """Give back what a reservation has not charged, by its holder's word."""
@@ -251,9 +255,9 @@ class Journal:
             self._account.absorb(entries, _part(line))
             self._credit(line, entries)
         if "reserve" in line:
-            made = Reservation.from_dict(line["reserve"])
-            self._account.hold(made.part, made.losses)
-            self._reserved[made.part] = made
+            reservation = Reservation.from_dict(line["reserve"])
+            self._account.hold(reservation.part, reservation.losses)
+            self._reserved[reservation.part] = reservation
         if "free" in line:
             analyst, name = line["free"]
             self._free((analyst, name))
@@ -283,8 +287,8 @@ class Journal:
 
         A fit that went on with other rows would take batches of these and of those for disjoint.
         """
-        made = (on for found in self._asked_by.values() for on, _ in found if on is not None)
-        self._outdated |= {*self._charged, *self._last, *made}
+        parts = (on for credited in self._asked_by.values() for on, _ in credited if on is not None)
+        self._outdated |= {*self._charged, *self._last, *parts}
 
     def place(self, name: str) -> str:
         """Return the name under which batches of a site's rows are filed: another one for other rows.
@@ -340,11 +344,11 @@ def _part(line: Mapping[str, Any]) -> Part | None:
     return (line.get("analyst", ""), line["reservation"]) if "reservation" in line else None
 
 
-def reserved_losses(told: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
+def reserved_losses(charges: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
     """Return the losses that a question asks to reserve (ArgumentError: they are none, or without noise)."""
-    if not 1 <= len(told) <= MOST_LOSSES:
+    if not 1 <= len(charges) <= MOST_LOSSES:
         raise ArgumentError(f"a reservation is of 1 to {MOST_LOSSES} losses")
-    losses = tuple(map(loss_from_dict, told))
+    losses = tuple(map(loss_from_dict, charges))
     if any(map(noise_free, losses)):
         raise ArgumentError("releases without noise are not reserved: they fit no limit")
     return losses

@@ -230,9 +230,9 @@ class Site:
     def refused(self, problem: PrivinfError, name: str, op: str = "") -> Reply:
         """Return the reply that tells of a problem, without any value."""
         kind = type(problem).__name__
-        known = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
+        public_kind = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
         text = f"failed at {op!r}" if isinstance(problem, UnforeseenError) else str(problem)
-        return Reply(site=name, sums=NOTHING, rows=self.size, error=f"{known}: {text}")
+        return Reply(site=name, sums=NOTHING, rows=self.size, error=f"{public_kind}: {text}")
 
     def answer(self, query: Query, name: str, analyst: str = "") -> Reply:
         """Answer as the site `name`, one question at a time.
@@ -290,7 +290,7 @@ class Site:
             self.policy.allow_designs()
         if unknown := sorted(set(query.args) - {"design"}):
             raise ArgumentError(f"design takes no argument {', '.join(map(repr, unknown))}")
-        design = self._designs.read(query.args.get("design"))
+        design = self._designs.design_of(query.args.get("design"))
         if design.digest not in self._designs.own and design.digest not in self.policy.designs:
             self.policy.allow_designs()
             self._journal.introduce(design.digest, self.policy.most_designs)
@@ -336,8 +336,8 @@ class Site:
         digest = query.digest
         assert pairs is not None
         assert terms is not None
-        if (sent := self._journal.recall(digest)) is not None:
-            return sent
+        if (reply_before := self._journal.recall(digest)) is not None:
+            return reply_before
         self._journal.begin(query, digest, checked.entries, by)
         total = self._total(query, name, checked)
         steps = quantised(total, terms, checked.reach.units(self.size), checked.reach.bound)

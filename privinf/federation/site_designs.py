@@ -110,7 +110,7 @@ class SiteDesigns:
         self.keep(design)
         self.own |= {design.digest}
 
-    def read(self, content: object) -> Design:
+    def design_of(self, content: object) -> Design:
         """Return the design that came with a question, checked by public facts alone.
 
         Raises
@@ -174,8 +174,8 @@ class SiteDesigns:
         return replace(self._matrices[digest], stream=stream_of(name))
 
     def _check_schema(self, design: Design) -> None:
-        other = self.schema is None and self.latest is not None and design != self.latest
-        if design.schema != self.schema or other:
+        differs = self.schema is None and self.latest is not None and design != self.latest
+        if design.schema != self.schema or differs:
             raise AlignmentError("the design has other columns or bounds than the site's schema")
         check_sums(design)
 
@@ -204,8 +204,8 @@ def _design_of(content: Any) -> Design:
         _check_size(content)
         return Design.from_dict(content)
     except Exception as error:
-        known = isinstance(error, PrivinfError) and not isinstance(error, UnforeseenError)
-        problem = error if known else SchemaError("the content does not describe a design")
+        is_public = isinstance(error, PrivinfError) and not isinstance(error, UnforeseenError)
+        problem = error if is_public else SchemaError("the content does not describe a design")
     raise problem
 
 
@@ -240,7 +240,7 @@ def _own_bounds(design: Design, schema: Schema) -> Design:
     A digest, under which questions are charged, leaves them out.
     """
     ends = [column.interval(schema) for column in design.columns]
-    low, high = np.array([[one.low, one.high] for one in ends]).T
+    low, high = np.array([[interval.low, interval.high] for interval in ends]).T
     outcome = replace(design.outcome, bounds=design.outcome.column.interval(schema))
     return replace(design, low=low, high=high, outcome=outcome)
 
@@ -249,7 +249,7 @@ def _tried(design: Design, schema: Schema) -> None:
     """Compute a design once on made-up rows, so that whatever its text could raise is raised here."""
     try:
         rows = OpenedRows(Rows(schema.frame()), schema)
-        finite = all(bool(np.isfinite(made(design)).all()) for made in (rows.matrix, rows.response))
+        finite = all(bool(np.isfinite(compute(design)).all()) for compute in (rows.matrix, rows.response))
     except Exception:
         finite = False
     if not finite:

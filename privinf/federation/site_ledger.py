@@ -214,9 +214,9 @@ class FileJournal(Journal):
     def _replay(self, line: dict[str, Any]) -> None:
         self.take_up(line)
         if "bound" in line:
-            self._rebound(Pin.read(line), line.get("rebase", ()))
+            self._rebound(Pin.from_line(line), line.get("rebase", ()))
         for name, text in line.get("heads", {}).items():
-            self.peers[name] = SignedHead.read(text)
+            self.peers[name] = SignedHead.from_text(text)
         if "reply" in line:
             arrays = {name: _read_array(record) for name, record in line["arrays"].items()}
             self._replies[line["digest"]] = Reply.unpack(line["reply"], arrays)
@@ -246,8 +246,8 @@ class FileJournal(Journal):
         changed = () if self.pin is None else self.pin.changed(site, secret)
         if self.pin is not None and changed and not rebase:
             raise StorageError(
-                f"the ledger {self.path} is of other {self.pin.told(changed, site.rows)}: put back what it "
-                "was opened with, or record the change, which keeps all charges: privinf site rebase"
+                f"the ledger {self.path} is of other {self.pin.description(changed, site.rows)}: put back "
+                "what it was opened with, or record the change, which keeps all charges: privinf site rebase"
             )
         if self.pin is None or changed:
             pin = Pin.of(site, secret)
@@ -292,14 +292,14 @@ def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
         It is damaged, or no site's ledger of version 2.
     """
     lines = _lines_of(path)
-    found = Journal(door_to(_account_of(lines[0], path)), clock)
+    journal = Journal(door_to(_account_of(lines[0], path)), clock)
     try:
         for line in lines[1:]:
-            found.take_up(line)
+            journal.take_up(line)
     except (PrivinfError, KeyError, TypeError, ValueError):
         raise StorageError(f"the ledger {path} is damaged") from None
-    found.expire()
-    return found
+    journal.expire()
+    return journal
 
 
 def read_pins(path: Path) -> list[Mapping[str, Any]]:
@@ -307,8 +307,8 @@ def read_pins(path: Path) -> list[Mapping[str, Any]]:
 
     Digests are left out: they stay in the file.
     """
-    found = [line for line in _lines_of(path) if "bound" in line]
-    return [{"rows": line["bound"]["rows"], "changed": line.get("rebase", [])} for line in found]
+    pins = [line for line in _lines_of(path) if "bound" in line]
+    return [{"rows": line["bound"]["rows"], "changed": line.get("rebase", [])} for line in pins]
 
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:
@@ -332,5 +332,5 @@ def _write_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 def _read_array(record: dict[str, Any]) -> np.ndarray[Any, Any]:
     content = b64decode(record["bytes"], validate=True)
-    found = np.frombuffer(content, dtype=record["dtype"]).reshape(record["shape"])
-    return found.astype(found.dtype.newbyteorder("="))
+    array = np.frombuffer(content, dtype=record["dtype"]).reshape(record["shape"])
+    return array.astype(array.dtype.newbyteorder("="))

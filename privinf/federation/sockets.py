@@ -80,8 +80,8 @@ class RemoteSite:
                 # A daemon that is full hangs up; the same question again is answered once.
                 full = isinstance(problem, (ConnectionResetError, BrokenPipeError))
                 tries += full
-                again = isinstance(problem, BlockingIOError) or (full and tries < TRIES)
-                if not again or time.monotonic() + PAUSE >= end:
+                may_retry = isinstance(problem, BlockingIOError) or (full and tries < TRIES)
+                if not may_retry or time.monotonic() + PAUSE >= end:
                     reason = problem.strerror or "too late"
                     raise SiteConnectionError(
                         f"no answer from the daemon of site {name!r} at {self._path} ({reason})"
@@ -191,28 +191,28 @@ class SocketFederation(CheckingEnds):
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
-        asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
-        found = self._all(query, asked)
-        for answer in found:
+        names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
+        answers = self._all(query, names)
+        for answer in answers:
             if isinstance(answer, AlignmentError):
                 log.warning("%s", answer)
-        return [answer for answer in found if isinstance(answer, Reply)]
+        return [answer for answer in answers if isinstance(answer, Reply)]
 
-    def _all(self, query: Query, asked: Sequence[str]) -> list[Reply | AlignmentError]:
+    def _all(self, query: Query, names: Sequence[str]) -> list[Reply | AlignmentError]:
         """Ask side by side; return replies, or why there is none, in their order."""
-        if not asked:
+        if not names:
             return []
-        with ThreadPoolExecutor(min(len(asked), MOST_AT_ONCE)) as pool:
-            found = list(pool.map(lambda name: self._one(query, name), asked))
+        with ThreadPoolExecutor(min(len(names), MOST_AT_ONCE)) as pool:
+            answers = list(pool.map(lambda name: self._ask_site(query, name), names))
         self._end.memory.save()
-        return found
+        return answers
 
-    def _one(self, query: Query, name: str) -> Reply | AlignmentError:
+    def _ask_site(self, query: Query, name: str) -> Reply | AlignmentError:
         """Return a site's reply, one that says so if it is none; or why it did not answer."""
-        asked = self._end.asked(query, name)
+        envelope = self._end.envelope_for(query, name)
         try:
-            reply, fields = self._remote[name].exchange(query, name, asked.fields)
-            return self._end.checked(asked, own_reply(reply, name), fields)
+            reply, fields = self._remote[name].exchange(query, name, envelope.fields)
+            return self._end.checked(envelope, own_reply(reply, name), fields)
         except AlignmentError as problem:
             return problem
         except StorageError:
@@ -238,14 +238,14 @@ class SocketFederation(CheckingEnds):
                 time.sleep(PAUSE)
         check_alike({name: facts[name] for name in self._remote})
 
-    def _known(self, name: str) -> str:
+    def _check_name(self, name: str) -> str:
         if name not in self._remote:
-            known = ", ".join(map(repr, self._remote))
-            raise ArgumentError(f"no site is called {shown_name(name)}; there are {known}")
+            names = ", ".join(map(repr, self._remote))
+            raise ArgumentError(f"no site is called {shown_name(name)}; there are {names}")
         return name
 
     def __repr__(self) -> str:
-        return f"<SocketFederation of {len(self._remote)} sites, {self._end.told}>"
+        return f"<SocketFederation of {len(self._remote)} sites, {self._end.description}>"
 
 
 def reply_of(message: Message, name: str) -> Reply:

@@ -264,7 +264,7 @@ class TrustedServer(Rounds):
         SensitivityError
             The noise is too small against the sum for 64-bit integers.
         """
-        return self._made(self._ready(op, args, label=label, **options))
+        return self._charge_and_release(self._ready(op, args, label=label, **options))
 
     def planned(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> PlannedSum:
         """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
@@ -281,7 +281,7 @@ class TrustedServer(Rounds):
         sites: Sequence[str] | None = None,
     ) -> ReadySum:
         """Plan a release."""
-        known, reach, asked = self._prepare(op, args, sites)
+        statistic, reach, names = self._prepare(op, args, sites)
         line = Line(
             label=label,
             mechanism=Mechanisms.GAUSSIAN,
@@ -296,13 +296,13 @@ class TrustedServer(Rounds):
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
-            size = sum(reach.units(self._rows[name]) for name in asked) * reach.bound
-            _check_room(size, scale, LARGEST_STEP if known.sums is None else LARGEST_SUM)
+            size = sum(reach.units(self._rows[name]) for name in names) * reach.bound
+            _check_room(size, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
         entry = self._marked(entry)
-        query = self._query(known, args, (entry,), asked, noisy=scale > 0.0)
+        query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
         question = question_of(query)
         query, entry = naming(query, question), named(entry, query, question)
-        return ReadySum(PlannedSum(query, tuple(asked), scale, line.mu), entry, question, reach)
+        return ReadySum(PlannedSum(query, tuple(names), scale, line.mu), entry, question, reach)
 
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
@@ -334,14 +334,14 @@ class TrustedServer(Rounds):
         self._check_plan(planned)
         self.skip(planned.query.sequence)
         query = planned.query
-        _, reach, _ = self._prepare(query.op, without_digits(query.args), self._there(planned))
-        return self._made(ReadySum(planned, planned.entry, question_of(query), reach))
+        _, reach, _ = self._prepare(query.op, without_digits(query.args), self._available_sites(planned))
+        return self._charge_and_release(ReadySum(planned, planned.entry, question_of(query), reach))
 
-    def _there(self, planned: PlannedSum) -> list[str]:
+    def _available_sites(self, planned: PlannedSum) -> list[str]:
         """Return whom a plan asks and who may answer."""
-        return [name for name in planned.asked if self._missing == "raise" or name in self._rows]
+        return [name for name in planned.sites if self._missing == "raise" or name in self._rows]
 
-    def _made(self, ready: ReadySum) -> NoisySum:
+    def _charge_and_release(self, ready: ReadySum) -> NoisySum:
         """Charge a plan, unless its line stands, ask, and add the noise."""
         planned = ready.planned
         entry = ready.entry
@@ -352,8 +352,8 @@ class TrustedServer(Rounds):
         lines = self._standing(planned)
         if lines and scale > 0.0 and self._memory is None:
             raise NotAvailableError("noise that cannot be keyed is drawn once: plan the release anew")
-        lines = lines or self._spend((entry,), planned.asked, query.session)
-        total, answered = self._total(query, reach, self._there(planned))
+        lines = lines or self._spend((entry,), planned.sites, query.session)
+        total, answered = self._total(query, reach, self._available_sites(planned))
         if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
             del total
             return self._asked_anew(planned, answered)
@@ -373,8 +373,8 @@ class TrustedServer(Rounds):
         """Release a sum of one entry, as a number; `options` as for `vector_sum`."""
         if self._prepare(op, args, options.get("sites"))[1].size != 1:
             raise ArgumentError(f"{op} with these arguments is not one number")
-        found = self.vector_sum(op, args, label=label, **options)
-        return replace(found, values=found.values.reshape(()))
+        release = self.vector_sum(op, args, label=label, **options)
+        return replace(release, values=release.values.reshape(()))
 
     def gram(
         self, args: Args, *, label: str, op: str = Statistics.UNION_GRAM, **options: Unpack[SumOptions]
@@ -405,8 +405,8 @@ class TrustedServer(Rounds):
         made nondecreasing, passes level x n.
         """
         check_fraction(level, "level")
-        found = self.vector_sum(op, args, label=label, **options)
-        return histogram_quantile(found, np.asarray(args["edges"], dtype=np.float64), level)
+        release = self.vector_sum(op, args, label=label, **options)
+        return histogram_quantile(release, np.asarray(args["edges"], dtype=np.float64), level)
 
     def top_k(
         self,
@@ -445,11 +445,11 @@ class TrustedServer(Rounds):
             Values in units of ``offset + factor x sum``.
         """
         self._check_selections()
-        known, reach, asked = self._prepare(op, args, sites)
+        statistic, reach, names = self._prepare(op, args, sites)
         ranking = Ranking.of(reach.shape, offset, factor, candidates)
         if ranking.candidates.sum(axis=-1).min() < k:
             raise ArgumentError(f"fewer than k={k} candidates to pick from")
-        size = ranking.size(self._count(asked), reach.bound)
+        size = ranking.size(self._count(names), reach.bound)
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         drawn = NoisyTopK(k, abs(ranking.factor) * reach.linf + rounding, **peeling).calibrated(
             self._noise,
@@ -465,9 +465,9 @@ class TrustedServer(Rounds):
         entries = tuple(
             self._marked(replace(ranking.line(entry), assumptions=known_of)) for entry in drawn.entries
         )
-        query = self._query(known, args, tuple(map(of_the_sum, entries)), asked, noisy=noisy)
-        lines = self._spend(entries, asked, self._session)
-        total, answered = self._total(query, reach, asked)
+        query = self._query(statistic, args, tuple(map(of_the_sum, entries)), names, noisy=noisy)
+        lines = self._spend(entries, names, self._session)
+        total, answered = self._total(query, reach, names)
         source = self._noise
         if noisy:
             question = question_of(
@@ -488,10 +488,10 @@ class TrustedServer(Rounds):
     # ---- the round
 
     def _query(
-        self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], asked: list[str], *, noisy: bool
+        self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], names: list[str], *, noisy: bool
     ) -> Query:
         exact = noisy and (self._noise.secure or op.sums is not None)
-        bits = exact_bits(self._count(asked)) if exact else 0
+        bits = exact_bits(self._count(names)) if exact else 0
         return Query(
             op.name,
             args={**args, "bits": bits},
@@ -539,15 +539,15 @@ class TrustedServer(Rounds):
         args = without_digits(query.args)
         return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
 
-    def _total(self, query: Query, reach: Reach, asked: list[str]) -> tuple[Floats, tuple[str, ...]]:
+    def _total(self, query: Query, reach: Reach, names: list[str]) -> tuple[Floats, tuple[str, ...]]:
         """Ask, and return the un-noised sum: never let it out of the calling method."""
-        replies = self._round(query, asked)
+        replies = self._round(query, names)
         for reply in replies:
             good = reply.sums.dtype == np.float64 and reply.sums.shape == reach.shape
             if not good or not np.isfinite(reply.sums).all() or reply.rows != self._rows[reply.site]:
                 raise AlignmentError(f"site {reply.site!r} sent an answer that does not fit the question")
-            most = reach.units(reply.rows) * reach.bound * (1.0 + TOLERANCE) + TOLERANCE
-            if np.abs(reply.sums).max(initial=0.0) > most:
+            limit = reach.units(reply.rows) * reach.bound * (1.0 + TOLERANCE) + TOLERANCE
+            if np.abs(reply.sums).max(initial=0.0) > limit:
                 raise AlignmentError(
                     f"site {reply.site!r} sent a sum that no {reply.rows} rows can have: it is not used, and "
                     "the charge stands"
@@ -573,6 +573,6 @@ def _noised(total: Floats, scale: float, size: float, source: NoiseSource) -> Fl
     return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
 
 
-def _check_room(reach: float, scale: float, most: float = LARGEST_STEP) -> None:
-    if 2.0 * reach / grid_step(scale) >= most:
+def _check_room(reach: float, scale: float, limit: float = LARGEST_STEP) -> None:
+    if 2.0 * reach / grid_step(scale) >= limit:
         raise SensitivityError("the sum is too large against the noise for its fixed-point grid")

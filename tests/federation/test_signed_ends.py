@@ -231,7 +231,7 @@ def test_lists_that_are_none(wrong):
 
 
 def sealed(query, site="north", key=ANALYST):
-    return AskerEnd([], key=key).asked(query, site)
+    return AskerEnd([], key=key).envelope_for(query, site)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_question_asked_again_has_the_same_bytes_and_the_present_head(world):
     end = AskerEnd(NAMES, roster=ROSTER)
     found = []
     for at in range(2):
-        envelope = end.asked(query, "north")
+        envelope = end.envelope_for(query, "north")
         reply, fields = world.remote("north").exchange(query, "north", envelope.fields)
         assert not end.checked(envelope, reply, fields).error
         found.append((reply.pack(), fields))
@@ -383,7 +383,7 @@ def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():
     heads = iter([(5, "a"), (4, "a"), (5, "b"), (None, ""), (5, "a"), (6, "c")])
     told = []
     for count, letter in heads:
-        envelope = end.asked(query, "north")
+        envelope = end.envelope_for(query, "north")
         site = Site(rows_of(60, 0), design_of(), key=KEYS["north"], roster=ROSTER)
         head = None if count is None else Head(count, letter * 64)
         journal = type("Showing", (), {"head": head, "peers": {}, "knows": lambda *_: True})()
@@ -412,7 +412,7 @@ def test_heads_that_nobody_signed_are_not_kept(world):
     query, lines = Query("describe"), world.ledger("north").read_bytes()
     for name in ("south", "north", "nobody"):
         for head in invented:
-            asked_one = AskerEnd(NAMES, roster=ROSTER).asked(query, "north")
+            asked_one = AskerEnd(NAMES, roster=ROSTER).envelope_for(query, "north")
             fields = asked_one.fields | {f"head {name}": head.text}
             assert "not" in world.remote("north").exchange(query, "north", fields)[0].error
     assert world.ledger("north").read_bytes() == lines
@@ -494,12 +494,14 @@ def test_of_many_sites_each_question_tells_some(monkeypatch):
     end = AskerEnd([], roster=many)
     for name in names:
         end.memory.learn(name, name, head)
-    told = [end.asked(Query("describe"), name).heads for name in names]
+    told = [end.envelope_for(Query("describe"), name).heads for name in names]
     assert all(
         len(heads) == MOST_HEADS + 1 and name in heads for name, heads in zip(names, told, strict=True)
     )
     assert all(sum(name in heads for heads in told) == MOST_HEADS + 1 for name in names)
-    sent = frame(Query("describe").pack(), to=names[0], **end.asked(Query("describe"), names[0]).fields)
+    sent = frame(
+        Query("describe").pack(), to=names[0], **end.envelope_for(Query("describe"), names[0]).fields
+    )
     assert len(sent[1]) < 1 << 16
     with pytest.raises(StorageError, match="more than"):
-        Envelope.read(end.asked(Query("describe"), "s000").fields | {"head more": head.text})
+        Envelope.from_fields(end.envelope_for(Query("describe"), "s000").fields | {"head more": head.text})

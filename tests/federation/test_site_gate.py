@@ -139,7 +139,7 @@ def test_no_question_without_a_charge_finds_the_largest_income(policy, door, tmp
 @pytest.mark.usefixtures("another_exp")
 def test_the_search_finds_the_largest_income_where_designs_are_tried_on_rows(monkeypatch):
     """The mutant is what was: before any charge, rows are computed, and nothing is put into its interval."""
-    frame, honest = table(income=723_456.789), SiteDesigns.read
+    frame, honest = table(income=723_456.789), SiteDesigns.design_of
 
     def tried(self, content):
         expression = content["columns"][1]["pieces"][0]["expression"]
@@ -148,7 +148,7 @@ def test_the_search_finds_the_largest_income_where_designs_are_tried_on_rows(mon
             raise SchemaError("'probe' is not finite in some rows")
         return honest(self, content)
 
-    monkeypatch.setattr(SiteDesigns, "read", tried)
+    monkeypatch.setattr(SiteDesigns, "design_of", tried)
     site = Site(frame, SCHEMA, policy=SitePolicy(**WIDE["many designs"]), ledger=Ledger(Budget(mu=1e-6)))
     _, largest = searched(site.handle)
     assert largest == pytest.approx(723_456.789, abs=1.0)

@@ -143,7 +143,7 @@ class Setting:
         """Return the answers of a site of the attacker's, which knows the rows."""
         site = self.site(replace(self.policy, analysts=()), key=key, roster=roster)
         end = SiteEnd(site, BAD)
-        return lambda query, name, fields: end.answer(Envelope.read(fields), query)
+        return lambda query, name, fields: end.answer(Envelope.from_fields(fields), query)
 
 
 Rng = np.random.Generator
@@ -251,7 +251,7 @@ def reordered(at: Setting, rng: Rng) -> None:
     def answer(query: Query, name: str, fields: Fields) -> tuple[Reply, Fields]:
         other = str(rng.choice(["north", "west"]))
         return RemoteSite(at.socket(other), timeout=600.0).exchange(
-            query, other, at.told.asked(query, other).fields
+            query, other, at.told.envelope_for(query, other).fields
         )
 
     at.held.answer = answer
@@ -287,19 +287,21 @@ AT_ANALYST = (
 def unsigned(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """No envelope, or one of an asker without a key."""
     query = at.questions[2]
-    return query, AskerEnd(NAMES, roster=at.roster).asked(query, BAD).fields if rng.random() < 0.5 else {}
+    return query, AskerEnd(NAMES, roster=at.roster).envelope_for(
+        query, BAD
+    ).fields if rng.random() < 0.5 else {}
 
 
 def by_another(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """Signed by a key that the policy does not list."""
     query = at.questions[2]
-    return query, AskerEnd(NAMES, key=at.other).asked(query, BAD).fields
+    return query, AskerEnd(NAMES, key=at.other).envelope_for(query, BAD).fields
 
 
 def in_his_name(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """The analyst's key, and a signature by another, or of nothing."""
     query = at.questions[2]
-    fields = AskerEnd(NAMES, key=at.other).asked(query, BAD).fields
+    fields = AskerEnd(NAMES, key=at.other).envelope_for(query, BAD).fields
     signature = str(rng.choice([fields["signature"], rng.bytes(64).hex(), ""]))
     return query, {**fields, "analyst": at.analyst.verifying, "signature": signature}
 
@@ -307,7 +309,7 @@ def in_his_name(at: Setting, rng: Rng) -> tuple[Query, Fields]:
 def changed_question(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """One text of a good envelope is another one."""
     query = at.questions[2]
-    fields = at.told.asked(query, BAD).fields
+    fields = at.told.envelope_for(query, BAD).fields
     name = str(rng.choice(["site", "digest", "session", "sequence", "nonce", "analyst", "signature"]))
     new = {"site": "north", "sequence": str(query.sequence + 1)}.get(name) or _digit(fields[name], rng)
     return query, {**fields, name: new}
@@ -316,7 +318,7 @@ def changed_question(at: Setting, rng: Rng) -> tuple[Query, Fields]:
 def another_body(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """A good envelope, and another question."""
     query = at.questions[2]
-    fields = at.told.asked(query, BAD).fields
+    fields = at.told.envelope_for(query, BAD).fields
     ways: list[dict[str, Any]] = [
         {"args": {**query.args, "clip": float(rng.uniform(1.5, 9.0))}},
         {"session": "another"},
@@ -331,7 +333,7 @@ def another_body(at: Setting, rng: Rng) -> tuple[Query, Fields]:
 def for_another_site(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """What the analyst signed for one site goes to another, or what went to nobody by name."""
     query = at.questions[2]
-    return query, at.told.asked(query, str(rng.choice(["north", "west", ""]))).fields
+    return query, at.told.envelope_for(query, str(rng.choice(["north", "west", ""]))).fields
 
 
 def of_an_earlier_question(at: Setting, rng: Rng) -> tuple[Query, Fields]:
@@ -346,7 +348,7 @@ def invented_heads(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     head = Head(int(rng.integers(100, 10**9)), rng.bytes(32).hex())
     signer = at.keys["west"] if name != "west" and rng.random() < 0.5 else at.forged[name]
     envelope = replace(
-        at.told.asked(query, BAD), heads={name: SignedHead.by(signer, name, head)}, signature=""
+        at.told.envelope_for(query, BAD), heads={name: SignedHead.by(signer, name, head)}, signature=""
     )
     return query, replace(envelope, signature=at.analyst.sign(envelope.signed)).fields
 

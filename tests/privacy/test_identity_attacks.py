@@ -19,25 +19,28 @@ MUTANTS = {
         ASKERS, "AskerEnd._check", "not signed_by(verifying, signature, content)", "False"
     ),
     "the signature of a question is not checked": Mutant(
-        ENVELOPE, "SiteEnd.admitted", "not signed_by(asked.analyst, asked.signature, asked.signed)", "False"
+        ENVELOPE,
+        "SiteEnd.admitted",
+        "not signed_by(envelope.analyst, envelope.signature, envelope.signed)",
+        "False",
     ),
     "no signature is one of the analyst's": Mutant(
-        ENVELOPE, "SiteEnd.admitted", "asked.signature and one.key", "one.key"
+        ENVELOPE, "SiteEnd.admitted", "envelope.signature and analyst.key", "analyst.key"
     ),
     "an envelope serves for any question": Mutant(
-        ENVELOPE, "SiteEnd.answer", "asked.nonce and not asked.fits(query)", "False"
+        ENVELOPE, "SiteEnd.answer", "envelope.nonce and not envelope.fits(query)", "False"
     ),
     "an envelope serves for any site": Mutant(
-        ENVELOPE, "SiteEnd.admitted", 'asked.site not in ("", self._name)', "False"
+        ENVELOPE, "SiteEnd.admitted", 'envelope.site not in ("", self._name)', "False"
     ),
     "a reply is bound to no question": Mutant(
-        ENVELOPE, "answered_text", '"question": asked.digest, "nonce": asked.nonce, ', ""
+        ENVELOPE, "answered_text", '"question": envelope.digest, "nonce": envelope.nonce, ', ""
     ),
     "a reply is not bound to what it says": Mutant(
         ENVELOPE, "answered_text", "message_digest(*reply.pack())", '""'
     ),
     "heads that nobody signed are believed": Mutant(
-        ENVELOPE, "SiteEnd._take", "not told.of(name, self._roster.verifying[name])", "False"
+        ENVELOPE, "SiteEnd._take", "not head.of(name, self._roster.verifying[name])", "False"
     ),
 }
 

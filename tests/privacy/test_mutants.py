@@ -766,8 +766,8 @@ MUTANTS = {
         Mutant(
             "federation.policy",
             "check_entry",
-            "covered = least.get(type(entry.loss))",
-            "covered = least.get(type(entry.loss), 0.0)",
+            "covered = losses.get(type(entry.loss))",
+            "covered = losses.get(type(entry.loss), 0.0)",
         ),
         of_policy,
     ),

@@ -61,7 +61,7 @@ def test_behind_a_daemon(tmp_path):
 
 def evaluated_at_once(monkeypatch):
     """A design is computed on the rows when it comes, and tells where it is not finite: as it was."""
-    honest = SiteDesigns.read
+    honest = SiteDesigns.design_of
 
     def read(self, content):
         for column in content["columns"] if isinstance(content, dict) else ():
@@ -72,7 +72,7 @@ def evaluated_at_once(monkeypatch):
                         raise SchemaError(f"{column['name']!r} is not finite in some rows")
         return honest(self, content)
 
-    monkeypatch.setattr(SiteDesigns, "read", read)
+    monkeypatch.setattr(SiteDesigns, "design_of", read)
 
 
 def failing_on_rows(monkeypatch):

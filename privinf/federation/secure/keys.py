@@ -119,8 +119,8 @@ class IdentityKey:
         """
         x25519 = primitives("hazmat.primitives.asymmetric.x25519")
         try:
-            other = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
-            return bytes(self._secret.exchange(other))
+            public_key = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+            return bytes(self._secret.exchange(public_key))
         except (TypeError, ValueError):
             raise ArgumentError("a public key is not one of X25519") from None
 
@@ -280,12 +280,12 @@ class Roster:
             raise ArgumentError("a roster has verifying keys of all its sites, or of none")
         for name, key in self.verifying.items():
             check_verifying(key, f"the verifying key of site {name!r}")
-        for kind, found in (("keys", self.keys), ("verifying", self.verifying)):
-            if len(set(found.values())) < len(found):
+        for kind, keys in (("keys", self.keys), ("verifying", self.verifying)):
+            if len(set(keys.values())) < len(keys):
                 raise ArgumentError("a key stands twice in the roster: every site has its own")
-            object.__setattr__(self, kind, MappingProxyType(dict(sorted(found.items()))))
-        told = json.dumps([dict(self.keys), dict(self.verifying)] if self.signed else dict(self.keys))
-        object.__setattr__(self, "digest", hashlib.sha256(told.encode()).hexdigest())
+            object.__setattr__(self, kind, MappingProxyType(dict(sorted(keys.items()))))
+        content = json.dumps([dict(self.keys), dict(self.verifying)] if self.signed else dict(self.keys))
+        object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
 
     @property
     def signed(self) -> bool:
@@ -303,10 +303,10 @@ class Roster:
     @reads("a roster")
     def from_json(cls, text: str) -> Roster:
         """Read back what `to_json` wrote; StorageError if it is not that."""
-        found = parse_json(text, "the text is not a roster: it")
-        second = isinstance(found, dict) and "verifying" in found
+        content = parse_json(text, "the text is not a roster: it")
+        second = isinstance(content, dict) and "verifying" in content
         fields = ("format", "version", "keys", *(["verifying"] if second else []))
-        record = unsealed(found, "a roster", fields)
+        record = unsealed(content, "a roster", fields)
         if (record["format"], record["version"]) != (Formats.ROSTER, 2 if second else 1):
             raise StorageError("the text is not a roster of a version that this privinf reads")
         if second and not record["verifying"]:
@@ -354,16 +354,16 @@ def signed_by(verifying: str, signature: str, message: bytes) -> bool:
     return _is_hex(signature)
 
 
-def check_name(name: object, what: str) -> None:
+def check_name(name: object, subject: str) -> None:
     """Raise ArgumentError unless a name is a non-empty text that commands can be given."""
     if not isinstance(name, str) or not name.strip() or "=" in name:
-        raise ArgumentError(f"{what} is a non-empty text without '='")
+        raise ArgumentError(f"{subject} is a non-empty text without '='")
 
 
-def check_verifying(key: object, what: str) -> None:
+def check_verifying(key: object, subject: str) -> None:
     """Raise ArgumentError unless a key is one of Ed25519, of which no signature holds for anybody."""
     if not _is_key(key) or not _verifies(str(key)):
-        raise ArgumentError(f"{what} is no public key of Ed25519: {2 * SITE_KEY_BYTES} hexadecimal digits")
+        raise ArgumentError(f"{subject} is no public key of Ed25519: {2 * SITE_KEY_BYTES} hexadecimal digits")
 
 
 def _seal(secret: bytes) -> str:

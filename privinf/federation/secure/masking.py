@@ -81,11 +81,11 @@ def neighbours(name: str, roster: tuple[str, ...], pinned: str, colluding: int) 
     """Return whom a site shares masks with, among a sorted roster; `pinned` is the pinned roster's digest."""
     k = degree(len(roster), colluding)
     if k == len(roster) - 1:
-        return tuple(other for other in roster if other != name)
+        return tuple(peer for peer in roster if peer != name)
     circle, position = _circle(roster, pinned)
-    here = position[name]
+    start = position[name]
     steps = (step for side in range(1, k // 2 + 1) for step in (-side, side))
-    return tuple(circle[(here + step) % len(circle)] for step in steps)
+    return tuple(circle[(start + step) % len(circle)] for step in steps)
 
 
 @lru_cache(maxsize=16)
@@ -113,12 +113,12 @@ def stream(key: bytes, size: int) -> Words:
     return np.frombuffer(encryptor.update(bytes(8 * size)), dtype="<u8").astype(np.uint64, copy=False)
 
 
-def apply_masks(values: Words, own: str, keys: Iterable[tuple[str, bytes]]) -> Words:
+def apply_masks(values: Words, name: str, keys: Iterable[tuple[str, bytes]]) -> Words:
     """Return values plus the masks shared with others, given by name and mask key, modulo 2^64."""
     masked = values.copy()
-    for other, key in keys:
+    for peer, key in keys:
         mask = stream(key, values.size)
-        masked += mask if own > other else -mask
+        masked += mask if name > peer else -mask
     return masked
 
 
@@ -149,17 +149,17 @@ class PairKeys:
         verifying = self.roster.verifying.get(name, "")
         return self.roster.keys.get(name) == self.key.public and verifying in ("", self.key.verifying)
 
-    def pair(self, other: str, info: bytes) -> bytes:
-        """Return a key for one purpose that only this site and `other` can derive."""
-        if other not in self._pairs:
-            self._pairs[other] = extract(self.key.shared(self.roster.keys[other]))
-        return expand(self._pairs[other], info)
+    def pair(self, peer: str, info: bytes) -> bytes:
+        """Return a key for one purpose that only this site and `peer` can derive."""
+        if peer not in self._pairs:
+            self._pairs[peer] = extract(self.key.shared(self.roster.keys[peer]))
+        return expand(self._pairs[peer], info)
 
-    def masked(self, values: Words, own: str, roster: tuple[str, ...], colluding: int, digest: str) -> Words:
+    def masked(self, values: Words, name: str, roster: tuple[str, ...], colluding: int, digest: str) -> Words:
         """Return a site's words under its masks for the query of this digest."""
         info = PURPOSE + bytes.fromhex(digest)
-        others = neighbours(own, roster, self.roster.digest, colluding)
-        return apply_masks(values, own, ((other, self.pair(other, info)) for other in others))
+        peers = neighbours(name, roster, self.roster.digest, colluding)
+        return apply_masks(values, name, ((peer, self.pair(peer, info)) for peer in peers))
 
     def __repr__(self) -> str:
         return f"<PairKeys with {len(self.roster)} sites, not shown>"
@@ -233,8 +233,8 @@ def plan_sum(
     if carriers < 1:
         raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {sites}")
     if math.isinf(mu):
-        most = 4.0 * sites * (rows * reach.bound) / 2.0**63
-        grid = math.ldexp(1.0, math.frexp(most)[1])
+        largest = 4.0 * sites * (rows * reach.bound) / 2.0**63
+        grid = math.ldexp(1.0, math.frexp(largest)[1])
         site_scale = 0.0
         total = moved
         loss: Loss = GaussianLoss(mu)

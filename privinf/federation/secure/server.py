@@ -127,12 +127,12 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     return MaskedSum(total.view(np.int64), ())
 
 
-def check_range(steps: Integers, most: float, asked: Sequence[str]) -> None:
+def check_range(steps: Integers, limit: float, sites: Sequence[str]) -> None:
     """Raise AlignmentError if an entry of a total is farther from 0 than rows and noise can be, in steps."""
-    beyond = int(np.count_nonzero(np.abs(steps.astype(np.float64)) > most))
-    if beyond:
+    outside = int(np.count_nonzero(np.abs(steps.astype(np.float64)) > limit))
+    if outside:
         raise AlignmentError(
-            f"the secure sum of the sites {', '.join(map(repr, asked))} is void: {beyond} of {steps.size} "
+            f"the secure sum of the sites {', '.join(map(repr, sites))} is void: {outside} of {steps.size} "
             "entries are outside what rows and noise add up to, so that a site sent something else than its "
             "sum, or masks did not cancel. Masks hide which. The charge stands; compare rosters and versions"
         )
@@ -255,37 +255,37 @@ class SecureServer(TrustedServer):
         sites: Sequence[str] | None = None,
     ) -> PlannedSum:
         """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked."""
-        known, reach, asked = self._prepare(op, args, sites)
-        asked = sorted(asked)
+        statistic, reach, names = self._prepare(op, args, sites)
+        names = sorted(names)
         level = calibrate_mu(mu=mu, rho=rho)
         plan = plan_sum(
             reach,
             level,
             label=label,
             op=op,
-            sites=len(asked),
+            sites=len(names),
             colluding=self._max_colluding,
-            rows=self._most(reach, asked),
+            rows=self._largest_site(reach, names),
             grid_bits=self._grid_bits,
             secure=self.secure,
             relation=self._relation,
             seeded="seed" in args,
         )
-        bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
+        bits = exact_bits(max(self._rows[name] for name in names)) if plan.entry.secure else 0
         query = Query(
             op,
             args={**args, "bits": bits},
-            version=known.version,
+            version=statistic.version,
             design=self._digest,
             session=self._session,
             sequence=self._next(),
             charges=(plan.entry.to_dict(),),
-            masking=self._terms(plan, asked),
+            masking=self._terms(plan, names),
             reservation=self._reservation,
         )
-        check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
+        check_room(read_terms(query, plan.entry), self._largest_site(reach, names), reach.bound)
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
-        return PlannedSum(with_question(query, asked_bits=bits), tuple(asked), plan.site_scale, level)
+        return PlannedSum(with_question(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
         """Keep nothing: the noise is made at the sites, and they remember what they sent."""
@@ -307,39 +307,39 @@ class SecureServer(TrustedServer):
         self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
             query = planned.query
-            asked = list(planned.asked)
+            names = list(planned.sites)
             args = without_digits(query.args)
-            _, reach, _ = self._prepare(query.op, args, asked)
-            lines += self._standing(planned) or self._spend((planned.entry,), asked, query.session)
-            found = masked_sum(self._federation, query, reach.size, self._rows)
-            if found.steps is not None:
-                check_range(found.steps, self._farthest(planned, reach), asked)
-                return self._noisy(found.steps, planned, reach, lines)
-            left = self._shrunk(asked, found.silent)
-            planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
+            _, reach, _ = self._prepare(query.op, args, names)
+            lines += self._standing(planned) or self._spend((planned.entry,), names, query.session)
+            outcome = masked_sum(self._federation, query, reach.size, self._rows)
+            if outcome.steps is not None:
+                check_range(outcome.steps, self._farthest(planned, reach), names)
+                return self._noisy(outcome.steps, planned, reach, lines)
+            remaining = self._shrunk(names, outcome.silent)
+            planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
         raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
 
     def _check_selections(self) -> None:
         """Refuse: peeling looks at un-noised sums, which nobody sees here."""
         raise NotAvailableError("secure sums cannot be peeled: release the vector, or trust a server")
 
-    def _most(self, reach: Reach, asked: list[str]) -> int:
+    def _largest_site(self, reach: Reach, names: list[str]) -> int:
         """Return how many units the largest site has."""
-        return max(reach.units(self._rows[name]) for name in asked)
+        return max(reach.units(self._rows[name]) for name in names)
 
     def _farthest(self, planned: PlannedSum, reach: Reach) -> float:
         """Return the most steps that an entry can be from 0: rows, a step a site, 64 sds of all noise."""
-        asked = planned.asked
+        names = planned.sites
         grid = float(planned.query.masking["grid"])
-        rows = sum(reach.units(self._rows[name]) for name in asked)
-        noise = NOISE_REACH * math.sqrt(len(asked)) * planned.scale
-        return (rows * reach.bound * (1.0 + TOLERANCE) + noise) / grid + len(asked)
+        rows = sum(reach.units(self._rows[name]) for name in names)
+        noise = NOISE_REACH * math.sqrt(len(names)) * planned.scale
+        return (rows * reach.bound * (1.0 + TOLERANCE) + noise) / grid + len(names)
 
-    def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
+    def _terms(self, plan: SumPlan, names: list[str]) -> dict[str, Any]:
         """Return the terms of a secure sum, for its query."""
         terms: dict[str, Any] = {
             "kind": KIND,
-            "roster": asked,
+            "roster": names,
             "pinned": self._pinned,
             "grid": plan.grid,
             "max_colluding": self._max_colluding,
@@ -356,28 +356,28 @@ class SecureServer(TrustedServer):
     ) -> NoisySum:
         grid = planned.query.masking["grid"]
         values = np.asarray(steps * grid, dtype=np.float64).reshape(reach.shape)
-        scale = planned.scale * float(np.sqrt(len(planned.asked)))
+        scale = planned.scale * float(np.sqrt(len(planned.sites)))
         return NoisySum(
             values=values,
-            rows=self._count(planned.asked),
-            sites=planned.asked,
+            rows=self._count(planned.sites),
+            sites=planned.sites,
             scale=scale,
             mu=planned.mu,
             entries=lines,
         )
 
-    def _shrunk(self, asked: list[str], silent: tuple[str, ...]) -> list[str]:
+    def _shrunk(self, names: list[str], silent: tuple[str, ...]) -> list[str]:
         """Return who is left when sites fell silent."""
-        left = [name for name in asked if name not in silent]
-        if self._missing == "raise" or len(left) < 2:
+        remaining = [name for name in names if name not in silent]
+        if self._missing == "raise" or len(remaining) < 2:
             raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
         for name in silent:
             self._rows.pop(name, None)
-        return left
+        return remaining
 
-    def _round(self, query: Query, asked: list[str]) -> list[Reply]:
+    def _round(self, query: Query, names: list[str]) -> list[Reply]:
         """Ask for descriptions, and read from them which roster is pinned."""
-        replies = super()._round(query, asked)
+        replies = super()._round(query, names)
         pinned = {reply.site: reply.facts.get("roster") for reply in replies}
         first, common = next(iter(pinned.items()))
         for name, digest in pinned.items():

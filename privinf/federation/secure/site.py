@@ -85,26 +85,26 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     ArgumentError
         They are not well formed, or of another protocol.
     """
-    given = query.masking
-    if given.get("kind") != KIND:
-        raise ArgumentError(f"no secure sum of kind {shown(given.get('kind'))} is known")
-    unknown = sorted(set(given) - TERMS)
+    terms = query.masking
+    if terms.get("kind") != KIND:
+        raise ArgumentError(f"no secure sum of kind {shown(terms.get('kind'))} is known")
+    unknown = sorted(set(terms) - TERMS)
     if unknown:
         raise ArgumentError(f"a secure sum knows no {', '.join(map(repr, unknown))}")
-    roster = given.get("roster")
+    roster = terms.get("roster")
     if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:
         raise ArgumentError("roster must be a list of names")
     if roster != sorted(set(roster)):
         raise ArgumentError("roster must be sorted and name every site once")
-    seed = given.get("seed")
-    if seed is not None and not _whole(seed, 0):
+    seed = terms.get("seed")
+    if seed is not None and not _is_whole_number(seed, 0):
         raise ArgumentError("the terms of the secure sum are not well formed")
-    colluding = given.get("max_colluding")
-    if not _whole(colluding, 0):
+    colluding = terms.get("max_colluding")
+    if not _is_whole_number(colluding, 0):
         raise ArgumentError("max_colluding must be a whole number")
     if colluding >= len(roster):
         raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {len(roster)}")
-    grid = _grid(given)
+    grid = _grid(terms)
     scale = float(entry.noise.get("scale", math.nan))
     carriers = len(roster) - colluding
     sigma = scale / grid / math.sqrt(carriers)
@@ -115,8 +115,8 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     )
 
 
-def _grid(given: Mapping[str, Any]) -> float:
-    grid = given.get("grid")
+def _grid(terms: Mapping[str, Any]) -> float:
+    grid = terms.get("grid")
     if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid <= MOST_GRID:
         raise ArgumentError("grid must be a positive number")
     if math.frexp(grid)[0] != 0.5:
@@ -124,8 +124,8 @@ def _grid(given: Mapping[str, Any]) -> float:
     return float(grid)
 
 
-def _whole(value: Any, least: int) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_whole_number(value: Any, low: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= low
 
 
 def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach, policy: SitePolicy) -> None:
@@ -180,8 +180,8 @@ def check_price(terms: SumTerms, entry: LedgerEntry, reach: Reach) -> None:
 
 def check_room(terms: SumTerms, rows: int, bound: float) -> None:
     """Raise SensitivityError if a sum over sites could pass 64 bits."""
-    most = rows * bound / terms.grid + NOISE_REACH * terms.sigma + 1.0
-    if not most < 2.0**63 / len(terms.roster):
+    largest = rows * bound / terms.grid + NOISE_REACH * terms.sigma + 1.0
+    if not largest < 2.0**63 / len(terms.roster):
         raise SensitivityError("the sum could pass 64 bits on this grid: ask for a coarser one (grid_bits)")
 
 
@@ -208,10 +208,10 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
 
 def quantised(total: Floats, terms: SumTerms, rows: int, bound: float) -> Integers:
     """Return a site's sum in steps of the grid, flat; no entry larger than so many rows can make it."""
-    most = math.floor(rows * bound * (1.0 + TOLERANCE) / terms.grid + 1.0)
+    limit = math.floor(rows * bound * (1.0 + TOLERANCE) / terms.grid + 1.0)
     with np.errstate(all="ignore"):
         steps = np.rint(np.nan_to_num(np.ravel(total)) / terms.grid)
-    return np.clip(steps, -most, most).astype(np.int64)
+    return np.clip(steps, -limit, limit).astype(np.int64)
 
 
 def noisy_words(steps: Integers, terms: SumTerms, name: str) -> Words:
