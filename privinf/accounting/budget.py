@@ -106,12 +106,12 @@ class Budget:
         rho: float | None = None,
     ) -> None:
         levels = {"epsilon": epsilon, "mu": mu, "rho": rho}
-        given = {name: level for name, level in levels.items() if level is not None}
-        if len(given) != 1:
+        stated_levels = {name: level for name, level in levels.items() if level is not None}
+        if len(stated_levels) != 1:
             raise ArgumentError(
-                f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}"
+                f"give exactly one of epsilon, mu and rho, got {' and '.join(stated_levels) or 'none'}"
             )
-        ((name, level),) = given.items()
+        ((name, level),) = stated_levels.items()
         if isinstance(level, float) and math.isinf(level):
             raise ArgumentError(f"{name} must be finite: for no limit, give no budget")
         amount = exact(check_cost(check_positive(level, name), name))
@@ -170,7 +170,7 @@ class Budget:
         """
         return cost_in(self.currency, loss)
 
-    def told(self, amount: Fraction | None = None, relation: str = "") -> str:
+    def described(self, amount: Fraction | None = None, relation: str = "") -> str:
         """Return an amount of this currency (the limit) as messages tell it: epsilon first, then mu or rho.
 
         Epsilon is at the stated delta; a limit in mu or rho has none, and it is at `DEFAULT_DELTA`.
@@ -190,7 +190,7 @@ class Budget:
         return f"epsilon {relation}{epsilon:.6g} at delta {delta:g} ({name} {relation}{size:.6g})"
 
     def __str__(self) -> str:
-        return self.told(relation="<= ")
+        return self.described(relation="<= ")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; the limit as a fraction in text."""

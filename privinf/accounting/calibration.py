@@ -86,9 +86,9 @@ def binary_rounding(epsilons: tuple[float, ...]) -> tuple[float, float]:
 
 def sum_up(values: Sequence[float]) -> float:
     """Return the smallest float that is at least the exact sum of floats."""
-    whole = sum(map(Fraction, values), start=Fraction(0))
-    number = float(whole)
-    return number if Fraction(number) >= whole else math.nextafter(number, math.inf)
+    total = sum(map(Fraction, values), start=Fraction(0))
+    number = float(total)
+    return number if Fraction(number) >= total else math.nextafter(number, math.inf)
 
 
 def is_tractable(epsilons: tuple[float, ...]) -> bool:
@@ -209,9 +209,9 @@ def calibrate_mu(
     (0.2367, 1.0)
     """
     check_choice(calibration, Calibration, "calibration")
-    given = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
-    if len(given) != 1:
-        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}")
+    names = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
+    if len(names) != 1:
+        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(names) or 'none'}")
     if delta is not None and epsilon is None:
         check_fraction(delta, "delta")
     if epsilon is None and calibration == "classic":
@@ -264,5 +264,5 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
         weights = [exact(1.0)] * check_count(shares, "shares")
     if math.isinf(mu):
         return (math.inf,) * len(weights)
-    whole = sum(weights)
-    return tuple(sqrt_down(exact(mu) ** 2 * weight / whole) for weight in weights)
+    total = sum(weights)
+    return tuple(sqrt_down(exact(mu) ** 2 * weight / total) for weight in weights)

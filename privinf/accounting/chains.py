@@ -76,7 +76,7 @@ class Chain:
             raise StorageError(f"the ledger {path} cannot be opened ({problem.strerror})") from None
         try:
             self._lock(patience)
-            self._read(header)
+            self._load(header)
         except BaseException:
             self.close()
             raise
@@ -119,20 +119,20 @@ class Chain:
     def _changed(self) -> str:
         """Return what happened to the file, an empty text if nothing."""
         assert self._file is not None
-        held = os.fstat(self._file)
+        opened = os.fstat(self._file)
         try:
-            there = os.stat(self.path)
+            current = os.stat(self.path)
         except OSError:
             return "is gone"
-        if (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+        if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
             return "was replaced"
-        if held.st_nlink != 1:
+        if opened.st_nlink != 1:
             return "has a second name (a hard link)"
-        if held.st_size != self._size:
+        if opened.st_size != self._size:
             return "was changed"
-        if held.st_ctime_ns == self._ctime and self._verified - self._ctime > CLOCK_STEP:
+        if opened.st_ctime_ns == self._ctime and self._verified - self._ctime > CLOCK_STEP:
             return ""
-        self._ctime = held.st_ctime_ns
+        self._ctime = opened.st_ctime_ns
         self._verified = time.time_ns()
         same = hashlib.sha256(_content(self._file)).digest() == self._sum.digest()
         return "" if same else "was changed"
@@ -163,10 +163,10 @@ class Chain:
             if time.monotonic() >= end:
                 raise StorageError(IN_USE.format(self.path))
             time.sleep(WAIT)
-        held = os.fstat(self._file)
-        if held.st_nlink != 1:
+        opened = os.fstat(self._file)
+        if opened.st_nlink != 1:
             raise StorageError(
-                f"the ledger {self.path} has {held.st_nlink} names (hard links), and must have one"
+                f"the ledger {self.path} has {opened.st_nlink} names (hard links), and must have one"
             )
 
     def _begin(self, header: Mapping[str, Any]) -> None:
@@ -191,7 +191,7 @@ class Chain:
             raise StorageError(f"the ledger {self.path} cannot be made ({reason})") from None
         self.lines = [first]
 
-    def _read(self, header: Mapping[str, Any] | None) -> None:
+    def _load(self, header: Mapping[str, Any] | None) -> None:
         """Read all lines, and compare them with the anchor."""
         assert self._file is not None
         content = _content(self._file)
@@ -226,8 +226,8 @@ class Chain:
                 f"the ledger {self.path} has no anchor at {self.anchor.path}: whether it is the latest "
                 f"cannot be told. If you know that it is, record it: privinf ledger anchor {self.path}"
             )
-        known, head = remembered
-        if known != identity:
+        anchored, head = remembered
+        if anchored != identity:
             raise StorageError(f"the ledger {self.path} was replaced by another: put the latest copy back")
         ahead = len(tags) - head.count
         if ahead < 0 or (head.count and tags[head.count - 1] != head.tag):

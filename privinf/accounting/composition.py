@@ -90,10 +90,10 @@ class Total:
             return gaussian_epsilon(mu, rest)
         slip, growth = binary_rounding(self._responses())
         high = float(losses.max()) + 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(rest)) + 2.0 * slip
-        found = smallest_epsilon(
+        epsilon = smallest_epsilon(
             lambda e: (1.0 + growth) * _mixture_delta(e - slip, mu, losses, masses), rest, high
         )
-        return found if self.mu2 > 0.0 else min(found, sum_up(self._responses()))
+        return epsilon if self.mu2 > 0.0 else min(epsilon, sum_up(self._responses()))
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta for which the total is (`epsilon`, delta)-DP.
@@ -179,11 +179,11 @@ class Total:
         bound = math.fsum(pure_mu(epsilon) ** 2 for epsilon in responses)
         return math.sqrt(self.mu2 + bound), *binary_losses(())
 
-    def _refuse_approximate(self, what: str) -> None:
+    def _refuse_approximate(self, quantity: str) -> None:
         if self.approximate or self.thresholded:
             raise NotAvailableError(
-                f"{what} is not available: a release leaks with some probability, an (epsilon, delta) event; "
-                "use epsilon(delta)"
+                f"{quantity} is not available: a release leaks with some probability, an (epsilon, delta) "
+                "event; use epsilon(delta)"
             )
 
 
@@ -293,8 +293,8 @@ def upper_bound(first: Total, second: Total) -> Total:
 def _pairwise(
     first: tuple[tuple[float, float], ...], second: tuple[tuple[float, float], ...]
 ) -> tuple[tuple[float, float], ...]:
-    both = zip_longest(first, second, fillvalue=(0.0, 0.0))
-    return tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in both)
+    pairs = zip_longest(first, second, fillvalue=(0.0, 0.0))
+    return tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in pairs)
 
 
 def available(figure: Callable[[], float]) -> float:

@@ -183,14 +183,14 @@ class LedgerEntry:
     def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
         """Return the same release as a line of another id or place, or that says more of its noise."""
         _check_text(identity, "id")
-        made = object.__new__(LedgerEntry)
+        entry = object.__new__(LedgerEntry)
         for name in _FIELDS:
-            object.__setattr__(made, name, getattr(self, name))
-        object.__setattr__(made, "id", identity)
-        object.__setattr__(made, "scope", check_scope(scope))
+            object.__setattr__(entry, name, getattr(self, name))
+        object.__setattr__(entry, "id", identity)
+        object.__setattr__(entry, "scope", check_scope(scope))
         if noise is not None:
-            object.__setattr__(made, "noise", MappingProxyType(_check_noise(noise)))
-        return made
+            object.__setattr__(entry, "noise", MappingProxyType(_check_noise(noise)))
+        return entry
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
@@ -239,11 +239,11 @@ _FIELDS = tuple(one.name for one in fields(LedgerEntry))  # of a line, in the or
 
 def stamp_of(entries: Iterable[LedgerEntry]) -> str:
     """Return what has to stand on everything made from these releases; empty if all noise was secure."""
-    known = tuple(entries)
-    amounts = (getattr(entry.loss, name, 0.0) for entry in known for name in ("mu", "rho", "epsilon"))
+    lines = tuple(entries)
+    amounts = (getattr(entry.loss, name, 0.0) for entry in lines for name in ("mu", "rho", "epsilon"))
     if any(math.isinf(amount) for amount in amounts):
         return NO_NOISE
-    return "" if all(entry.secure for entry in known) else SIMULATION
+    return "" if all(entry.secure for entry in lines) else SIMULATION
 
 
 def check_relation(relation: object) -> Relation:
@@ -264,10 +264,10 @@ def check_joined(relations: Iterable[str]) -> None:
 
     A unit that is replaced by another one costs twice the mu that a zero-out line states.
     """
-    found = sorted(set(relations))
-    if "zero-out" in found and len(found) > 1:
+    names = sorted(set(relations))
+    if "zero-out" in names and len(names) > 1:
         raise ArgumentError(
-            f"losses under {' and '.join(found)} do not add up: give zero-out releases a ledger of their own"
+            f"losses under {' and '.join(names)} do not add up: give zero-out releases a ledger of their own"
         )
 
 
@@ -277,9 +277,9 @@ def check_units(first: str, entries: Iterable[LedgerEntry]) -> None:
     A record is part of any unit, and what releases about records cost a unit of several rows is not known. A
     limit of a site, charged for sites as wholes ("client") or for records, is one of records.
     """
-    if others := [entry.unit for entry in entries if first not in ("record", "client", entry.unit)]:
+    if units := [entry.unit for entry in entries if first not in ("record", "client", entry.unit)]:
         raise ArgumentError(
-            f"the limit was first charged for one {first!r}, and a release about one {others[0]!r} does not "
+            f"the limit was first charged for one {first!r}, and a release about one {units[0]!r} does not "
             "say what it costs that: give it a ledger of its own"
         )
 

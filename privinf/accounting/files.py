@@ -103,9 +103,9 @@ class LedgerFile(Ledger):
     ) -> Self:
         """Make the file of a new ledger, empty, and open it (ArgumentError if there is one)."""
         check_vacant(path)
-        made = cls(path, budget, name, anchor=anchor)
-        made._account.record(())
-        return made
+        ledger = cls(path, budget, name, anchor=anchor)
+        ledger._account.record(())
+        return ledger
 
 
 class FileAccount(RereadAccount):
@@ -119,12 +119,12 @@ class FileAccount(RereadAccount):
         self.path = path
         self.anchor = anchor
         self._latest: Head | None = None
-        self._found = os.path.lexists(path)
-        if self._found:
-            there = self._read()
-            self.budget = there.budget
-            self.name = there.name
-            self.identity = there.identity
+        self._exists = os.path.lexists(path)
+        if self._exists:
+            stored = self._current()
+            self.budget = stored.budget
+            self.name = stored.name
+            self.identity = stored.identity
             return
         refuse_lost(path, anchor)
         if budget is None:
@@ -138,7 +138,7 @@ class FileAccount(RereadAccount):
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
         if not os.path.lexists(self.path):  # no file is made for what is refused
-            self._read().record(entries)
+            self._current().record(entries)
         with self._opened(making=True) as (chain, account):
             account.record(entries)
             self._write(chain, entries)
@@ -156,9 +156,9 @@ class FileAccount(RereadAccount):
         limit = None if self.budget is None else self.budget.to_dict()
         return _reopen, (str(self.path), limit, self.name, str(self.anchor.path), scope)
 
-    def _read(self) -> MemoryAccount:
+    def _current(self) -> MemoryAccount:
         """Return what the file says; an empty account where no spend has made it yet."""
-        if not os.path.lexists(self.path) and not self._found:
+        if not os.path.lexists(self.path) and not self._exists:
             return MemoryAccount(self.budget, self.name, self.identity)
         with self._opened() as (_, account):
             return account
@@ -167,7 +167,7 @@ class FileAccount(RereadAccount):
     def _opened(self, *, making: bool = False) -> Iterator[tuple[Chain, MemoryAccount]]:
         """Have the file to oneself for a block: its lines, and the account that they make."""
         header = None
-        if making and not self._found:
+        if making and not self._exists:
             limit = None if self.budget is None else self.budget.to_dict()
             header = {"id": self.identity, "name": self.name, "budget": limit}
         chain = Chain(path=self.path, kind=FORMAT, anchor=self.anchor, header=header, patience=LONGEST_SPEND)
@@ -183,7 +183,7 @@ class FileAccount(RereadAccount):
                     f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
                     "limit is set once"
                 )
-            self._found = True
+            self._exists = True
             self._latest = chain.head
             self.name = account.name
             self.identity = account.identity  # another process may have made the file first

@@ -78,13 +78,13 @@ class Anchor:
         """Return the journal's id and its head as they were remembered, None if there is no anchor."""
         if not os.path.lexists(self.path):
             return None
-        found = parse_json(read_text(self.path, "an anchor", secret="ledger"), str(self.path))
-        content = unsealed(found, "an anchor", ANCHOR_FIELDS)
+        record = parse_json(read_text(self.path, "an anchor", secret="ledger"), str(self.path))
+        content = unsealed(record, "an anchor", ANCHOR_FIELDS)
         identity = content["id"]
         count = content["count"]
         tag = content["tag"]
-        known = content["format"] == ANCHOR and content["path"] == str(self.journal)
-        if not known or type(count) is not int or not isinstance(identity, str) or not isinstance(tag, str):
+        is_ours = content["format"] == ANCHOR and content["path"] == str(self.journal)
+        if not is_ours or type(count) is not int or not isinstance(identity, str) or not isinstance(tag, str):
             raise StorageError(f"{self.path} is no anchor of {self.journal}")
         return identity, Head(count, tag)
 
@@ -137,8 +137,8 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
         lines.append(line)
         tags.append(tag)
     else:
-        known = lines and (lines[0].get("format"), lines[0].get("version")) == (kind, CHAINED_VERSION)
-        if known and isinstance(lines[0].get("id"), str):
+        has_header = lines and (lines[0].get("format"), lines[0].get("version")) == (kind, CHAINED_VERSION)
+        if has_header and isinstance(lines[0].get("id"), str):
             return lines, tags
     old = f'"{kind}"'.encode() in content[:400] and b'"version": 1' in content[:400]
     if old:

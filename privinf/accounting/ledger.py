@@ -122,12 +122,12 @@ class Ledger:
         For use before expensive work. Only ``spend`` reserves anything. ArgumentError if the ledger was
         loaded and can only be read.
         """
-        wanted = (losses,) if isinstance(losses, Loss) else tuple(losses)
-        for loss in wanted:
+        checked = (losses,) if isinstance(losses, Loss) else tuple(losses)
+        for loss in checked:
             if not isinstance(loss, Loss):
                 raise ArgumentError(f"losses must hold privacy losses, got {type(loss).__name__}")
         path = self._scope + check_scope(scope)
-        self._account.check([(path, loss) for loss in wanted], "these releases")
+        self._account.check([(path, loss) for loss in checked], "these releases")
 
     def scope(self, name: str, *, disjoint: str | None = None) -> Ledger:
         """Return a door to the same account that files its entries under `name`.
@@ -214,8 +214,8 @@ class Ledger:
     def __repr__(self) -> str:
         limit = "no limit" if self.budget is None else str(self.budget)
         scope = "".join(f", {component}" for component in self._scope)
-        read = ", read-only" if self._account.read_only else ""
-        return f"<{type(self).__name__} of one {self.name}{scope}: {len(self)} releases, {limit}{read}>"
+        mode = ", read-only" if self._account.read_only else ""
+        return f"<{type(self).__name__} of one {self.name}{scope}: {len(self)} releases, {limit}{mode}>"
 
 
 def check_budget(budget: object) -> None:
@@ -269,11 +269,11 @@ class Account(ABC):
         """Record entries, on a reservation or none, all or none (BudgetExceededError, ArgumentError)."""
 
     @abstractmethod
-    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
+    def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `subject` names them."""
 
     @abstractmethod
-    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+    def hold(self, part: Part, losses: Sequence[Loss], subject: str = "") -> None:
         """Reserve losses for charges to come (BudgetExceededError); arguments as for `Tally.hold`."""
 
     @abstractmethod
@@ -314,14 +314,14 @@ class FitNumbers:
 
     def number(self, identities: list[str], recorded: Sequence[str]) -> int | None:
         """Return the number of the fit with these lines among all lines, as `Account.number_fit` does."""
-        known = set(recorded)
-        own = [key for key in identities if key in known]
-        if not own:
+        recorded_ids = set(recorded)
+        fit_ids = [key for key in identities if key in recorded_ids]
+        if not fit_ids:
             return None
         with self._lock:
-            number = self._fits.get(own[0], 1 + max(self._fits.values(), default=0))
-            self._fits |= dict.fromkeys(own, number)
-            earlier = itertools.takewhile(lambda key: key != own[0], recorded)
+            number = self._fits.get(fit_ids[0], 1 + max(self._fits.values(), default=0))
+            self._fits |= dict.fromkeys(fit_ids, number)
+            earlier = itertools.takewhile(lambda key: key != fit_ids[0], recorded)
             return number if all(key in self._fits for key in earlier) else None
 
 
@@ -373,19 +373,19 @@ class MemoryAccount(Account):
             self._entries |= {entry.id: entry for entry in entries}
             self._relations = relations
 
-    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
+    def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `subject` names them."""
         with self._lock:
             self._require_open()
             if self._tally is not None:
-                self._tally.charge(spends, what, keep=False)
+                self._tally.charge(spends, subject, keep=False)
 
-    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+    def hold(self, part: Part, losses: Sequence[Loss], subject: str = "") -> None:
         """Reserve losses for charges to come (BudgetExceededError); arguments as for `Tally.hold`."""
         with self._lock:
             self._require_open()
             if self._tally is not None:
-                self._tally.hold(part, losses, what)
+                self._tally.hold(part, losses, subject)
 
     def free(self, part: Part) -> None:
         """Give back what a reservation holds and has not charged."""
@@ -417,8 +417,8 @@ class MemoryAccount(Account):
         if self.budget is None or self._tally is None:
             return None
         with self._lock:
-            left = self._tally.left(scope)
-        record = self.budget.to_dict() | {"limit": str(max(left, Fraction(0)))}
+            amount = self._tally.remaining(scope)
+        record = self.budget.to_dict() | {"limit": str(max(amount, Fraction(0)))}
         return Budget.from_dict(record)
 
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
@@ -459,25 +459,25 @@ class RereadAccount(Account):
         self._fits = FitNumbers()
 
     @abstractmethod
-    def _read(self) -> MemoryAccount:
+    def _current(self) -> MemoryAccount:
         """Return the account as it stands now, with all its entries."""
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
         """Return all entries, in order."""
-        return self._read().snapshot()
+        return self._current().snapshot()
 
     def holds(self, entry: LedgerEntry) -> bool:
         """Return whether this very entry was recorded."""
-        return self._read().holds(entry)
+        return self._current().holds(entry)
 
-    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
-        self._read().check(spends, what)
+    def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `subject` names them."""
+        self._current().check(spends, subject)
 
-    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+    def hold(self, part: Part, losses: Sequence[Loss], subject: str = "") -> None:
         """Raise BudgetExceededError if losses would pass the limit: nothing is held from other processes."""
-        if what:
-            self.check([((), loss) for loss in losses], what)
+        if subject:
+            self.check([((), loss) for loss in losses], subject)
 
     def free(self, part: Part) -> None:
         """Give back nothing, since nothing is held."""
@@ -488,11 +488,11 @@ class RereadAccount(Account):
 
     def remaining(self, scope: Scope) -> Budget | None:
         """Return what may still be spent at `scope`, None without a limit."""
-        return self._read().remaining(scope)
+        return self._current().remaining(scope)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
-        return self._read().to_dict()
+        return self._current().to_dict()
 
 
 # Accounts of this process by identity, so that two ledgers of one file share theirs.
@@ -536,11 +536,11 @@ def enlist(account: Account) -> Account:
 
 def _open(text: str, scope: Scope) -> Ledger:
     """Return a door to the account of a text: the living one, or one that can only be read."""
-    read = read_account(text)
-    read.read_only = True
-    account = enlist(read)
-    if account is not read:
-        account.absorb(read.snapshot())
+    stored = read_account(text)
+    stored.read_only = True
+    account = enlist(stored)
+    if account is not stored:
+        account.absorb(stored.snapshot())
     return door_to(account, scope)
 
 

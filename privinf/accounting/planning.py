@@ -83,8 +83,8 @@ class PlanReport:
         total = self._total()
         figures = [("epsilon", total.epsilon(self.default_delta))]
         figures += [("mu", available(lambda: total.mu)), ("rho", available(lambda: total.rho))]
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in figures if not math.isnan(value))
-        header = f"Planned releases cost together: {shown} (delta = {self.default_delta:g})"
+        texts = ", ".join(f"{name} {value:.4g}" for name, value in figures if not math.isnan(value))
+        header = f"Planned releases cost together: {texts} (delta = {self.default_delta:g})"
         return "\n".join(
             [header, self.frame.to_string(index=False, na_rep="-", float_format="{:.4g}".format)]
         )
@@ -152,9 +152,9 @@ def _line(release: Mapping[str, Any] | LedgerEntry | Loss, delta: float) -> Plan
 def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
     """Return the parameters of these names, refusing missing and unknown ones."""
     if set(fields) != set(names):
-        given = ", ".join(map(repr, fields)) or "none"
+        received = ", ".join(map(repr, fields)) or "none"
         raise ArgumentError(
-            f"a planned release of this kind needs {', '.join(map(repr, names))}; given: {given}"
+            f"a planned release of this kind needs {', '.join(map(repr, names))}; given: {received}"
         )
     return [fields[name] for name in names]
 

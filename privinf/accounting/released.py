@@ -134,11 +134,11 @@ class ReleasedNumber(float, Released):
         return f"<released {self}{sd}{appended(self.stamp)}>"
 
 
-def check_charged(entries: Sequence[LedgerEntry], what: str) -> None:
+def check_charged(entries: Sequence[LedgerEntry], noun: str) -> None:
     """Raise UnchargedError for a release without ledger lines, which would state epsilon 0."""
     if not entries:
         raise UnchargedError(
-            f"this {what} has no ledger line, so its privacy loss is not known and would be reported as 0; "
+            f"this {noun} has no ledger line, so its privacy loss is not known and would be reported as 0; "
             "nothing is released. Its ledger may be damaged, or of a kind that does not keep what is spent: "
             "look with privinf ledger show"
         )

@@ -111,23 +111,23 @@ class PrivacyReport:
             If `delta` is outside (0, 1), something is not an entry, zero-out lines stand among others, or
             `subject` is none of the choices.
         """
-        own = tuple(entries)
+        lines = tuple(entries)
         check_choice(subject, ReportSubject, "subject")
-        for entry in own:
+        for entry in lines:
             if not isinstance(entry, LedgerEntry):
                 raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
-        check_joined(entry.relation for entry in own)
+        check_joined(entry.relation for entry in lines)
         budget = None if ledger is None else ledger.budget
         if delta is None:
             delta = DEFAULT_DELTA if budget is None or budget.delta is None else budget.delta
-        fit = None if ledger is None else ledger.number_fit(own)
-        there = () if ledger is None else account_of(ledger)[0].snapshot()
-        known = {entry.id for entry in there}
+        fit = None if ledger is None else ledger.number_fit(lines)
+        recorded = () if ledger is None else account_of(ledger)[0].snapshot()
+        recorded_ids = {entry.id for entry in recorded}
         # A release that came from elsewhere was charged to another account: it is part of the total here too.
-        charged_elsewhere = tuple(entry for entry in own if entry.id not in known)
+        charged_elsewhere = tuple(entry for entry in lines if entry.id not in recorded_ids)
         return cls(
-            entries=own,
-            recorded=(*there, *charged_elsewhere),
+            entries=lines,
+            recorded=(*recorded, *charged_elsewhere),
             budget=budget,
             default_delta=check_fraction(delta, "delta"),
             fit=fit,
@@ -172,13 +172,13 @@ class PrivacyReport:
         if not earlier:
             return ""
         before = f"after {counted(earlier, 'other release')}" if self.fit is None else f"fit {self.fit}"
-        return f"{before}: epsilon {self.cumulative.epsilon():.4g} together{self.beside}"
+        return f"{before}: epsilon {self.cumulative.epsilon():.4g} together{self.stamp_of_others}"
 
     @property
-    def beside(self) -> str:
+    def stamp_of_others(self) -> str:
         """What stands, after a comma, on a total that holds other releases which are not private."""
-        whole = stamp_of(self.recorded)
-        return f", {whole}" if whole and not self.stamp else ""
+        stamp = stamp_of(self.recorded)
+        return f", {stamp}" if stamp and not self.stamp else ""
 
     @property
     def unit(self) -> str:
@@ -249,13 +249,13 @@ class PrivacyReport:
 
     def party(self, name: str) -> PrivacyReport:
         """Return the report of one party's releases alone (ArgumentError if there are none)."""
-        own = tuple(entry for entry in self.entries if isinstance(name, str) and entry.party == name)
-        if not own:
-            known = ", ".join(self.parties.index) or "no party is named"
-            raise ArgumentError(f"no release of a party {shown(name)}; parties: {known}")
+        entries = tuple(entry for entry in self.entries if isinstance(name, str) and entry.party == name)
+        if not entries:
+            parties = ", ".join(self.parties.index) or "no party is named"
+            raise ArgumentError(f"no release of a party {shown(name)}; parties: {parties}")
         recorded = tuple(entry for entry in self.recorded if entry.party == name)
         return PrivacyReport(
-            entries=own, recorded=recorded, default_delta=self.default_delta, subject="party"
+            entries=entries, recorded=recorded, default_delta=self.default_delta, subject="party"
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -266,9 +266,9 @@ class PrivacyReport:
         """
         import pandas as pd
 
-        both = {COLUMN_NAMES[self.subject]: self, "cumulative": self.cumulative}
+        reports = {COLUMN_NAMES[self.subject]: self, "cumulative": self.cumulative}
         index = [f"epsilon at delta {self.default_delta:g}", "mu", "rho", "releases", "private"]
-        columns = {name: (*report._figures(), float(not report.stamp)) for name, report in both.items()}
+        columns = {name: (*report._figures(), float(not report.stamp)) for name, report in reports.items()}
         return pd.DataFrame(columns, index=index)
 
     def to_dict(self) -> dict[str, Any]:
@@ -291,9 +291,9 @@ class PrivacyReport:
     def from_dict(cls, record: Mapping[str, Any]) -> PrivacyReport:
         """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
         try:
-            known = {entry["id"]: LedgerEntry.from_dict(entry) for entry in record["entries"]}
-            fit = tuple(known[key] for key in record["fit"])
-            recorded = fit if record["recorded"] is None else tuple(known[key] for key in record["recorded"])
+            lines = {entry["id"]: LedgerEntry.from_dict(entry) for entry in record["entries"]}
+            fit = tuple(lines[key] for key in record["fit"])
+            recorded = fit if record["recorded"] is None else tuple(lines[key] for key in record["recorded"])
             budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
             number = record.get("number")
             number = None if number is None else check_count(number, "number")

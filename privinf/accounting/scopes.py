@@ -88,8 +88,8 @@ class ScopeNode:
             partition = partition_of(component)
             child = node.children.get(component, ScopeNode())
             if partition is not None:
-                beside = (c.cost() for name, c in node.children.items() if partition_of(name) == partition)
-                free += max(beside, default=Fraction(0)) - child.cost()
+                costs = (c.cost() for name, c in node.children.items() if partition_of(name) == partition)
+                free += max(costs, default=Fraction(0)) - child.cost()
             node = child
         return free
 
@@ -126,11 +126,11 @@ def _cross(first: list[Total], second: list[Total]) -> list[Total]:
 
 def _prune(totals: list[Total]) -> list[Total]:
     """Drop what another total covers; too many incomparable ones are replaced by one bound."""
-    kept: list[Total] = []
+    worlds: list[Total] = []
     for total in totals:
-        if not any(other.dominates(total) for other in kept):
-            kept = [other for other in kept if not total.dominates(other)] + [total]
-    return kept if len(kept) <= MAX_WORLDS else [reduce(upper_bound, kept)]
+        if not any(world.dominates(total) for world in worlds):
+            worlds = [world for world in worlds if not total.dominates(world)] + [total]
+    return worlds if len(worlds) <= MAX_WORLDS else [reduce(upper_bound, worlds)]
 
 
 class Tally:
@@ -171,27 +171,27 @@ class Tally:
         self.budget = budget
         self.whose = whose
         self._free = ScopeNode()
-        self._made: dict[Part, list[tuple[Scope, Fraction]]] = {}
-        self._held: dict[Part, tuple[Fraction, ScopeNode]] = {}
+        self._charges: dict[Part, list[tuple[Scope, Fraction]]] = {}
+        self._reserved: dict[Part, tuple[Fraction, ScopeNode]] = {}
 
     @property
     def cost(self) -> Fraction:
         """What counts: charges, and what is reserved beyond them."""
-        held = (max(amount, node.cost()) for amount, node in self._held.values())
-        return sum(held, start=self._free.cost())
+        reserved = (max(amount, node.cost()) for amount, node in self._reserved.values())
+        return sum(reserved, start=self._free.cost())
 
     @property
     def spent(self) -> Fraction:
         """What was charged, without what is reserved."""
-        held = {part: amount for part, (amount, _) in self._held.items()}
-        for part in held:
+        reserved = {part: amount for part, (amount, _) in self._reserved.items()}
+        for part in reserved:
             self.free(part)
-        found = self._free.cost()
-        for part, amount in held.items():
+        cost = self._free.cost()
+        for part, amount in reserved.items():
             self._open(part, amount)
-        return found
+        return cost
 
-    def left(self, scope: Scope = ()) -> Fraction:
+    def remaining(self, scope: Scope = ()) -> Fraction:
         """Return what may still be spent at `scope`, beside what is reserved."""
         return self.budget.limit - self.cost + self._free.slack(scope)
 
@@ -200,11 +200,11 @@ class Tally:
         self._keep([(scope, self.budget.cost(loss)) for scope, loss in spends], on)
 
     def charge(
-        self, spends: Iterable[tuple[Scope, Loss]], what: str, on: Part | None = None, *, keep: bool = True
+        self, spends: Iterable[tuple[Scope, Loss]], subject: str, on: Part | None = None, *, keep: bool = True
     ) -> None:
         """Count what is to be charged, unless it is only asked about, or passes the limit.
 
-        Raises BudgetExceededError where it does; `what` names it.
+        Raises BudgetExceededError where it does; `subject` names it.
         """
         costs = [(scope, self.budget.cost(loss)) for scope, loss in spends]
         node = self._node(on)
@@ -212,53 +212,53 @@ class Tally:
         exceeded = self.cost > self.budget.limit
         _place(costs, node, -1)
         if exceeded:
-            raise self._refusal(what, sum((cost for _, cost in costs), start=Fraction(0)))
+            raise self._refusal(subject, sum((cost for _, cost in costs), start=Fraction(0)))
         if keep:
             self._keep(costs, on)
 
-    def hold(self, part: Part, losses: Iterable[Loss], what: str = "") -> None:
+    def hold(self, part: Part, losses: Iterable[Loss], subject: str = "") -> None:
         """Let a reservation hold so much for all its charges, before and after; a later word wins.
 
-        Raises BudgetExceededError where that would pass the limit, and nothing has changed then; `what` names
-        it. Without `what` it is a fact, and no limit is asked.
+        Raises BudgetExceededError where that would pass the limit, and nothing has changed then; `subject`
+        names it. Without `subject` it is a fact, and no limit is asked.
         """
-        wanted = sum(map(self.budget.cost, losses), start=Fraction(0))
-        before = self._held.get(part)
-        self._open(part, wanted)
-        if what and self.cost > self.budget.limit:
+        amount = sum(map(self.budget.cost, losses), start=Fraction(0))
+        before = self._reserved.get(part)
+        self._open(part, amount)
+        if subject and self.cost > self.budget.limit:
             self.free(part)
             if before is not None:
                 self._open(part, before[0])
-            raise self._refusal(what, wanted)
+            raise self._refusal(subject, amount)
 
     def free(self, part: Part) -> None:
         """Give back what a reservation holds and has not charged; nothing if it holds nothing."""
-        if self._held.pop(part, None) is not None:
-            _place(self._made.get(part, ()), self._free, 1)
+        if self._reserved.pop(part, None) is not None:
+            _place(self._charges.get(part, ()), self._free, 1)
 
-    def _open(self, part: Part, wanted: Fraction) -> None:
+    def _open(self, part: Part, amount: Fraction) -> None:
         """Let a reservation hold so much; what was charged on it before counts as part of it."""
         self.free(part)
-        made = self._made.get(part, ())
+        charges = self._charges.get(part, ())
         node = ScopeNode()
-        _place(made, self._free, -1)
-        _place(made, node, 1)
-        self._held[part] = wanted, node
+        _place(charges, self._free, -1)
+        _place(charges, node, 1)
+        self._reserved[part] = amount, node
 
     def _node(self, on: Part | None) -> ScopeNode:
-        return self._free if on is None or on not in self._held else self._held[on][1]
+        return self._free if on is None or on not in self._reserved else self._reserved[on][1]
 
     def _keep(self, costs: list[tuple[Scope, Fraction]], on: Part | None) -> None:
         _place(costs, self._node(on), 1)
         if on is not None:
-            self._made.setdefault(on, []).extend(costs)
+            self._charges.setdefault(on, []).extend(costs)
 
-    def _refusal(self, what: str, wanted: Fraction) -> BudgetExceededError:
-        left = self.budget.told(max(self.budget.limit - self.cost, Fraction(0)))
-        beside = " beside what is reserved" if self._held else ""
+    def _refusal(self, subject: str, amount: Fraction) -> BudgetExceededError:
+        remaining = self.budget.described(max(self.budget.limit - self.cost, Fraction(0)))
+        reserved = " beside what is reserved" if self._reserved else ""
         return BudgetExceededError(
-            f"{what} would pass the limit of {self.whose}, {self.budget}: {self.budget.told(wanted)} wanted, "
-            f"{left} left{beside}; nothing was recorded or released"
+            f"{subject} would pass the limit of {self.whose}, {self.budget}: {self.budget.described(amount)} "
+            f"wanted, {remaining} left{reserved}; nothing was recorded or released"
         )
 
 

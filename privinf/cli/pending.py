@@ -74,19 +74,19 @@ class StagedAccount(RereadAccount):
         """Whether the real account may be read alone."""
         return self.real.read_only
 
-    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+    def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
         """Raise BudgetExceededError if the spends, after the lines here, would pass the real limit."""
-        self.real.check([*((line.scope, line.loss) for line in self.lines), *spends], what)
+        self.real.check([*((line.scope, line.loss) for line in self.lines), *spends], subject)
 
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Keep lines that the real account could afford now, all or none."""
         self.check([(entry.scope, entry.loss) for entry in entries], named_labels(entries))
-        self._read().record(entries)
+        self._current().record(entries)
         self.lines += entries
 
     def remaining(self, scope: Scope) -> Budget | None:
         """Return what the real account leaves at `scope`, beside what it reserved, after the lines here."""
-        left, before, after = (one.remaining(scope) for one in (self.real, self._charged(), self._read()))
+        left, before, after = (one.remaining(scope) for one in (self.real, self._charged(), self._current()))
         if left is None or before is None or after is None:
             return None
         rest = max(left.limit - (before.limit - after.limit), Fraction(0))
@@ -113,7 +113,7 @@ class StagedAccount(RereadAccount):
         account.absorb(self.real.snapshot())
         return account
 
-    def _read(self) -> MemoryAccount:
+    def _current(self) -> MemoryAccount:
         account = self._charged()
         account.absorb(self.lines)
         return account

@@ -185,7 +185,7 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
         *([("Spent by this fit:", "0 (uses a release)")] if earlier else []),
     ]
     if not earlier or len(report.recorded) > len(report.entries):
-        total = f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}{report.beside}"
+        total = f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}{report.stamp_of_others}"
         spent.append(("Epsilon, whole ledger:", total))
     meaning = [
         ("Unit of privacy:", report.unit),

@@ -705,13 +705,13 @@ MUTANTS = {
     "a reservation is not asked about": Mutant(
         "accounting.scopes",
         "Tally.hold",
-        "if what and",
+        "if subject and",
         "if False and",
     ),
     "what was charged before is no part": Mutant(
         "accounting.scopes",
         "Tally._open",
-        "self._made.get(part, ())",
+        "self._charges.get(part, ())",
         "()",
     ),
     "what was drawn is given back too": Mutant(

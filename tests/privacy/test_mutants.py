@@ -538,7 +538,7 @@ MUTANTS = {
         Mutant(
             "accounting.ledger",
             "RereadAccount.holds",
-            "self._read()",
+            "self._current()",
             "MemoryAccount(self.budget, self.name, self.identity)",
         ),
         of_file_ledgers,
@@ -952,7 +952,7 @@ MUTANTS = {
         of_accounts,
     ),
     "every part of a budget the whole": (
-        Mutant("accounting.calibration", "split_mu", "** 2 * weight / whole", "** 2"),
+        Mutant("accounting.calibration", "split_mu", "** 2 * weight / total", "** 2"),
         of_accounts,
     ),
     "sequential parts taken as disjoint": (
