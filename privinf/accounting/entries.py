@@ -234,7 +234,7 @@ class LedgerEntry:
         return LedgerEntry.from_dict, (self.to_dict(),)
 
 
-_FIELDS = tuple(one.name for one in fields(LedgerEntry))  # of a line, in the order in which it is written
+_FIELDS = tuple(field.name for field in fields(LedgerEntry))  # of a line, in the order in which it is written
 
 
 def stamp_of(entries: Iterable[LedgerEntry]) -> str:

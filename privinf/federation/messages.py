@@ -158,7 +158,7 @@ class Query:
         return Query.unpack, self.pack()
 
 
-QUERY_FIELDS = tuple(one.name for one in fields(Query))
+QUERY_FIELDS = tuple(field.name for field in fields(Query))
 
 
 @doors

@@ -66,7 +66,7 @@ class SiteDesigns:
         self._designs: dict[str, Design] = {}
         self._matrices: OrderedDict[str, SiteBlock] = OrderedDict()
         self.latest: Design | None = None
-        self.own: frozenset[str] = frozenset()
+        self.holder_digests: frozenset[str] = frozenset()
         if isinstance(schema, Design):
             self.adopt(schema)
 
@@ -108,7 +108,7 @@ class SiteDesigns:
         for name in self._opened.lacks(design):
             raise SchemaError(self.defects.get(name, f"the schema declares no column {name!r}"))
         self.keep(design)
-        self.own |= {design.digest}
+        self.holder_digests |= {design.digest}
 
     def design_of(self, content: object) -> Design:
         """Return the design that came with a question, checked by public facts alone.
@@ -124,7 +124,7 @@ class SiteDesigns:
         """
         design = _design_of(content)
         self._check_schema(design)
-        if self.schema is None or design.digest in self.own:
+        if self.schema is None or design.digest in self.holder_digests:
             return design
         width = len(design.names) + _knots(design.to_dict())
         if len(design.names) > MOST_COLUMNS or 8 * width * len(self) > MOST_BYTES:
