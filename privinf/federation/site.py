@@ -286,12 +286,12 @@ class Site:
 
     def _introduced(self, query: Query, name: str) -> Reply:
         """Take a design: by the policy and public facts alone; no row is read."""
-        if not self._designs.own:
+        if not self._designs.holder_digests:
             self.policy.allow_designs()
         if unknown := sorted(set(query.args) - {"design"}):
             raise ArgumentError(f"design takes no argument {', '.join(map(repr, unknown))}")
         design = self._designs.design_of(query.args.get("design"))
-        if design.digest not in self._designs.own and design.digest not in self.policy.designs:
+        if design.digest not in self._designs.holder_digests and design.digest not in self.policy.designs:
             self.policy.allow_designs()
             self._journal.introduce(design.digest, self.policy.most_designs)
         self._designs.keep(design)
