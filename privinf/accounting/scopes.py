@@ -165,7 +165,7 @@ class Tally:
     .. [3] Smith and Thakurta (2022), Fully adaptive composition for Gaussian differential privacy.
     """
 
-    __slots__ = ("_free", "_held", "_made", "budget", "whose")
+    __slots__ = ("_charges", "_free", "_reserved", "budget", "whose")
 
     def __init__(self, budget: Budget, whose: str) -> None:
         self.budget = budget

@@ -55,7 +55,7 @@ class SiteDesigns:
     rows, which cannot fail. That some columns are unavailable is public.
     """
 
-    __slots__ = ("_designs", "_matrices", "_opened", "digests", "latest", "own", "schema")
+    __slots__ = ("_designs", "_matrices", "_opened", "digests", "holder_digests", "latest", "schema")
 
     def __init__(self, rows: Rows, schema: Design | Schema) -> None:
         self.schema = schema if isinstance(schema, Schema) else schema.schema
