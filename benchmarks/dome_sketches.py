@@ -193,7 +193,7 @@ def learn(cell: Learning, d: int = D, k: int = K, rounds: int = ROUNDS, seed: in
             sums["error"] += float(((estimate - h) ** 2).sum())
             sums["noise"] += sd**2 * float(sketch.noise_diagonal.sum())
             sums["directions"] += space.basis.shape[1]
-        space = space.track(estimate, most=cell.most, energy=0.99 if cell.most == RANK else 0.9)
+        space = space.track(estimate, limit=cell.most, energy=0.99 if cell.most == RANK else 0.9)
     noise_energy, directions = MEASURED * sd**2 * d, sums["directions"] / MEASURED
     return {
         "learned directions": directions,

@@ -140,13 +140,13 @@ def notes_of(
     look: SecondLook,
     estimate: Estimate,
     strength: Identification,
-    most: Floats,
+    largest_shift: Floats,
     hidden: Sequence[str],
 ) -> tuple[str, ...]:
     """Return the footnotes of least squares by a second look.
 
-    `most` is the shift of each coefficient if all that counts see beyond the clip were along it, `hidden`
-    what `few_records` and `far_start` say.
+    `largest_shift` is the shift of each coefficient if all that counts see beyond the clip were along it,
+    `hidden` what `few_records` and `far_start` say.
     """
     notes = [f"{text[0].upper()}{text[1:]}." for text in hidden]
     if strength.weak:
@@ -157,7 +157,7 @@ def notes_of(
         notes.append(f"H{heavy_tail(look.clip.ratio)[1:]}.")
     if estimate.bias is not None:
         shift = float((estimate.bias / estimate.bse).max())
-        worst = float((most / estimate.bse).max())
+        worst = float((largest_shift / estimate.bse).max())
         notes.append(CUT.format(look.clip.cut, rows.total, shift, worst, look.clip.hidden))
     if look.score_sd > 0.0:
         notes += [*_costs(rows, look, estimate), STEP.format(look.length)]
@@ -177,11 +177,11 @@ def _costs(rows: GlmRows, look: SecondLook, estimate: Estimate) -> list[str]:
     return [COSTS.format(middle, length, cause)]
 
 
-def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...]:
+def curved_notes(rows: GlmRows, step: FinalStep, draws: Drawn) -> tuple[str, ...]:
     """Return the footnotes of a curved fit."""
-    strength = STEP.format(math.sqrt(found.length2))
+    strength = STEP.format(math.sqrt(draws.length2))
     note = DRAWN_NOTE
-    if found.weak:
+    if draws.weak:
         column, cause = _weakest(rows, step)
         advice = _advice(rows, column, cause)
         note = POSTERIOR_NOTE.format(column.name, PRIOR_SLOPE, PRIOR_CONSTANT, advice)
@@ -195,14 +195,14 @@ def misfits(step: FinalStep) -> tuple[str, ...]:
     return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
 
 
-def unsettled_reason(rows: GlmRows, step: FinalStep, found: Drawn) -> str:
+def unsettled_reason(rows: GlmRows, step: FinalStep, draws: Drawn) -> str:
     """Return why a curved fit has no intervals, and what would help."""
     text = FAR
     if rows.family == "binomial" and rows.design.constant is not None:
         rate = _rate(rows, step)
         text = SEPARATES if step.place.curvature < TELLING * max(rate * (1.0 - rate), 1e-12) else FAR
-    cause = text.format(_largest(rows, found), rows.p, rows.total)
-    return WANDERED.format(found.shift, math.sqrt(found.length2), cause)
+    cause = text.format(_largest(rows, draws), rows.p, rows.total)
+    return WANDERED.format(draws.shift, math.sqrt(draws.length2), cause)
 
 
 def _weakest(rows: GlmRows, step: FinalStep) -> tuple[Column, str]:
@@ -214,9 +214,9 @@ def _weakest(rows: GlmRows, step: FinalStep) -> tuple[Column, str]:
     return column, "many" if cause == "alike" and apart > ALIKE else cause
 
 
-def _largest(rows: GlmRows, found: Drawn) -> str:
+def _largest(rows: GlmRows, draws: Drawn) -> str:
     """Return the column with the largest slope, scaled units."""
-    slopes = np.abs(found.params)
+    slopes = np.abs(draws.params)
     if rows.design.constant is not None:
         slopes[rows.design.constant] = 0.0
     return rows.design.names[int(np.argmax(slopes))]
@@ -282,9 +282,9 @@ def indicators(pilot: Pilot, low: Floats, constant: int | None) -> Flags:
     if constant is None:
         return np.asarray(low >= 0.0)
     sd = pilot.edge / math.sqrt(2.0 * len(pilot.gram))
-    kept = np.abs(np.diag(pilot.gram) - 1.0) <= NEAR_ENDS * sd
-    kept[constant] = False
-    return np.asarray(kept)
+    near_ends = np.abs(np.diag(pilot.gram) - 1.0) <= NEAR_ENDS * sd
+    near_ends[constant] = False
+    return np.asarray(near_ends)
 
 
 def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
@@ -297,15 +297,15 @@ def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
     """
     gram = pilot.gram
     sd = pilot.edge / math.sqrt(2.0 * len(pilot.gram))
-    both = gram
+    joint = gram
     noise = sd / math.sqrt(2.0)
-    kept = indicators(pilot, low, constant)
+    candidates = indicators(pilot, low, constant)
     if constant is not None:
         mean = gram[constant]
-        both = (gram + mean[:, None] + mean + 1.0) / 4.0
+        joint = (gram + mean[:, None] + mean + 1.0) / 4.0
         noise = sd * math.sqrt(1.5) / 4.0
-    pairs = np.triu(np.outer(kept, kept), 1)
-    return bool((both[pairs] <= NEAR_NONE * noise).any())
+    pairs = np.triu(np.outer(candidates, candidates), 1)
+    return bool((joint[pairs] <= NEAR_NONE * noise).any())
 
 
 def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
@@ -321,14 +321,14 @@ def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
     smallest = look.strength * edge if edge > 0.0 else 1.0
     effects = exclusive(look.pilot, rows.limits[0], rows.design.constant)
     effects = effects or most_indicators(rows.design) > 1
-    least = max(CLEAR / math.sqrt(2.0 * rows.p), WEAKEST_EFFECTS * effects)
+    threshold = max(CLEAR / math.sqrt(2.0 * rows.p), WEAKEST_EFFECTS * effects)
     remainder = np.abs(look.remainder(rows.response_units[1] * rows.to_user)) / bse
     if (times := float(remainder.max()) / LARGEST_REMAINDER) > 1.0:
-        least = max(least, look.strength * math.sqrt(times))
+        threshold = max(threshold, look.strength * math.sqrt(times))
     return Identification(
         statistic=look.strength,
-        threshold=least,
-        weak=look.strength < least,
+        threshold=threshold,
+        weak=look.strength < threshold,
         smallest_eigenvalue=smallest,
         noise_edge=edge,
     )
@@ -336,20 +336,22 @@ def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
 
 def most_indicators(design: Design) -> int:
     """Return how many treatment indicators the term with most of them has; of arrays, by their names."""
-    known = {} if design.formula is None else design.terms
+    term_of = {} if design.formula is None else design.terms
     coded = [name for name in design.names if "[T." in name]
-    terms = Counter(known.get(name, name.partition("[T.")[0]) for name in coded)
+    terms = Counter(term_of.get(name, name.partition("[T.")[0]) for name in coded)
     return max(terms.values(), default=0)
 
 
-def few_records(rows: GlmRows, look: SecondLook, most: Floats, sided: Floats, bse: Floats) -> list[str]:
+def few_records(
+    rows: GlmRows, look: SecondLook, largest_shift: Floats, sided: Floats, bse: Floats
+) -> list[str]:
     """Return what to say of indicators whose rarer value few records have, one text each.
 
     Large errors of such records are long scores, all to one side of the coefficient, and the layer below the
     clip, which stands for what lies beyond it, is mostly of other records. So a group whose errors may be
     larger, and of one sign, is told where the counts may hide half of its records, or where what they see
-    beyond the clip (`most` if all of it is the group's) would move the coefficient far, as much of it as the
-    layer shows to be to one side (`sided`). That its errors are not so, no release says.
+    beyond the clip (`largest_shift` if all of it is the group's) would move the coefficient far, as much of it
+    as the layer shows to be to one side (`sided`). That its errors are not so, no release says.
     """
     constant = rows.design.constant
     clip = look.clip
@@ -358,15 +360,15 @@ def few_records(rows: GlmRows, look: SecondLook, most: Floats, sided: Floats, bs
     texts = []
     for j in np.flatnonzero(indicators(look.pilot, rows.limits[0], constant)):
         share = max(1.0 - abs(float(look.pilot.gram[constant, j])), 0.0) / 2.0
-        moved = float(most[j] / bse[j])
+        moved = float(largest_shift[j] / bse[j])
         records = look.n * share
         if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved * sided[j] > FAR_MOVED):
             texts.append(FEW_RECORDS.format(rows.design.names[j], records, moved, clip.hidden))
     return texts
 
 
-def far_start(rows: GlmRows, look: SecondLook, elsewhere: Floats, bse: Floats) -> list[str]:
-    """Return what to say of a last step that went too far; `elsewhere` is `SecondLook.elsewhere`."""
-    moved = np.abs(elsewhere) / bse
+def far_start(rows: GlmRows, look: SecondLook, shift: Floats, bse: Floats) -> list[str]:
+    """Return what to say of a last step that went too far; `shift` is `SecondLook.unclipped_shift`."""
+    moved = np.abs(shift) / bse
     worst = int(np.argmax(moved))
     return [FAR_START.format(rows.design.names[worst], moved[worst])] if moved[worst] > TOO_FAR else []

@@ -83,18 +83,18 @@ class OutsideCount:
         design = rows.design
         response = rows.design.outcome.column
         outcome = bool(response.plain) and not design.response_public and _is_number(rows, response.inputs)
-        told = [*names, *([design.response] if outcome else []), *design.clipped_inputs]
-        if not told:
+        counted = [*names, *([design.response] if outcome else []), *design.clipped_inputs]
+        if not counted:
             return None
         rest, part = split_mu(mu, [1.0 - COUNT_SHARE, COUNT_SHARE])
-        if not is_seen(rows.total, len(told), part):
+        if not is_seen(rows.total, len(counted), part):
             return None
         args = {
             "columns": np.array(columns, dtype=np.int64),
             "outcome": outcome,
             "inputs": len(design.clipped_inputs),
         }
-        return cls(names=tuple(told), args=args, mu=part, rest=rest)
+        return cls(names=tuple(counted), args=args, mu=part, rest=rest)
 
     @property
     def question(self) -> tuple[str, Mapping[str, Any], str, float]:
@@ -103,16 +103,16 @@ class OutsideCount:
 
     def ask(self, sums: GlmSums) -> Any:
         """Release the count."""
-        return sums.asked(*self.question)
+        return sums.release_sum(*self.question)
 
-    def shares(self, found: Any, n: int) -> dict[str, float]:
+    def shares(self, release: Any, n: int) -> dict[str, float]:
         """Return, by name, the shares outside whose simultaneous lower bound is above 1%; see the module."""
-        sd = float(found.scale)
-        least = CAUTION_SHARE * n + simultaneous_quantile(len(self.names)) * sd
+        sd = float(release.scale)
+        threshold = CAUTION_SHARE * n + simultaneous_quantile(len(self.names)) * sd
         return {
             name: min(float(count) / n, 1.0)
-            for name, count in zip(self.names, found.values, strict=True)
-            if count > least
+            for name, count in zip(self.names, release.values, strict=True)
+            if count > threshold
         }
 
 
@@ -144,14 +144,15 @@ def ends_of(
     """
     names, columns = plain_numbers(rows)
     low, high = (ends[columns] for ends in rows.limits)
-    found = means[columns]
+    released = means[columns]
     sds = np.full(len(columns), sd)
     if response is not None and rows.design.outcome.column.plain:
         names = [*names, rows.design.response]
-        found, sds, low, high = (
-            np.append(some, one) for some, one in zip((found, sds, low, high), response, strict=True)
+        released, sds, low, high = (
+            np.append(values, response_value)
+            for values, response_value in zip((released, sds, low, high), response, strict=True)
         )
-    near = at_an_end(found, sds, low, high)
+    near = at_an_end(released, sds, low, high)
     return tuple(name for name, at in zip(names, near, strict=True) if at)
 
 

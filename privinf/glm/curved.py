@@ -105,9 +105,9 @@ class Hidden:
         Hessian's clip may take, half.
         """
         size = np.linalg.norm(influence, axis=1)
-        seen = ALLOWED * of_layer(influence @ self.upper, self.upper_sd * size, self.layer * size)
+        allowed = ALLOWED * of_layer(influence @ self.upper, self.upper_sd * size, self.layer * size)
         return np.asarray(
-            self.ratio * np.maximum(seen, ONE_SIGN * self.layer * size) + 0.5 * self.curvature * size
+            self.ratio * np.maximum(allowed, ONE_SIGN * self.layer * size) + 0.5 * self.curvature * size
         )
 
 
@@ -125,7 +125,7 @@ class Walk:
         Second moments of z, from the start.
     margin : float
         How many times its floor a Hessian must be not to be called weak.
-    few : bool
+    is_small : bool
         Whether rows and budget are few against coefficients, by the public rule of sizes.
     """
 
@@ -133,7 +133,7 @@ class Walk:
     walking: bool
     second: Floats
     margin: float = 1.0
-    few: bool = False
+    is_small: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -216,7 +216,7 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
-    way = Walk(path=path, walking=walking, second=second, margin=shares.margin, few=shares.few)
+    way = Walk(path=path, walking=walking, second=second, margin=shares.margin, is_small=shares.is_small)
     return final(sums, place, shares, way, robust=robust)
 
 
@@ -231,22 +231,22 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     """
     score, gram = sums.start(shares.start, shares.gram)
     sums.moment_sd = gram.sd
-    asked = sums.asked
+    columns = sums.start_columns
     constant = sums.constant
-    free = np.isin(asked, sums.free)
-    fixed = sums.linear[asked]
+    free = np.isin(columns, sums.free)
+    fixed = sums.linear[columns]
     if math.isinf(sums.mu):
         check_full_rank(gram.mean[np.ix_(free, free)], sums.names)
     second = gram.lifted()  # an offset may be constant, or go with the other columns
-    mean = np.zeros(len(asked))
+    mean = np.zeros(len(columns))
     rate = 0.5
     slopes = free.copy()
     if constant is not None:
-        at = int(np.flatnonzero(asked == sums.free[constant])[0])
+        at = int(np.flatnonzero(columns == sums.free[constant])[0])
         mean = second[at]
         slopes[at] = False
-        least = min(max(2.0 * score.sd, 1.0 / sums.n), 0.5)
-        rate = float(np.clip(score.mean[at] + 0.5, least, 1.0 - least))
+        margin = min(max(2.0 * score.sd, 1.0 / sums.n), 0.5)
+        rate = float(np.clip(score.mean[at] + 0.5, margin, 1.0 - margin))
     spread = second - np.outer(mean, mean)
     scales, axes = Noisy(spread[np.ix_(slopes, slopes)], gram.sd).floored()
     along = axes.T @ (score.mean - mean * (rate - 0.5))[slopes] / np.sqrt(scales)
@@ -256,7 +256,7 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     beta = size * (axes @ (along / np.sqrt(scales))) / max(float(np.linalg.norm(along)), 1e-300)
     # What goes with an offset is the offset's.
     beta -= axes @ ((axes.T @ (spread @ fixed)[slopes]) / scales)
-    theta = np.zeros(len(asked))
+    theta = np.zeros(len(columns))
     theta[slopes] = beta
     if constant is not None:
         theta[at] = level - sums.level - mean @ (theta + fixed)
@@ -305,8 +305,8 @@ def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, No
     Where the noise alone moves a Poisson model's predictors further than the step, that counts: a step that
     was shrunk away has not shown that none is needed.
     """
-    each = ROUND_STEP / 2.0
-    bounds = choose_bounds(sums, at, ROUND_COUNTS, each, each)
+    share = ROUND_STEP / 2.0
+    bounds = choose_bounds(sums, at, ROUND_COUNTS, share, share)
     score, hessian = sums.step(at, bounds.score, bounds.curvature, ROUND_STEP, label)
     values, vectors = hessian.floored()
     step = (vectors.T @ score.mean) / values
@@ -337,15 +337,15 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     """Make the final release at `at` with all that is left of the budget."""
     if sums.family == "poisson" and not math.isinf(sums.mu):
         return final_layers(sums, at, shares, walk, robust=robust)
-    left = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
-    for_score = left * shares.score
-    for_hessian = left * (1.0 - shares.score)
+    share = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
+    for_score = share * shares.score
+    for_hessian = share * (1.0 - shares.score)
     bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
-    told = {} if sums.family == "poisson" else {"score_bound": bounds.score}
-    score = sums.score(at, for_score, high=bounds.score, **told)
+    bound_args = {} if sums.family == "poisson" else {"score_bound": bounds.score}
+    score = sums.score(at, for_score, high=bounds.score, **bound_args)
     towards = _towards(score, at)
-    size = sums.meat(at, FINAL_MEAT, high=bounds.score, **told) if robust else None
-    hessian = sums.secant(at, towards, for_hessian, clip=bounds.curvature, **told)
+    size = sums.meat(at, FINAL_MEAT, high=bounds.score, **bound_args) if robust else None
+    hessian = sums.secant(at, towards, for_hessian, clip=bounds.curvature, **bound_args)
     values, vectors = hessian.floored()
     step = vectors @ ((vectors.T @ score.mean) / values)
     allowance = (misfit_of(at) * bounds.score_excess) ** 2 / sums.p
@@ -370,10 +370,10 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     """Make the final release of a Poisson model: scores in two layers, clipped where counts of them say."""
     meat = LAYERS_MEAT if robust else 0.0
     tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
-    left = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - meat
-    for_score = left * shares.score
-    for_hessian = left * (1.0 - shares.score)
-    large, beyond = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
+    share = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - meat
+    for_score = share * shares.score
+    for_hessian = share * (1.0 - shares.score)
+    large, excess = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
     clip = layered(tail, sums.p, sums.price(for_score))
     low, high = clip.shares()
     lower = sums.score(at, for_score * low, high=clip.low)
@@ -385,7 +385,7 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     values, vectors = hessian.floored()
     step = vectors @ ((vectors.T @ score.mean) / values)
     sampling = _sampling(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
-    lost = beyond / sums.n * float(np.linalg.norm(step))
+    lost = excess / sums.n * float(np.linalg.norm(step))
     hidden = Hidden(
         upper=upper.mean, upper_sd=upper.sd, layer=clip.layer / sums.n, ratio=clip.ratio, curvature=lost
     )
@@ -413,15 +413,15 @@ def _sampling(hessian: Noisy, meat: Noisy | None, unit: float) -> Floats:
 
     Scores are in this unit: where their variance is the Hessian H, it is H / unit in units of their own.
     """
-    found = _lifted(hessian.mean, hessian.floor / 4.0)
+    lifted = _lifted(hessian.mean, hessian.floor / 4.0)
     if meat is None:
-        return found / unit
-    return shrunk(meat.mean, meat.sd, found * (len(found) / float(np.trace(found))))
+        return lifted / unit
+    return shrunk(meat.mean, meat.sd, lifted * (len(lifted) / float(np.trace(lifted))))
 
 
-def _lifted(matrix: Floats, least: float) -> Floats:
+def _lifted(matrix: Floats, low: float) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
-    return _power(np.maximum(values, max(least, 1e-12 * values[-1])), vectors, 1.0)
+    return _power(np.maximum(values, max(low, 1e-12 * values[-1])), vectors, 1.0)
 
 
 # ---- where the sums are clipped, by noisy counts
@@ -448,25 +448,25 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
     p = sums.p
     half = share / 2.0
     if sums.family == "poisson":
-        large, beyond = curvature_bound(sums, at, half, curvature)
+        large, excess_beyond = curvature_bound(sums, at, half, curvature)
         tail = residual_tail(sums, at, half, coarse=True)
         mu = sums.price(score)
         bound = best_clip(tail, lambda c: p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
-        return Bounds(bound, large, 0.0, beyond / sums.n)
+        return Bounds(bound, large, 0.0, excess_beyond / sums.n)
     sizes = SCORE_SIZES * math.sqrt(p)
     top = sums.radius * float(np.linalg.norm(at.transform, 2))
     edges = np.append(sizes[sizes < top / 1.05], top)
     counts, sd = sums.counts(at, "score", edges, half)
-    least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
+    lowest = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
     cost = 4.0 * p / sums.price(score) ** 2
-    bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, least, sums.seen)
+    bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, lowest, sums.detection_sds)
     if cost / p * bound**2 > CHEAP * at.curvature * sums.n:
         affordable = math.sqrt(CHEAP * at.curvature * sums.n * p / cost)
-        least = max(least, min(affordable, bound))
-        bound, excess = clip_of(edges, counts, sd, sums.n, cost, misfit_of(at), least, sums.seen)
+        lowest = max(lowest, min(affordable, bound))
+        bound, excess = clip_of(edges, counts, sd, sums.n, cost, misfit_of(at), lowest, sums.detection_sds)
     edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
-    large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
-    return Bounds(bound, large, excess / sums.n, beyond / sums.n)
+    large, excess_beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
+    return Bounds(bound, large, excess / sums.n, excess_beyond / sums.n)
 
 
 def misfit_of(at: Place) -> float:
@@ -485,8 +485,8 @@ def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) ->
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_SCORE_THRESHOLDS)
     thresholds = top * ratio ** np.arange(-cells, 0, dtype=np.float64)
 
-    def ask(some: Floats, part: float) -> tuple[Floats, Floats]:
-        return sums.counts(at, "residual", some, part * share)
+    def ask(cuts: Floats, part: float) -> tuple[Floats, Floats]:
+        return sums.counts(at, "residual", cuts, part * share)
 
     if coarse:
         return tail_of(thresholds, *ask(thresholds, 1.0), sums.n, top, seen=SEEN_BEFORE, flattest=2.0)
@@ -504,9 +504,9 @@ def _curvature_bound(
     """Return K and the summed excess beyond it."""
     counts, sd = sums.counts(at, "curvature", edges, share, **bounds)
     coarse = math.sqrt(2.0) / sums.price(share) > MOST_NOISE * sums.n
-    least = 1.5 * at.curvature * sums.p if coarse else 0.0
+    lowest = 1.5 * at.curvature * sums.p if coarse else 0.0
     cost = 4.0 * sums.p / sums.price(curvature) ** 2
-    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])), sums.seen)
+    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(lowest, float(edges[-1])), sums.detection_sds)
 
 
 def quantile_of(edges: Floats, counts: Floats, level: float) -> float:
@@ -520,10 +520,10 @@ def no_bounds(sums: CurvedSums, at: Place) -> Bounds:
     length = sums.radius * float(np.linalg.norm(at.transform, 2)) * ROOM
     if sums.family == "binomial":
         return Bounds(length, length**2 / 4.0)
-    most = math.exp(
+    largest_mean = math.exp(
         min(float(np.abs(at.theta).sum() + np.abs(sums.linear).sum() + abs(sums.level)) + 1.0, LARGEST_LOG)
     )
-    return Bounds(length * max(most, sums.response[1]), length**2 * most)
+    return Bounds(length * max(largest_mean, sums.response[1]), length**2 * largest_mean)
 
 
 def clip_of(
@@ -533,21 +533,21 @@ def clip_of(
     n: int,
     cost: float,
     weight: float,
-    least: float,
-    seen: float,
+    lowest: float,
+    detection_sds: float,
 ) -> tuple[float, float]:
     """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
 
     X(c) = sum (t - c)+ is the integral of the counts above t, made nonincreasing (`decreasing`); those below
-    `seen` of their sds count as none.
+    `detection_sds` of their sds count as none.
     """
     clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
     fitted = decreasing(counts, sd)
-    above = np.where(fitted < seen * sd, 0.0, fitted)
+    above = np.where(fitted < detection_sds * sd, 0.0, fitted)
     above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
     parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
-    beyond = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
-    loss = cost * clips**2 + (weight * beyond) ** 2
-    loss[clips < least * (1.0 - 1e-12)] = math.inf
+    excess = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
+    loss = cost * clips**2 + (weight * excess) ** 2
+    loss[clips < lowest * (1.0 - 1e-12)] = math.inf
     best = int(loss.argmin())
-    return float(clips[best]), float(beyond[best])
+    return float(clips[best]), float(excess[best])

@@ -52,7 +52,7 @@ class Shares:
     margin: float = 1.0
 
     @property
-    def few(self) -> bool:
+    def is_small(self) -> bool:
         """Whether rows and budget are few against coefficients."""
         return self.rounds < FULL_ROUNDS
 
@@ -129,13 +129,13 @@ class CurvedSums:
         return len(self.free)
 
     @property
-    def seen(self) -> float:
+    def detection_sds(self) -> float:
         """From how many sds on a count is seen."""
-        few = not math.isinf(self.mu) and Shares.of(self.n * self.mu / self.p**1.5).few
-        return SEEN_IN_FEW if few else SEEN_SDS
+        is_small = not math.isinf(self.mu) and Shares.of(self.n * self.mu / self.p**1.5).is_small
+        return SEEN_IN_FEW if is_small else SEEN_SDS
 
     @property
-    def asked(self) -> Integers:
+    def start_columns(self) -> Integers:
         """Columns of the start: those with coefficients and the offset's."""
         return np.flatnonzero((self.linear != 0.0) | np.isin(np.arange(len(self.fixed)), self.free))
 
@@ -145,58 +145,58 @@ class CurvedSums:
 
     def _ask(self, op: str, args: Mapping[str, Any], label: str, share: float) -> Any:
         self.spent += share
-        found = self.server.vector_sum(op, args, label=label, mu=self.price(share))
-        self.traffic.add(label, args, len(found.values))
-        return found
+        release = self.server.vector_sum(op, args, label=label, mu=self.price(share))
+        self.traffic.add(label, args, len(release.values))
+        return release
 
     @property
     def weight_unit(self) -> float:
         """What public weights are divided by: scores are, squares of scores are by its square."""
         return float(self.units.get("weight_unit", 1.0))
 
-    def _at(self, theta: Floats, transform: Floats, **more: PlainValue) -> dict[str, Any]:
-        whole = self.fixed.copy()
+    def _at(self, theta: Floats, transform: Floats, **extra: PlainValue) -> dict[str, Any]:
+        full_theta = self.fixed.copy()
         columns = np.zeros((len(self.fixed), self.p))
-        whole[self.free] = theta
+        full_theta[self.free] = theta
         columns[self.free] = transform.T
-        return {**self.units, "family": self.family, "theta": whole, "transform": columns, **more}
+        return {**self.units, "family": self.family, "theta": full_theta, "transform": columns, **extra}
 
     def start(self, share: float, matrix: float) -> tuple[Noisy, Noisy]:
         """Return means of z (y' - 1/2), y' the response in [0, 1], and z z'; `matrix` the Gram's part."""
         args = {name: self.units[name] for name in ("center", "scale") if name in self.units}
-        args |= {"block": self.asked, "radius": self.radius, "share": matrix}
-        found = self._ask(Statistics.CURVED_START, args, Labels.START, share)
-        return _parts(found, len(self.asked), matrix, self.radius / 2.0, self.radius**2)
+        args |= {"block": self.start_columns, "radius": self.radius, "share": matrix}
+        release = self._ask(Statistics.CURVED_START, args, Labels.START, share)
+        return _parts(release, len(self.start_columns), matrix, self.radius / 2.0, self.radius**2)
 
     def step(
         self, at: Place, score_bound: float, curvature_bound: float, share: float, label: str
     ) -> tuple[Noisy, Noisy]:
         """Return mean weighted score and Hessian at once, as precise as each other."""
         args = self._at(at.theta, at.transform, score_bound=score_bound, curvature_bound=curvature_bound)
-        found = self._ask(Statistics.CURVED_STEP, args | {"share": 0.5}, label, share)
-        return _parts(found, self.p, 0.5, score_bound, curvature_bound)
+        release = self._ask(Statistics.CURVED_STEP, args | {"share": 0.5}, label, share)
+        return _parts(release, self.p, 0.5, score_bound, curvature_bound)
 
     def counts(
         self, at: Place, of: str, thresholds: Floats, share: float, **bounds: PlainValue
     ) -> tuple[Floats, Floats]:
         """Return the noisy counts above thresholds, and the sds of their noise."""
         args = self._at(at.theta, at.transform, of=of, thresholds=thresholds, **bounds)
-        found = self._ask(Statistics.CURVED_COUNTS, args, Labels.COUNTS.format(quantity=of), share)
-        return counts_above(found.values, float(found.scale))
+        release = self._ask(Statistics.CURVED_COUNTS, args, Labels.COUNTS.format(quantity=of), share)
+        return counts_above(release.values, float(release.scale))
 
     def score(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean score of one layer."""
-        found = self._ask(
+        release = self._ask(
             Statistics.CURVED_SCORE, self._at(at.theta, at.transform, **bounds), Labels.FINAL_SCORE, share
         )
-        return Noisy(found.mean, found.mean_sd)
+        return Noisy(release.mean, release.mean_sd)
 
     def meat(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean outer product of the scores."""
-        found = self._ask(
+        release = self._ask(
             Statistics.CURVED_MEAT, self._at(at.theta, at.transform, **bounds), Labels.MEAT, share
         )
-        return Noisy(NoisyGram.of(found).mean, found.mean_sd)
+        return Noisy(NoisyGram.of(release).mean, release.mean_sd)
 
     def average(self, theta: Floats, top: float, share: float) -> Noisy:
         """Return the mean derivative of the mean at `theta`: each record counts once, at most `top`."""
@@ -204,16 +204,16 @@ class CurvedSums:
         args = self._at(theta, np.eye(self.p))
         args["transform"] = args["transform"][:, [self.constant]]
         args = {name: value for name, value in args.items() if name not in ("weight", "weight_unit")}
-        found = self._ask(
+        release = self._ask(
             Statistics.CURVED_SECANT, args | {"step": np.zeros(1), "clip": top}, Labels.MEAN_CURVATURE, share
         )
-        return Noisy(found.mean, found.mean_sd)
+        return Noisy(release.mean, release.mean_sd)
 
     def secant(self, at: Place, step: Floats, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean secant Hessian."""
         args = self._at(at.theta, at.transform, step=step, **bounds)
-        found = self._ask(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
-        return Noisy(NoisyGram.of(found).mean, found.mean_sd)
+        release = self._ask(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
+        return Noisy(NoisyGram.of(release).mean, release.mean_sd)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,9 +250,9 @@ class Place:
     curvature: float
 
 
-def _parts(found: Any, size: int, matrix: float, score: float, curvature: float) -> tuple[Noisy, Noisy]:
+def _parts(release: Any, size: int, matrix: float, score: float, curvature: float) -> tuple[Noisy, Noisy]:
     """Return both means of a joint release, in their own units."""
     a = score / (math.sqrt(1.0 - matrix) / 2.0)
     b = curvature / math.sqrt(matrix / 2.0)
-    gram = NoisyGram.of(replace(found, values=found.values[size:]))
-    return Noisy(a * found.mean[:size], a * found.mean_sd), Noisy(b * gram.mean, b * found.mean_sd)
+    gram = NoisyGram.of(replace(release, values=release.values[size:]))
+    return Noisy(a * release.mean[:size], a * release.mean_sd), Noisy(b * gram.mean, b * release.mean_sd)

@@ -101,8 +101,8 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     length2 = _squared_length(move, covariance) / p if hessian.sd or score.sd else 0.0
     shift = math.sqrt(max(float(move @ hessian.mean @ move), 0.0) / level)
     far = shift > LONGEST_SHIFT or (step.walk.walking and shift > WALKING_SHIFT)
-    far = far or length2 > next(limit for most, limit in LONGEST_STEP2.items() if shift <= most)
-    if far and step.walk.few and not weak:
+    far = far or length2 > next(limit for longest, limit in LONGEST_STEP2.items() if shift <= longest)
+    if far and step.walk.is_small and not weak:
         weak, moves = True, posterior()
     params = moves.mean(axis=0) if weak else move
     inverse = (vectors / values) @ vectors.T
@@ -129,9 +129,9 @@ def _squared_length(move: Floats, covariance: Floats) -> float:
 def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> Floats:
     """Return noise of symmetric matrices, isotropic in the Frobenius norm, `sd` on the diagonal."""
     upper = np.triu(rng.standard_normal((count, p, p)) * (sd / math.sqrt(2.0)), 1)
-    found = upper + np.swapaxes(upper, 1, 2)
-    found[:, np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p))
-    return np.asarray(found)
+    noise = upper + np.swapaxes(upper, 1, 2)
+    noise[:, np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p))
+    return np.asarray(noise)
 
 
 DRAWN_EQUATION = """\
@@ -148,9 +148,9 @@ def drawn_terms(step: FinalStep, noise_cov: Floats) -> dict[str, Floats]:
     values, vectors = step.hessian.floored()
     inverse = (vectors / values) @ vectors.T
     back = step.place.transform.T @ inverse
-    found = step_noise(inverse @ step.score.mean, step.score.sd, step.hessian.sd)
-    found["allowance for misfit"] = step.allowance * np.eye(len(values))
-    terms = {name: back @ term @ back.T for name, term in found.items()}
+    scaled_terms = step_noise(inverse @ step.score.mean, step.score.sd, step.hessian.sd)
+    scaled_terms["allowance for misfit"] = step.allowance * np.eye(len(values))
+    terms = {name: back @ term @ back.T for name, term in scaled_terms.items()}
     return {**terms, "beyond first order": noise_cov - sum(terms.values())}
 
 
@@ -161,10 +161,10 @@ def _seed(step: FinalStep) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 
-def _solved(matrices: Floats, vectors: Floats, least: float) -> Floats:
-    """Return matrix^-1 vector, draw by draw, eigenvalues not below `least`."""
+def _solved(matrices: Floats, vectors: Floats, low: float) -> Floats:
+    """Return matrix^-1 vector, draw by draw, eigenvalues not below `low`."""
     values, axes = np.linalg.eigh(matrices)
-    along = np.einsum("nji,nj->ni", axes, vectors) / np.maximum(values, least)
+    along = np.einsum("nji,nj->ni", axes, vectors) / np.maximum(values, low)
     return np.asarray(np.einsum("nij,nj->ni", axes, along))
 
 
@@ -185,16 +185,16 @@ def _posterior(
     variance: Floats,
     mean: Floats,
     root: Floats,
-    least: float,
+    low: float,
 ) -> Floats:
     """Return draws of D from its posterior, the Hessian integrated over its noise."""
     values, axes = np.linalg.eigh(hessians)
-    kept = values[:, 0] > 0.0
-    if kept.sum() < FEWEST_KEPT:
+    definite = values[:, 0] > 0.0
+    if definite.sum() < FEWEST_KEPT:
         # Few draws are positive definite: all are made so.
-        hessians = np.einsum("nij,nj,nkj->nik", axes, np.maximum(values, least), axes)
+        hessians = np.einsum("nij,nj,nkj->nik", axes, np.maximum(values, low), axes)
     else:
-        hessians = hessians[kept]
+        hessians = hessians[definite]
     spread = root @ root.T
     spreads = hessians @ spread @ hessians + variance
     away = score - hessians @ mean
@@ -231,30 +231,30 @@ def recorded(step: FinalStep) -> dict[str, Any]:
         "walking": step.walk.walking,
         "second": step.walk.second.tolist(),
         "margin": step.walk.margin,
-        "few": step.walk.few,
+        "few": step.walk.is_small,
     }
 
 
-def restored(kept: Mapping[str, Any]) -> FinalStep:
+def restored(record: Mapping[str, Any]) -> FinalStep:
     """Return a final release that `recorded` wrote, without its iterates."""
     arrays = {
-        name: np.array(kept[name], dtype=np.float64) for name in ("theta", "transform", "score", "hessian")
+        name: np.array(record[name], dtype=np.float64) for name in ("theta", "transform", "score", "hessian")
     }
-    place = Place(arrays["theta"], arrays["transform"], float(kept["level"]))
-    second = np.array(kept["second"], dtype=np.float64)
+    place = Place(arrays["theta"], arrays["transform"], float(record["level"]))
+    second = np.array(record["second"], dtype=np.float64)
     walk = Walk(
         path=[],
-        walking=bool(kept["walking"]),
+        walking=bool(record["walking"]),
         second=second,
-        margin=float(kept["margin"]),
-        few=bool(kept.get("few", False)),
+        margin=float(record["margin"]),
+        is_small=bool(record.get("few", False)),
     )
     return FinalStep(
         place=place,
-        score=Noisy(arrays["score"], float(kept["score_sd"])),
-        hessian=Noisy(arrays["hessian"], float(kept["hessian_sd"])),
-        meat=np.array(kept["meat"], dtype=np.float64),
-        allowance=float(kept["allowance"]),
+        score=Noisy(arrays["score"], float(record["score_sd"])),
+        hessian=Noisy(arrays["hessian"], float(record["hessian_sd"])),
+        meat=np.array(record["meat"], dtype=np.float64),
+        allowance=float(record["allowance"]),
         walk=walk,
     )
 
@@ -359,11 +359,11 @@ def equation_of(step: OneStep) -> FinalStep:
     )
 
 
-def curved_system(kept: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedScores:
+def curved_system(settings: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedScores:
     """Return the equation of score tests that a fit's settings keep."""
-    step = restored(kept["curved"] if "curved" in kept else kept["equation"])
+    step = restored(settings["curved"] if "curved" in settings else settings["equation"])
     transform, shift = design.to_user  # the shift is the response's, which a linear predictor has not
-    scaled = np.linalg.inv(transform) @ np.array(kept["to_user"])
+    scaled = np.linalg.inv(transform) @ np.array(settings["to_user"])
     start = scaled @ step.place.theta - np.linalg.solve(transform, shift)
     place = scaled @ step.place.transform.T
     return CurvedScores(

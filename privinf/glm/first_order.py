@@ -355,7 +355,7 @@ class _OptimizerRounds:
         variant = dome_variant(options.variant)
         if options.most_learned:
             tracked = variant.tracked(raw, gradient)
-            self.space = self.space.track(tracked, most=options.most_learned, energy=options.energy)
+            self.space = self.space.track(tracked, limit=options.most_learned, energy=options.energy)
         if options.precondition:
             unit = self.moments.unit
             self.space = variant.rescaled(self.space, self.unit / unit)

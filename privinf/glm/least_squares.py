@@ -38,7 +38,7 @@ import numpy as np
 
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.glm.newton import step_noise
-from privinf.glm.questions import LOWEST_THRESHOLD, MEAT, Asked, Counting, Pilot, Questions
+from privinf.glm.questions import LOWEST_THRESHOLD, MEAT, Counting, Pilot, PricedQuery, Questions
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LargeSample
@@ -179,7 +179,7 @@ class SecondLook:
         size = np.linalg.norm(R, axis=1)
         return self.clip.bias(R @ self.upper, self.upper_sd * size, size / self.n)
 
-    def elsewhere(self, transform: Floats) -> Floats:
+    def unclipped_shift(self, transform: Floats) -> Floats:
         """Return how much shorter ``transform @ params`` would step if all rows counted in H, shape (k,).
 
         R (G - H) D to first order, G the moments of v. A clipped row is in S, not in H: right of a long tail,
@@ -200,8 +200,8 @@ class SecondLook:
         R = transform @ self.influence
         size = np.linalg.norm(R, axis=1)
         all_of_them = self.clip.cut * (self.clip.high - self.clip.low) * size / self.n
-        shown = np.abs(R @ self.upper) + 2.0 * self.upper_sd * size
-        return np.asarray(np.minimum(shown, all_of_them) / np.maximum(all_of_them, 1e-300))
+        reached = np.abs(R @ self.upper) + 2.0 * self.upper_sd * size
+        return np.asarray(np.minimum(reached, all_of_them) / np.maximum(all_of_them, 1e-300))
 
 
 def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
@@ -210,20 +210,20 @@ def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
     return np.maximum(values, max(edge, 1e-14 * float(values[-1]))), vectors
 
 
-def first_look(asked: Questions) -> tuple[Pilot, Floats]:
+def first_look(queries: Questions) -> tuple[Pilot, Floats]:
     """Return the pilot of a release of second moments, its scale still 1, and these moments.
 
     Raises NotPositiveDefiniteError where there is no noise and columns repeat one another.
     """
-    reach = asked.reachable
-    p = asked.p
+    reach = queries.reachable
+    p = queries.p
     weight = RESPONSE_WEIGHT * reach.radius
-    moments, sd = asked.moments(weight)
-    asked.look_at_ends(moments, sd, weight)
+    moments, sd = queries.moments(weight)
+    queries.look_at_ends(moments, sd, weight)
     gram = moments[:p, :p]
     cross = moments[:p, p]
-    if math.isinf(asked.mu):
-        check_full_rank(gram, asked.rows.design.names)
+    if math.isinf(queries.mu):
+        check_full_rank(gram, queries.rows.design.names)
     edge = sd * math.sqrt(2.0 * p)
     values, vectors = floored(gram, edge)
     theta = vectors @ ((vectors.T @ cross) / values)
@@ -246,98 +246,100 @@ def first_look(asked: Questions) -> tuple[Pilot, Floats]:
     ), moments
 
 
-def scaled_pilot(asked: Questions, pilot: Pilot) -> Pilot:
+def scaled_pilot(queries: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot with the scale of its residuals."""
-    counting = Counting(top=asked.residual(pilot.theta), cells=SCALE_CELLS)
-    tail = asked.tail(pilot, "residual", SCALE, counting)
+    counting = Counting(top=queries.residual(pilot.theta), cells=SCALE_CELLS)
+    tail = queries.tail(pilot, "residual", SCALE, counting)
     return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
 
 
-def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
+def gram_clip(queries: Questions, pilot: Pilot, share: float) -> float:
     """Return the norm at which rows v enter a matrix of this price: by counts, where the longest is long."""
-    if math.isinf(asked.mu) or pilot.longest <= LONG * asked.p:
+    if math.isinf(queries.mu) or pilot.longest <= LONG * queries.p:
         return math.sqrt(pilot.longest)
-    tail = asked.tail(pilot, "length", COUNTS, Counting(top=pilot.longest, lowest=LOWEST_THRESHOLD * asked.p))
-    mu = asked.mu * math.sqrt(share)
-    return math.sqrt(best_clip(tail, lambda c: asked.p * (c / mu) ** 2 + tail.excess(c) ** 2))
+    tail = queries.tail(
+        pilot, "length", COUNTS, Counting(top=pilot.longest, lowest=LOWEST_THRESHOLD * queries.p)
+    )
+    mu = queries.mu * math.sqrt(share)
+    return math.sqrt(best_clip(tail, lambda c: queries.p * (c / mu) ** 2 + tail.excess(c) ** 2))
 
 
-def whitened_anew(asked: Questions, pilot: Pilot) -> Pilot:
+def whitened_anew(queries: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
-    args = pilot.args({"clip": gram_clip(asked, pilot, REGRAM)})
-    gram, sd = asked.matrix(Statistics.WHITENED_GRAM, REGRAM, Labels.SECOND_GRAM, args)
-    values, vectors = floored(gram, sd * math.sqrt(2.0 * asked.p))
+    args = pilot.args({"clip": gram_clip(queries, pilot, REGRAM)})
+    gram, sd = queries.matrix(Statistics.WHITENED_GRAM, REGRAM, Labels.SECOND_GRAM, args)
+    values, vectors = floored(gram, sd * math.sqrt(2.0 * queries.p))
     root = (vectors / np.sqrt(values)) @ vectors.T
     whitening = root @ pilot.whitening
-    longest = min(pilot.longest / float(values[0]), asked.reachable.longest2(whitening))
+    longest = min(pilot.longest / float(values[0]), queries.reachable.longest2(whitening))
     return replace(pilot, whitening=whitening, longest=longest, white=root @ gram @ root)
 
 
-def improved(asked: Questions, pilot: Pilot) -> Pilot:
+def improved(queries: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot moved by one round of clipped scores."""
-    counting = asked.of_scores(pilot, coarse=True)
-    tail = asked.tail(pilot, "score", SCORE_COUNTS, counting)
-    mu = asked.mu * math.sqrt(SCORE_ROUND)
-    clip = best_clip(tail, lambda c: asked.p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
-    args = asked.args(pilot, {"low": 0.0, "high": clip})
-    found = asked.vector(Statistics.WHITENED_SCORE, SCORE_ROUND, Labels.FIRST_SCORE, args)
-    moved = pilot.unit * pilot.whitening.T @ found.values / asked.n
+    counting = queries.of_scores(pilot, coarse=True)
+    tail = queries.tail(pilot, "score", SCORE_COUNTS, counting)
+    mu = queries.mu * math.sqrt(SCORE_ROUND)
+    clip = best_clip(tail, lambda c: queries.p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
+    args = queries.args(pilot, {"low": 0.0, "high": clip})
+    release = queries.vector(Statistics.WHITENED_SCORE, SCORE_ROUND, Labels.FIRST_SCORE, args)
+    moved = pilot.unit * pilot.whitening.T @ release.values / queries.n
     return replace(pilot, theta=pilot.theta + moved)
 
 
-def chosen_clip(asked: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, float]:
+def chosen_clip(queries: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, float]:
     """Return the clip of the scores, and the share of mu^2 that both layers get."""
-    looks = asked.looks
-    p = asked.p
-    counting = asked.of_scores(pilot, coarse=False)
+    looks = queries.looks
+    p = queries.p
+    counting = queries.of_scores(pilot, coarse=False)
     tail = None
     high = counting.top
     if looks.target == "robust":
         high = min(ROBUST * math.sqrt(p), high)
-    elif looks.rule == "auto" and not math.isinf(asked.mu):
-        tail = asked.tail(pilot, "score", TAIL, counting)
-    rest = 1.0 - asked.spent - hessian - MEAT
+    elif looks.rule == "auto" and not math.isinf(queries.mu):
+        tail = queries.tail(pilot, "score", TAIL, counting)
+    rest = 1.0 - queries.spent - hessian - MEAT
     if tail is None:
         return Clip(low=LAYER * high, high=high, ratio=0.0, weight=1.0, layer=0.0), rest
-    return layered(tail, p, asked.mu * math.sqrt(rest)), rest
+    return layered(tail, p, queries.mu * math.sqrt(rest)), rest
 
 
-def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool) -> SecondLook:
+def second_look(queries: Questions, pilot: Pilot, moments: Floats, *, rewhitened: bool) -> SecondLook:
     """Release the counts, the Hessian, both layers and the meat, and return what they say."""
-    n, p = asked.n, asked.p
-    price = HESSIAN_AGAIN if again else HESSIAN
-    norm = gram_clip(asked, pilot, price)
-    clip, share = chosen_clip(asked, pilot, price)
-    both = asked.args(pilot, {"low": clip.low, "high": clip.high, "weight": clip.weight})
+    n, p = queries.n, queries.p
+    price = HESSIAN_AGAIN if rewhitened else HESSIAN
+    norm = gram_clip(queries, pilot, price)
+    clip, share = chosen_clip(queries, pilot, price)
+    layer_args = queries.args(pilot, {"low": clip.low, "high": clip.high, "weight": clip.weight})
     low, high = clip.shares()
-    last: tuple[Asked, float] = (Statistics.WHITENED_MEAT, MEAT, Labels.MEAT, both), 0.0
-    if not asked.looks.robust:
-        last = asked.squares(pilot)
-    found = asked.together(
+    last: tuple[PricedQuery, float] = (Statistics.WHITENED_MEAT, MEAT, Labels.MEAT, layer_args), 0.0
+    if not queries.looks.robust:
+        last = queries.squares(pilot)
+    releases = queries.together(
         [
-            (Statistics.WHITENED_HESSIAN, price, Labels.HESSIAN, {**both, "clip": norm}),
+            (Statistics.WHITENED_HESSIAN, price, Labels.HESSIAN, {**layer_args, "clip": norm}),
             (
                 Statistics.WHITENED_SCORE,
                 share * low,
                 Labels.SCORES,
-                asked.args(pilot, {"low": 0.0, "high": clip.low}),
+                queries.args(pilot, {"low": 0.0, "high": clip.low}),
             ),
             (
                 Statistics.WHITENED_SCORE,
                 share * high,
                 Labels.SCORES_ABOVE,
-                asked.args(pilot, {"low": clip.low, "high": clip.high}),
+                queries.args(pilot, {"low": clip.low, "high": clip.high}),
             ),
             last[0],
         ]
     )
-    hessian, hessian_sd = asked.mean_matrix(found[0])
-    lower, upper = found[1:3]
+    hessian, hessian_sd = queries.mean_matrix(releases[0])
+    lower, upper = releases[1:3]
     edge = hessian_sd * math.sqrt(2.0 * p)
     values, vectors = floored(hessian, LAST_FLOOR * edge)
     scores = lower.values + clip.weight * upper.values
     step = vectors @ ((vectors.T @ scores) / values) / n
-    meat, meat_sd, measures = last_moments(asked, pilot, moments, (found[3], last[1]), hessian, step)
+    meat, meat_sd, measures = last_moments(queries, pilot, moments, (releases[3], last[1]), hessian, step)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
     return SecondLook(
@@ -358,7 +360,7 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
 
 
 def last_moments(
-    asked: Questions, pilot: Pilot, moments: Floats, last: tuple[Any, float], hessian: Floats, step: Floats
+    queries: Questions, pilot: Pilot, moments: Floats, last: tuple[Any, float], hessian: Floats, step: Floats
 ) -> tuple[Floats, float, Measures]:
     """Return the meat of the clipped scores, the sd of its noise, and mean squares.
 
@@ -367,54 +369,54 @@ def last_moments(
     Where errors are taken to have equal variance, the meat is s2 H, s2 the mean of (clipped) squares of
     residuals at the pilot, less what the step takes of it.
     """
-    p = asked.p
+    p = queries.p
     theta = pilot.theta + pilot.unit * pilot.whitening.T @ step
-    if asked.looks.robust:
-        meat, sd = asked.mean_matrix(last[0])
+    if queries.looks.robust:
+        meat, sd = queries.mean_matrix(last[0])
         residual = pilot.unit**2 * float(np.trace(meat)) / float(np.trace(hessian))
     else:
-        squares = (float(last[0].values[0]) + last[1]) / asked.n
+        squares = (float(last[0].values[0]) + last[1]) / queries.n
         residual = squares - pilot.unit**2 * float(step @ hessian @ step)
-    if math.isinf(asked.mu):
+    if math.isinf(queries.mu):
         ends = np.append(-theta, 1.0)
         residual = float(ends @ moments @ ends)
     residual = max(residual, 0.0)
-    if not asked.looks.robust:
-        freed = asked.n / max(asked.n - p, 1)
+    if not queries.looks.robust:
+        freed = queries.n / max(queries.n - p, 1)
         meat = freed * residual / pilot.unit**2 * hessian
         sd = 0.0
     gram = moments[:p, :p]
-    ones = asked.ones
+    ones = queries.ones
     explained = float(theta @ gram @ theta)
     if ones is not None and (mass := float(ones @ gram @ ones)) > 0.0:
         explained -= float(ones @ gram @ theta) ** 2 / mass
     return meat, sd, Measures(residual, max(explained, 0.0) + residual)
 
 
-def fit_least_squares(asked: Questions) -> SecondLook:
+def fit_least_squares(queries: Questions) -> SecondLook:
     """Make all releases of a fit and return the last ones.
 
     Notes
     -----
     **Privacy.** Reads every row once a release; the squared prices add up to mu^2 at most.
     """
-    if asked.looks.adapt:
-        asked.narrow()
-    pilot, moments = first_look(asked)
-    if math.isinf(asked.mu):
-        pilot = scaled_pilot(asked, pilot) if asked.looks.target == "robust" else pilot
-        return _converged(asked, pilot, moments)
-    pilot = scaled_pilot(asked, pilot)
-    again = pilot.strength <= WEAK
-    if again:
-        pilot = whitened_anew(asked, pilot)
-    stated = asked.looks.target == "robust" or asked.looks.rule is None
-    if again or stated or pilot.noise > COARSE * pilot.unit:
-        pilot = improved(asked, pilot)
-    return second_look(asked, pilot, moments, again=again)
+    if queries.looks.adapt:
+        queries.narrow()
+    pilot, moments = first_look(queries)
+    if math.isinf(queries.mu):
+        pilot = scaled_pilot(queries, pilot) if queries.looks.target == "robust" else pilot
+        return _converged(queries, pilot, moments)
+    pilot = scaled_pilot(queries, pilot)
+    is_weak = pilot.strength <= WEAK
+    if is_weak:
+        pilot = whitened_anew(queries, pilot)
+    has_own_clip = queries.looks.target == "robust" or queries.looks.rule is None
+    if is_weak or has_own_clip or pilot.noise > COARSE * pilot.unit:
+        pilot = improved(queries, pilot)
+    return second_look(queries, pilot, moments, rewhitened=is_weak)
 
 
-def _converged(asked: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
+def _converged(queries: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
     """Return the last look of a fit without noise: looks until the coefficients stay.
 
     Raises
@@ -423,7 +425,7 @@ def _converged(asked: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
         They do not.
     """
     for _ in range(MOST_LOOKS):
-        look = second_look(asked, pilot, moments, again=False)
+        look = second_look(queries, pilot, moments, rewhitened=False)
         if float(np.abs(look.step).max()) <= SMALLEST_STEP * (1.0 + float(np.abs(look.params).max())):
             return look
         pilot = replace(pilot, theta=look.params)
@@ -432,17 +434,17 @@ def _converged(asked: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
 
 def quantile_of(tail: Tail, level: float) -> float:
     """Return the smallest t that at most ``1 - level`` of the terms pass, geometrically inside a cell."""
-    wanted = (1.0 - level) * tail.rows
-    above = np.flatnonzero(tail.counts > wanted)
+    target = (1.0 - level) * tail.rows
+    above = np.flatnonzero(tail.counts > target)
     if not len(above):
         return float(tail.thresholds[0])
     place = int(above[-1])
     if place == len(tail.counts) - 1:
-        factor = (tail.counts[place] / wanted) ** (1.0 / tail.alpha)
+        factor = (tail.counts[place] / target) ** (1.0 / tail.alpha)
         return float(min(tail.thresholds[place] * factor, max(tail.top, tail.thresholds[place])))
     low = tail.thresholds[place]
     high = tail.thresholds[place + 1]
-    share = (tail.counts[place] - wanted) / (tail.counts[place] - tail.counts[place + 1])
+    share = (tail.counts[place] - target) / (tail.counts[place] - tail.counts[place + 1])
     return float(low * (high / low) ** share)
 
 
@@ -475,7 +477,7 @@ class LookedScores(LargeSample):
     mean: Floats
     hessian: Floats
     clean: Floats
-    known: Floats
+    noise_cov: Floats
     hessian_sd: float
     residual: float
     noise_free: Flags
@@ -487,14 +489,14 @@ class LookedScores(LargeSample):
         """Return the scores of a look; `to_scaled` is from its scaled units to the design's."""
         hidden = (ALLOWED * look.clip.ratio) ** 2
         flat = look.score_sd**2 + hidden * look.upper_sd**2
-        known = flat * np.eye(len(look.lower)) + hidden * np.outer(look.upper, look.upper)
+        noise_cov = flat * np.eye(len(look.lower)) + hidden * np.outer(look.upper, look.upper)
         return cls(
             to_scaled=to_scaled @ (look.pilot.unit * look.pilot.whitening.T),
             start=to_scaled @ look.pilot.theta,
             mean=look.lower + look.clip.weight * look.upper,
             hessian=look.hessian,
             clean=look.meat,
-            known=look.n * known,
+            noise_cov=look.n * noise_cov,
             hessian_sd=look.hessian_sd,
             residual=look.measures.residual,
             noise_free=noise_free,
@@ -540,7 +542,7 @@ class LookedScores(LargeSample):
         """Return ``n Cov(psi(beta))``, shape (p, p)."""
         moved = self._inverse @ (beta - self.start)
         noise = moved @ moved * np.eye(len(moved)) + np.outer(moved, moved)
-        inner = self.clean + self.known + self.n * self.hessian_sd**2 / 2.0 * noise
+        inner = self.clean + self.noise_cov + self.n * self.hessian_sd**2 / 2.0 * noise
         return np.asarray(self._inverse.T @ inner @ self._inverse)
 
     def noise_meat(self, beta: Floats) -> Floats:
@@ -558,11 +560,11 @@ class LookedScores(LargeSample):
         moved = np.column_stack([inverse, -inverse @ self.start])
         noise = self.n * self.hessian_sd**2 / 2.0
         crossed = inverse.T @ moved
-        found = np.multiply.outer(moved.T @ moved, inverse.T @ inverse)
-        found += np.einsum("bk,cl->klbc", crossed, crossed)
-        found *= noise
-        found[p, p] += inverse.T @ (self.clean + self.known) @ inverse
-        return np.asarray(found)
+        tensor = np.multiply.outer(moved.T @ moved, inverse.T @ inverse)
+        tensor += np.einsum("bk,cl->klbc", crossed, crossed)
+        tensor *= noise
+        tensor[p, p] += inverse.T @ (self.clean + self.noise_cov) @ inverse
+        return np.asarray(tensor)
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return the metric of the noise in A and how far it spreads the spectrum in it."""

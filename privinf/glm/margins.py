@@ -43,17 +43,17 @@ class Effects:
     """Marginal effects, how well they are known, and the names of the columns that they are of."""
 
     values: Floats
-    known: Precision
+    precision: Precision
     names: tuple[str, ...]
 
     def table(self, alpha: float) -> pd.DataFrame:
         """Return them as statsmodels' ``summary_frame`` has them."""
         b = self.values
-        known = self.known
-        half = self.known.half_length(alpha)
+        precision = self.precision
+        half = self.precision.half_length(alpha)
         columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
-        found = [b, known.se, z := b / known.se, known.pvalues(z), b - half, b + half]
-        return pd.DataFrame(np.column_stack(found), list(self.names), columns)
+        columns_of_table = [b, precision.se, z := b / precision.se, precision.pvalues(z), b - half, b + half]
+        return pd.DataFrame(np.column_stack(columns_of_table), list(self.names), columns)
 
 
 def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
@@ -93,16 +93,16 @@ def averaged(
     b = estimate.params
     spread = second - np.outer(mean, mean)
     variance = max(float(b @ spread @ b), 0.0)
-    found, noise, ratio = released
+    slope, noise, ratio = released
     if family == "poisson":
-        moved = found * (mean + spread @ b)
-        sampling = found**2 * (math.exp(min(variance, SAYS_NOTHING)) * ratio - 1.0) / estimate.nobs
+        moved = slope * (mean + spread @ b)
+        sampling = slope**2 * (math.exp(min(variance, SAYS_NOTHING)) * ratio - 1.0) / estimate.nobs
     else:
         _, slopes, bends = _curve(family, mean @ b + math.sqrt(variance) * CURVES)
         moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
         # The variance of a number between 0 and C with mean c is at most c (C - c).
-        sampling = max(found * (0.25 - found), 0.0) / estimate.nobs
-    return _effects(estimate, found, moved, noise**2 + sampling, constant)
+        sampling = max(slope * (0.25 - slope), 0.0) / estimate.nobs
+    return _effects(estimate, slope, moved, noise**2 + sampling, constant)
 
 
 def ratio_beside(design: Design, roles: Roles) -> float:
@@ -135,12 +135,12 @@ def _effects(estimate: Estimate, c: float, moved: Floats, variance: float, const
     b = estimate.params
     jacobian = c * np.eye(len(b)) + np.outer(b, moved)
     covariance = jacobian @ estimate.covariance @ jacobian.T + variance * np.outer(b, b)
-    kept = np.arange(len(b)) != constant
-    names = tuple(name for name, keep in zip(estimate.names, kept, strict=True) if keep)
-    se = np.sqrt(np.diag(covariance))[kept]
+    is_slope = np.arange(len(b)) != constant
+    names = tuple(name for name, keep in zip(estimate.names, is_slope, strict=True) if keep)
+    se = np.sqrt(np.diag(covariance))[is_slope]
     # A bias goes with the length of a form's influence, as its standard error does.
     bias = None if estimate.bias is None else float((estimate.bias / estimate.bse).max()) * se
-    return Effects((c * b)[kept], Precision(se, bias=bias), names)
+    return Effects((c * b)[is_slope], Precision(se, bias=bias), names)
 
 
 def recorded_moments(second: Floats, to_user: Floats) -> list[list[Any]]:

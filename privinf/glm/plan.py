@@ -36,7 +36,7 @@ LARGEST_SEED = 2**62  # public seeds are below it, so that seed + round stays be
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
 REACH = 0.0075
 
-BEYOND = (
+TOO_MANY_COEFFICIENTS = (
     "no intervals: the noise would hide the Hessian of {}, and nothing tells how far off the coefficients "
     "are; {} would do, or {}{}"
 )
@@ -146,7 +146,7 @@ class FitRequest:
     intervals: IntervalNeed = "required"
 
 
-def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) -> FitPlan:
+def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) -> FitPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
 
     `spending` has epsilon, mu or rho, and perhaps delta and calibration.
@@ -156,33 +156,33 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     delta = reporting_delta(spending.get("epsilon"), spending.get("delta"), rows.total)
     level: dict[str, Any] = {**spending, "delta": delta}
     mu = calibrate_mu(**level)
-    optimizer = asked.optimizer
-    targets = asked.targets
+    optimizer = request.optimizer
+    targets = request.targets
     if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
         raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
-    seed = check_count(asked.public_seed, "public_seed", least=0)
+    seed = check_count(request.public_seed, "public_seed", least=0)
     if seed >= LARGEST_SEED:
         raise ArgumentError("public_seed must be below 2^62")
-    block = rows.block(targets, asked.nuisance)
-    clients = rows.clients(asked.unit, asked.client_clip)
+    block = rows.block(targets, request.nuisance)
+    clients = rows.clients(request.unit, request.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
-    robust = sampling_kind(check_cov_type(asked.cov_type, CovType)) == "heteroskedastic"
+    robust = sampling_kind(check_cov_type(request.cov_type, CovType)) == "heteroskedastic"
     alone = optimizer is None and clients is None and block is None
-    looked = alone and rows.family == "gaussian" and rows.whole
+    looked = alone and rows.family == "gaussian" and rows.default_radius
     if not robust and rows.family == "gaussian" and not looked:
         raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
     # Replacing a site is like replacing its records, one after the other.
     units = rows.total / (1 if clients is None else clients.rows)
     possible = intervals_possible(rows.p, units, final)
-    check_choice(asked.target, ScoreTarget, "target")
+    check_choice(request.target, ScoreTarget, "target")
     if looked and possible:
         looks = Looks(
             rule=rows.rule,
             clip=rows.stated_clip,
-            target=asked.target,
+            target=request.target,
             robust=robust,
-            adapt=asked.adapt_bounds,
+            adapt=request.adapt_bounds,
         )
         return FitPlan(
             mu=mu,
@@ -195,7 +195,7 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
             robust=robust,
             looks=looks,
         )
-    if asked.target != "mean" or asked.adapt_bounds:
+    if request.target != "mean" or request.adapt_bounds:
         raise ArgumentError(NO_LOOK if looked else LOOKS_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
         return FitPlan(
@@ -208,9 +208,9 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
             clients=None,
             robust=robust,
             curved=True,
-            margins=asked.margins,
+            margins=request.margins,
         )
-    if asked.margins:
+    if request.margins:
         raise ArgumentError(NO_MARGINS)
     if block is not None and not possible:
         # A descent that comes near all coefficients: full batches, whole scores, steps of 1/V.
@@ -219,7 +219,11 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
         _check_targets(block, rows, units, mu, final)
     chosen = optimizer or (Newton() if possible else DPSGD())
     _check_optimizer(chosen, clients, rows, possible)
-    weak = "" if possible or block is not None else _beyond(rows.p, units, mu, share, delta, clients)
+    weak = (
+        ""
+        if possible or block is not None
+        else _reason_without_intervals(rows.p, units, mu, share, delta, clients)
+    )
     if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
@@ -237,16 +241,18 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     )
 
 
-def refuse_without_intervals(plan: FitPlan, asked: FitRequest, family: Family) -> None:
+def refuse_without_intervals(plan: FitPlan, request: FitRequest, family: Family) -> None:
     """Raise NotAvailableError for a default fit whose rows and budget are too few for its intervals."""
-    check_choice(asked.intervals, IntervalNeed, "intervals")
+    check_choice(request.intervals, IntervalNeed, "intervals")
     too_little = plan.weak and plan.weak != BINDING
-    if too_little and asked.optimizer is None and asked.intervals == "required":
+    if too_little and request.optimizer is None and request.intervals == "required":
         instead = MOMENTS_INSTEAD if family == "gaussian" else ""
         raise NotAvailableError(REFUSED.format(plan.weak[0].upper() + plan.weak[1:], instead))
 
 
-def _beyond(p: int, units: float, mu: float, share: float, delta: float, clients: Clients | None) -> str:
+def _reason_without_intervals(
+    p: int, units: float, mu: float, share: float, delta: float, clients: Clients | None
+) -> str:
     """Return why so many coefficients have no intervals, and which budget, or number of rows, would do."""
     noun = "record" if clients is None else "site"
     times = math.pow(p, 1.5) / intervals_reach(max(units, 1.0), mu * math.sqrt(share))
@@ -255,7 +261,7 @@ def _beyond(p: int, units: float, mu: float, share: float, delta: float, clients
     enough = MU_ENOUGH.format(_rounded_up(mu * times))
     if 0.0 < epsilon < math.inf:
         enough = EPSILON_ENOUGH.format(_rounded_up(epsilon), delta)
-    return BEYOND.format(
+    return TOO_MANY_COEFFICIENTS.format(
         f"{counted(p, 'coefficient')} in {counted(math.ceil(units), noun)}",
         enough,
         counted(math.ceil(units * times), noun),

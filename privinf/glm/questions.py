@@ -37,11 +37,11 @@ FINE_RATIO = math.pow(2.0, 0.25)  # the same in the tail counts that choose the 
 LOWEST_THRESHOLD = 0.7  # lowest threshold, of scores in units of sqrt p and of squared lengths in units of p
 MOST_THRESHOLDS = 120  # of one release of counts
 CELLS = 64  # of a column's bounds, in the counts for narrower ones
-BEYOND = 0.01  # share of the records that may be beyond either narrower bound
+OUTSIDE_SHARE = 0.01  # share of the records that may be beyond either narrower bound
 UNSEEN = 2.0  # sds of its noise up to which a count may be nothing
 
 # A statistic, its share of mu^2, its label and its arguments.
-Asked: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
+PricedQuery: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -85,9 +85,9 @@ class Pilot:
         """Smallest eigenvalue of the first Gram matrix over the operator norm of its noise."""
         return self.smallest / self.edge if self.edge > 0.0 else math.inf
 
-    def args(self, more: Mapping[str, PlainValue]) -> dict[str, Any]:
+    def args(self, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
         """Return what statistics are told of the pilot."""
-        return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **more}
+        return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **extra}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +184,8 @@ class Questions:
             units["scale"] = rows.scale
         if rows.design.constant is not None:
             units["constant"] = rows.design.constant
-        one = rows.design.constant_direction
-        ones = None if one is None else one * rows.scale
+        direction = rows.design.constant_direction
+        ones = None if direction is None else direction * rows.scale
         if rows.weighted:
             units["row_weights"] = True
             low, high = min(low, 0.0), max(high, 0.0)
@@ -206,17 +206,17 @@ class Questions:
         if not (columns := counted_columns(self.rows)):
             return
         args = {"columns": np.array(columns), "thresholds": edges()}
-        kept = {name: self.units[name] for name in ("center", "scale") if name in self.units}
-        found = self.sums.asked(
-            Statistics.WHITENED_COLUMNS, {**kept, **args}, Labels.COUNTS_OF_COLUMNS, self.price(NARROWER)
+        units = {name: self.units[name] for name in ("center", "scale") if name in self.units}
+        release = self.sums.release_sum(
+            Statistics.WHITENED_COLUMNS, {**units, **args}, Labels.COUNTS_OF_COLUMNS, self.price(NARROWER)
         )
-        parts = found.values.reshape(len(columns), -1)
+        parts = release.values.reshape(len(columns), -1)
         above = np.array([counts_above(part, 0.0)[0] for part in parts])
-        sd = counts_above(parts[0], float(found.scale))[1]
+        sd = counts_above(parts[0], float(release.scale))[1]
         rows = narrowed(self.rows, columns, above, sd)
-        anew = Questions.of(rows, self.sums, self.mu, self.looks)
+        narrower = Questions.of(rows, self.sums, self.mu, self.looks)
         for name in ("rows", "units", "reachable", "response", "ones"):
-            setattr(self, name, getattr(anew, name))
+            setattr(self, name, getattr(narrower, name))
 
     def look_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
         """Keep which means the first release, of (z, y), puts at an end; y counted with this weight."""
@@ -259,13 +259,13 @@ class Questions:
             "response_factor": weight * self.units["response_factor"],
             "response_bound": weight * max(map(abs, self.response)),
         }
-        found = self.sums.asked(Statistics.MOMENTS_TOTAL, args, Labels.MOMENTS, self.price(MOMENTS))
+        release = self.sums.release_sum(Statistics.MOMENTS_TOTAL, args, Labels.MOMENTS, self.price(MOMENTS))
         layout = MomentLayout(public, self.p - public)
-        full = layout.matrix(found.values, np.full((public, public), float(self.n))) / self.n
-        others = [j for j in range(self.p) if j != constant]
-        order = np.argsort([*([] if constant is None else [constant]), *others, self.p])
+        full = layout.matrix(release.values, np.full((public, public), float(self.n))) / self.n
+        private = [j for j in range(self.p) if j != constant]
+        order = np.argsort([*([] if constant is None else [constant]), *private, self.p])
         unit = np.append(np.ones(self.p), 1.0 / weight)
-        return (full * np.outer(unit, unit))[np.ix_(order, order)], float(found.scale) / self.n
+        return (full * np.outer(unit, unit))[np.ix_(order, order)], float(release.scale) / self.n
 
     def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
         """Return the same of weighted rows, whose constant is private too."""
@@ -283,58 +283,60 @@ class Questions:
 
     def vector(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> Any:
         """Release a vector sum."""
-        return self.sums.asked(op, {**self.units, **args}, label, self.price(share))
+        return self.sums.release_sum(op, {**self.units, **args}, label, self.price(share))
 
     def matrix(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
-        found = self.sums.asked_matrix(op, {**self.units, **args}, label, self.price(share))
-        return found.values / self.n, float(found.scale) / self.n
+        release = self.sums.release_matrix(op, {**self.units, **args}, label, self.price(share))
+        return release.values / self.n, float(release.scale) / self.n
 
-    def together(self, asked: Sequence[Asked]) -> list[Any]:
+    def together(self, queries: Sequence[PricedQuery]) -> list[Any]:
         """Release several sums, (op, share, label, args) each, that do not wait for one another.
 
         The last ones of a fit: values outside their bounds are counted in the same pass over the rows.
         """
-        every = [(op, {**self.units, **args}, label, self.price(share)) for op, share, label, args in asked]
+        full_queries = [
+            (op, {**self.units, **args}, label, self.price(share)) for op, share, label, args in queries
+        ]
         if self.outside is None or self.counted is not None:
-            return self.sums.asked_together(every)
-        found = self.sums.asked_together([*every, self.outside.question])
-        self.counted = found.pop()
-        return found
+            return self.sums.release_together(full_queries)
+        releases = self.sums.release_together([*full_queries, self.outside.question])
+        self.counted = releases.pop()
+        return releases
 
-    def mean_matrix(self, found: NoisySum) -> tuple[Floats, float]:
+    def mean_matrix(self, release: NoisySum) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic that was released as a vector, and its diagonal's sd."""
-        return from_isometric(found.values) / self.n, float(found.scale) / self.n
+        return from_isometric(release.values) / self.n, float(release.scale) / self.n
 
-    def args(self, pilot: Pilot, more: Mapping[str, PlainValue]) -> dict[str, Any]:
+    def args(self, pilot: Pilot, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
         """Return what statistics of residuals are told of the pilot, and of the user's clip."""
         clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
-        return pilot.args({**clip, **more})
+        return pilot.args({**clip, **extra})
 
-    def squares(self, pilot: Pilot) -> tuple[Asked, float]:
+    def squares(self, pilot: Pilot) -> tuple[PricedQuery, float]:
         """Return what asks for the squared residuals at the pilot, paid as a meat, and what lies beyond them.
 
         They are clipped where counts say, and what the counts see beyond is to be added.
         """
-        beyond = 0.0
+        excess = 0.0
         bound2 = min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
         if pilot.residuals is not None and self.looks.rule == "auto":
             tail = squared(pilot.residuals)
             mu = self.mu * math.sqrt(MEAT)
             bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
-            beyond = float(tail.excess(np.array([bound2]))[0])
+            excess = float(tail.excess(np.array([bound2]))[0])
         args = pilot.args({"residual_clip": math.sqrt(bound2)})
-        return (Statistics.WHITENED_SQUARE, MEAT, Labels.SQUARED_RESIDUALS, args), beyond
+        return (Statistics.WHITENED_SQUARE, MEAT, Labels.SQUARED_RESIDUALS, args), excess
 
     def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""
 
-        def ask(some: Floats, part: float) -> tuple[Floats, Floats]:
-            args = self.args(pilot, {"quantity": quantity, "thresholds": some})
-            found = self.vector(
+        def ask(cuts: Floats, part: float) -> tuple[Floats, Floats]:
+            args = self.args(pilot, {"quantity": quantity, "thresholds": cuts})
+            release = self.vector(
                 Statistics.WHITENED_COUNTS, part * share, Labels.COUNTS.format(quantity=quantity), args
             )
-            return counts_above(found.values, float(found.scale))
+            return counts_above(release.values, float(release.scale))
 
         thresholds = counting.thresholds()
         if quantity == "score" and not counting.coarse:
@@ -386,11 +388,11 @@ def narrowed(rows: GlmRows, columns: list[int], counts: Floats, sd: Floats) -> G
         Of their noise.
     """
     center, scale = rows.center.copy(), rows.scale.copy()
-    least = np.maximum(BEYOND * rows.total, UNSEEN * sd)
+    threshold = np.maximum(OUTSIDE_SHARE * rows.total, UNSEEN * sd)
     ends = np.concatenate([[-1.0], edges() - 1.0, [1.0]])
     for j, above in zip(columns, counts, strict=True):
-        below_few = np.concatenate([[True], rows.total - above <= least, [False]])
-        above_few = np.concatenate([[False], above <= least, [True]])
+        below_few = np.concatenate([[True], rows.total - above <= threshold, [False]])
+        above_few = np.concatenate([[False], above <= threshold, [True]])
         low = ends[np.flatnonzero(below_few)[-1]]
         high = ends[np.flatnonzero(above_few)[0]]
         if high > low:

@@ -391,7 +391,7 @@ def second_look_results(
     measures = look.measures
     most = look.most_bias(transform)
     hidden = few_records(rows, look, most, look.one_sided(transform), estimate.bse)
-    hidden += far_start(rows, look, look.elsewhere(transform), estimate.bse)
+    hidden += far_start(rows, look, look.unclipped_shift(transform), estimate.bse)
     context = description.context(rows, *notes_of(rows, look, estimate, strength, most, hidden))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None

@@ -46,7 +46,7 @@ class GlmRows:
         Columns without coefficients.
     missing : {"raise", "impute-public"}
         What the holders of the rows do about missing values.
-    whole : bool
+    default_radius : bool
         Whether the radius is that of the bounds.
     weighted : bool
         Whether units are those of narrower bounds, and rows weighted so that they keep to them.
@@ -65,7 +65,7 @@ class GlmRows:
     scale: Floats
     rows: Mapping[str, int]
     rule: ClipRule | None = "auto"
-    whole: bool = True
+    default_radius: bool = True
     weighted: bool = False
     roles: Roles = NO_ROLES
     missing: Missing = "raise"
@@ -93,8 +93,8 @@ class GlmRows:
     @property
     def units(self) -> dict[str, Any]:
         """Centre and scale, where they are not the user's units."""
-        told = {"center": self.center} if self.center.any() else {}
-        return told | ({"scale": self.scale} if (self.scale != 1.0).any() else {})
+        units = {"center": self.center} if self.center.any() else {}
+        return units | ({"scale": self.scale} if (self.scale != 1.0).any() else {})
 
     @property
     def stated_clip(self) -> float | None:
@@ -133,18 +133,18 @@ class GlmRows:
         return arguments | self.units
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def role_columns(self) -> tuple[str, ...]:
         """Columns without coefficients: the offset's, the exposure's, the weights'."""
         return self.roles.names
 
     @property
     def free(self) -> Integers:
         """Positions of the columns that have coefficients."""
-        return np.array([j for j, name in enumerate(self.design.names) if name not in self.beside])
+        return np.array([j for j, name in enumerate(self.design.names) if name not in self.role_columns])
 
     def reported(self) -> GlmRows:
         """Return the same without the columns that have no coefficients."""
-        if not self.beside:
+        if not self.role_columns:
             return self
         free = self.free
         return replace(
@@ -163,13 +163,13 @@ class GlmRows:
             return None
         names = list(self.design.names)
         constant = _constant_name(self.design)
-        for what, given in (("targets", targets), ("nuisance", nuisance)):
-            if isinstance(given, str) or not set(given) <= set(names) - {constant}:
-                raise ArgumentError(f"{what} must be a list of coefficients, the constant not among them")
-        wanted = [*targets, *nuisance]
-        if not targets or len(set(wanted)) < len(wanted):
+        for argument, names_given in (("targets", targets), ("nuisance", nuisance)):
+            if isinstance(names_given, str) or not set(names_given) <= set(names) - {constant}:
+                raise ArgumentError(f"{argument} must be a list of coefficients, the constant not among them")
+        members = [*targets, *nuisance]
+        if not targets or len(set(members)) < len(members):
             raise ArgumentError("targets and nuisance must name coefficients once, at least one target")
-        chosen = np.array([names.index(name) for name in [*wanted, *([constant] if constant else [])]])
+        chosen = np.array([names.index(name) for name in [*members, *([constant] if constant else [])]])
         low, high = self.limits
         reach = np.maximum(np.abs(low), np.abs(high))[chosen]
         return Block(chosen, min(self.radius, float(np.linalg.norm(reach))), tuple(targets))
@@ -210,7 +210,9 @@ class GlmRows:
             return self
         design = self.design.user
         center, scale = _units(design)
-        radius = _radius(design, None if self.whole else self.radius, *_limits(design, center, scale))
+        radius = _radius(
+            design, None if self.default_radius else self.radius, *_limits(design, center, scale)
+        )
         return replace(self, design=design, center=center, scale=scale, radius=radius)
 
 
@@ -225,7 +227,7 @@ def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
 
 
 def glm_rows(
-    held: ModelRows,
+    model_rows: ModelRows,
     family: Family,
     radius: float | None,
     residual_clip: float | ClipRule | None,
@@ -233,12 +235,12 @@ def glm_rows(
 ) -> GlmRows:
     """Return the sites of a model with the public bounds that its statistics need."""
     check_choice(family, Family, "family")
-    _check_roles(held.design, family, roles)
-    check_effects(held.design, roles.effects)
+    _check_roles(model_rows.design, family, roles)
+    check_effects(model_rows.design, roles.effects)
     residual_clip = "auto" if residual_clip is None else residual_clip
-    design = _basis_without(held.design, roles)
-    whole = held.design
-    check_magnitudes(whole.names, whole.low, whole.high, whole.outcome)
+    design = _basis_without(model_rows.design, roles)
+    full_design = model_rows.design
+    check_magnitudes(full_design.names, full_design.low, full_design.high, full_design.outcome)
     low, high = design.y_low, design.y_high
     if low is None or high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
@@ -253,10 +255,10 @@ def glm_rows(
     longest = _radius(design, radius, *_limits(design, center, scale))
     clip = _residual_clip(design, family, residual_clip)
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
-    counts, missing = held.described()
+    counts, missing = model_rows.described()
     return GlmRows(
         design=design,
-        federation=held.sites,
+        federation=model_rows.sites,
         family=family,
         radius=longest,
         residual_clip=clip,
@@ -264,7 +266,7 @@ def glm_rows(
         scale=scale,
         rows=counts,
         rule=rule,
-        whole=radius is None,
+        default_radius=radius is None,
         roles=roles,
         missing=missing,
     )
@@ -291,22 +293,22 @@ def _check_roles(design: Design, family: Family, roles: Roles) -> None:
 
 def _basis_without(design: Design, roles: Roles) -> Design:
     """Return a design on its internal basis, unless columns without coefficients are part of it."""
-    found = design.conditioned()
-    beside = np.isin(found.names, roles.names)
-    return design if found.basis[np.ix_(beside, ~beside)].any() else found
+    conditioned = design.conditioned()
+    has_role = np.isin(conditioned.names, roles.names)
+    return design if conditioned.basis[np.ix_(has_role, ~has_role)].any() else conditioned
 
 
-def without(design: Design, kept: Integers) -> Design:
+def without(design: Design, columns: Integers) -> Design:
     """Return a design with some of its columns."""
-    places = {int(j): at for at, j in enumerate(kept)}
+    places = {int(j): at for at, j in enumerate(columns)}
     return replace(
         design,
-        columns=tuple(design.columns[j] for j in kept),
-        private=design.private[kept],
+        columns=tuple(design.columns[j] for j in columns),
+        private=design.private[columns],
         constant=None if design.constant is None else places[design.constant],
-        low=design.low[kept],
-        high=design.high[kept],
-        raw=None if design.raw is None else tuple(design.raw[j] for j in kept),
+        low=design.low[columns],
+        high=design.high[columns],
+        raw=None if design.raw is None else tuple(design.raw[j] for j in columns),
         blocks=tuple(tuple(places[j] for j in block) for block in design.blocks),
     )
 

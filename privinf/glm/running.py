@@ -87,9 +87,9 @@ def run_fit(
     if covariance is COVARIANCES["HC1"] and rows.family != "gaussian":
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
     request = replace(request, cov_type=covariance.release or "HC0")
-    with ExitStack() as held:
-        found = _run(rows, trust, ledger, model, request, spending, held)
-    return absorbing(with_covariance(found, covariance), rows.roles.effects)
+    with ExitStack() as stack:
+        result = _run(rows, trust, ledger, model, request, spending, stack)
+    return absorbing(with_covariance(result, covariance), rows.roles.effects)
 
 
 def _run(
@@ -99,15 +99,15 @@ def _run(
     model: str,
     request: FitRequest,
     spending: Mapping[str, Any],
-    held: ExitStack,
+    stack: ExitStack,
 ) -> GLMResults:
     """Fit; the folder of the checkpoint is held until the caller's stack is left."""
     level = {name: value for name, value in spending.items() if name != "rng"}
     rows = rows if request.targets is None else rows.user
-    whole = rows
+    all_rows = rows
     rows = rows.reported()
     plan = plan_fit(level, request, rows)
-    if whole.beside and not plan.curved:
+    if all_rows.role_columns and not plan.curved:
         raise ArgumentError(ROLES)
     if rows.total < rows.p and (plan.curved or plan.looks is not None):
         raise AlignmentError(TOO_FEW_ROWS.format(rows.total, rows.p))
@@ -116,42 +116,46 @@ def _run(
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.design.constant is None:
         raise NotAvailableError(NO_CONSTANT)
-    if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:
+    if plan.margins and rows.family == "binomial" and all_rows.roles.offset is not None:
         raise ArgumentError(NO_OFFSET)
-    if not isinstance(whole.federation, (LocalSites, TableByPasses)):
-        stated = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
-        held.enter_context(stated)
-    if isinstance(whole.federation, TableByPasses):
+    if not isinstance(all_rows.federation, (LocalSites, TableByPasses)):
+        charges = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
+        stack.enter_context(charges)
+    if isinstance(all_rows.federation, TableByPasses):
         engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
-        whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
+        all_rows.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
     warn_of_large_delta(spending.get("delta"), rows.total)
     default = plan.curved or plan.looks is not None
-    own = trust == "central" and isinstance(whole.federation, (LocalSites, TableByPasses))
-    outside = OutsideCount.of(whole, plan.mu) if default and own else None
+    is_curator = trust == "central" and isinstance(all_rows.federation, (LocalSites, TableByPasses))
+    outside = OutsideCount.of(all_rows, plan.mu) if default and is_curator else None
     price = plan.mu if outside is None else outside.rest
-    folder = _folder(whole, trust, request, plan, outside)
-    left = plan.mu if folder is None else held.enter_context(folder).unspent(plan.mu, ledger)
-    if 0.0 < left < math.inf:
-        ledger.check(GaussianLoss(left))
+    folder = _folder(all_rows, trust, request, plan, outside)
+    unspent = plan.mu if folder is None else stack.enter_context(folder).unspent(plan.mu, ledger)
+    if 0.0 < unspent < math.inf:
+        ledger.check(GaussianLoss(unspent))
     before = len(ledger.entries)
-    sums = sums_of(whole, trust, ledger, spending.get("rng"), request, folder, plan.clients)
+    sums = sums_of(all_rows, trust, ledger, spending.get("rng"), request, folder, plan.clients)
     if isinstance(sums.server, (TrustedServer, CheckpointedServer)):
-        held.enter_context(sums.server.reserving([GaussianLoss(plan.mu)]))
+        stack.enter_context(sums.server.reserving([GaussianLoss(plan.mu)]))
 
-    def told(
+    def describe(
         method: str,
         trajectory: Trajectory,
-        found: NoisySum | None = None,
+        outside_counts: NoisySum | None = None,
         ends: tuple[str, ...] = (),
-        **more: str,
+        **extra: str,
     ) -> FitDescription:
-        kept = sums.server
-        entries = kept.entries if isinstance(kept, CheckpointedServer) else ledger.entries[before:]
+        server = sums.server
+        entries = server.entries if isinstance(server, CheckpointedServer) else ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=ledger, delta=plan.delta)
-        options = _options(rows, trust, request) | more
-        if (passes := getattr(kept, "passes", None)) is not None:
+        options = _options(rows, trust, request) | extra
+        if (passes := getattr(server, "passes", None)) is not None:
             options["Passes over the table"] = str(passes)
-        clipped = {} if found is None or outside is None else outside.shares(found, whole.total)
+        clipped = (
+            {}
+            if outside_counts is None or outside is None
+            else outside.shares(outside_counts, all_rows.total)
+        )
         return FitDescription(
             model=model,
             method=method,
@@ -164,41 +168,43 @@ def _run(
         )
 
     if plan.curved:
-        releases = curved_sums(whole, sums, price)
+        releases = curved_sums(all_rows, sums, price)
         bent, average = _curved(releases, plan)
-        seen = outside.ask(sums) if outside is not None and isinstance(bent, FinalStep) else None
+        final_counts = outside.ask(sums) if outside is not None and isinstance(bent, FinalStep) else None
         path = curved_path(bent)
         method = f"Newton in whitened units, {counted(path.length, 'round')}"
         ends = curved_ends(rows, bent, releases.moment_sd)
-        description = told(method, path, seen, ends, **whole.roles.described())
-        ratio = ratio_beside(whole.design, whole.roles)
+        description = describe(method, path, final_counts, ends, **all_rows.roles.described())
+        ratio = ratio_beside(all_rows.design, all_rows.roles)
         return curved_results(rows, bent, description, request.cov_type, average, ratio)
     if plan.looks is not None:
-        asked = Questions.of(rows, sums, price, plan.looks)
-        asked.outside = None if math.isinf(price) else outside  # without noise looks are repeated
-        look = fit_least_squares(asked)
-        if outside is not None and asked.counted is None:
-            asked.counted = outside.ask(sums)
+        queries = Questions.of(rows, sums, price, plan.looks)
+        queries.outside = None if math.isinf(price) else outside  # without noise looks are repeated
+        look = fit_least_squares(queries)
+        if outside is not None and queries.counted is None:
+            queries.counted = outside.ask(sums)
         lines = plan.looks.described(rows.design.y_scale)
-        path = path_of(look, asked.rows)
-        description = told("least squares by a second look", path, asked.counted, asked.ends, **lines)
-        return second_look_results(asked.rows, look, plan.looks, description)
+        path = path_of(look, queries.rows)
+        description = describe("least squares by a second look", path, queries.counted, queries.ends, **lines)
+        return second_look_results(queries.rows, look, plan.looks, description)
     trajectory = plan.trajectory(sums, rows.start)
-    found = plan.last_step(sums, trajectory.params)
-    description = told(f"{type(plan.optimizer).__name__}, {counted(trajectory.length, 'round')}", trajectory)
-    if found is None:
+    last = plan.last_step(sums, trajectory.params)
+    description = describe(
+        f"{type(plan.optimizer).__name__}, {counted(trajectory.length, 'round')}", trajectory
+    )
+    if last is None:
         return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
-    return glm_results(rows, found, description, request.cov_type, plan.block)
+    return glm_results(rows, last, description, request.cov_type, plan.block)
 
 
-def _curved(asked: CurvedSums, plan: FitPlan) -> tuple[FinalStep | Walk, Noisy | None]:
+def _curved(queries: CurvedSums, plan: FitPlan) -> tuple[FinalStep | Walk, Noisy | None]:
     """Return the final release of a curved fit, and the mean curvature where it was asked for."""
-    asked.spent = SHARE if plan.margins else 0.0
-    found = fit_curved(asked, robust=plan.robust)
-    asked.spent -= SHARE if plan.margins else 0.0
-    if not plan.margins or isinstance(found, Walk):
-        return found, None
-    return found, average_curvature(asked, found.estimate)
+    queries.spent = SHARE if plan.margins else 0.0
+    outcome = fit_curved(queries, robust=plan.robust)
+    queries.spent -= SHARE if plan.margins else 0.0
+    if not plan.margins or isinstance(outcome, Walk):
+        return outcome, None
+    return outcome, average_curvature(queries, outcome.estimate)
 
 
 def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
@@ -226,9 +232,9 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     if shift:
         units["intercept"] = shift
     free, low, high = rows.free, *rows.limits
-    asked = np.flatnonzero((start != 0.0) | np.isin(np.arange(rows.p), free))
+    columns = np.flatnonzero((start != 0.0) | np.isin(np.arange(rows.p), free))
     reach = np.maximum(np.abs(low), np.abs(high))
-    spare = [j for j in range(rows.p) if j not in asked]
+    spare = [j for j in range(rows.p) if j not in columns]
     radius = math.sqrt(max(rows.radius**2 - float(reach[spare] @ reach[spare]), 1e-12))
     constant = None if design.constant is None else int(np.flatnonzero(free == design.constant)[0])
     response = float(design.y_low or 0.0), float(design.y_high or 0.0)
@@ -251,12 +257,12 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     )
 
 
-def curved_ends(rows: GlmRows, found: FinalStep | Walk, sd: float) -> tuple[str, ...]:
+def curved_ends(rows: GlmRows, outcome: FinalStep | Walk, sd: float) -> tuple[str, ...]:
     """Return the columns whose mean the first release puts at an end of their bounds."""
     constant = rows.design.constant
     if constant is None:
         return ()
-    second = (found.walk if isinstance(found, FinalStep) else found).second
+    second = (outcome.walk if isinstance(outcome, FinalStep) else outcome).second
     return ends_of(rows, second[constant], sd / math.sqrt(2.0))
 
 
@@ -267,8 +273,8 @@ def _folder(
     if request.checkpoint is None:
         return None
     block = () if plan.block is None else plan.block.columns.tolist()
-    more = () if outside is None else (LABEL,)
-    settings = *plan.settings, *more, block, trust, request.relation, request.max_colluding
+    count_settings = () if outside is None else (LABEL,)
+    settings = *plan.settings, *count_settings, block, trust, request.relation, request.max_colluding
     fit = fit_digest(rows.design, rows.model, *settings)
     return FitFolder(path=Path(request.checkpoint), fit=fit, keyed=trust != "secure-sum")
 
@@ -299,21 +305,21 @@ def sums_of(
     sites = rows.federation
     if isinstance(sites, TableByPasses) and folder is not None:
         sites = sites.collected()
-    own = sites.own_rows(rows.design) if isinstance(sites, (LocalSites, TableByPasses)) else None
-    asked: Curator | TrustedServer | CheckpointedServer
-    if trust == "central" and folder is None and own is not None:
-        asked = Curator(own[1], name=own[0], **options)
+    curator_rows = sites.own_rows(rows.design) if isinstance(sites, (LocalSites, TableByPasses)) else None
+    answering: Curator | TrustedServer | CheckpointedServer
+    if trust == "central" and folder is None and curator_rows is not None:
+        answering = Curator(curator_rows[1], name=curator_rows[0], **options)
     else:
         options["design"] = None if rows.design.schema is None else rows.design
         if trust == "secure-sum":
             server: TrustedServer = SecureServer(sites, max_colluding=request.max_colluding, **options)
         else:
             server = TrustedServer(sites, trust=trust, **options)
-        asked = server if folder is None else CheckpointedServer(server, folder)
+        answering = server if folder is None else CheckpointedServer(server, folder)
     constant = rows.design.constant if rows.family == "poisson" else None
     low, high = rows.limits
     return GlmSums(
-        server=asked,
+        server=answering,
         model=rows.model,
         n=rows.total,
         p=rows.p,
@@ -337,15 +343,15 @@ def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
 # ---- results of curved fits
 
 
-def curved_path(found: FinalStep | Walk) -> Trajectory:
+def curved_path(outcome: FinalStep | Walk) -> Trajectory:
     """Return the iterates of a curved fit, those of `GlmRows`' units."""
-    path = (found.walk if isinstance(found, FinalStep) else found).path
+    path = (outcome.walk if isinstance(outcome, FinalStep) else outcome).path
     return Trajectory(params=path[-1], path=path, length=len(path) - 1, rounds=[])
 
 
 def curved_results(
     rows: GlmRows,
-    found: FinalStep | Walk,
+    outcome: FinalStep | Walk,
     description: FitDescription,
     cov_type: str,
     average: Noisy | None = None,
@@ -355,26 +361,26 @@ def curved_results(
     names = rows.design.names
     back = rows.to_user
     design = rows.design
-    if isinstance(found, Walk):
+    if isinstance(outcome, Walk):
         return weak_results(rows, description, NO_CURVATURE, None)
-    told: dict[str, Any] = {"second": recorded_moments(found.walk.second, back)}
+    extra_settings: dict[str, Any] = {"second": recorded_moments(outcome.walk.second, back)}
     if rows.family == "poisson":
-        told["dispersion"] = found.dispersion
+        extra_settings["dispersion"] = outcome.dispersion
     if average is not None:
-        told["margins"] = [float(average.mean[0]), average.sd, ratio]
-    if found.hessian.sd == 0.0:
-        return _exact_results(rows, found, description, cov_type, told)
+        extra_settings["margins"] = [float(average.mean[0]), average.sd, ratio]
+    if outcome.hessian.sd == 0.0:
+        return _exact_results(rows, outcome, description, cov_type, extra_settings)
     try:
-        got = drawn(found, rows.total, design.constant)
+        got = drawn(outcome, rows.total, design.constant)
     except np.linalg.LinAlgError:
         return weak_results(rows, description, SINGULAR, None)
     if got.weak:  # in standard errors of the posterior
         share = np.diag(got.sampling) / np.var(got.draws, axis=0)
-        found = replace(found, far=found.far * math.sqrt(min(float(share.max()), 1.0)))
-    context = description.context(rows, *curved_notes(rows, found, got))
-    context["settings"] |= told
+        outcome = replace(outcome, far=outcome.far * math.sqrt(min(float(share.max()), 1.0)))
+    context = description.context(rows, *curved_notes(rows, outcome, got))
+    context["settings"] |= extra_settings
     total = np.atleast_2d(np.cov(got.draws.T))
-    reason = "" if got.settled or got.weak else unsettled_reason(rows, found, got)
+    reason = "" if got.settled or got.weak else unsettled_reason(rows, outcome, got)
     if reason := reason or singular(total):
         bare = Estimate(
             params=back @ got.params,
@@ -385,13 +391,13 @@ def curved_results(
             weak_reason=reason,
         )
         return named_results(bare, **context)
-    context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
+    context["settings"] |= {"curved": recorded(outcome), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
     values, vectors = np.linalg.eigh(total - got.sampling)
     noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
     terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
     if noise is not None:
-        terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(found, noise))
+        terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(outcome, noise))
     kind = "posterior" if got.weak else cov_type
     estimate = Estimate(
         params=got.params,
@@ -403,43 +409,47 @@ def curved_results(
         terms=terms,
     )
     estimate = estimate.transformed(back, names=names)
-    if texts := misfits(found):
+    if texts := misfits(outcome):
         context["settings"] |= {"misfits": list(texts)}
-    if found.hidden is not None and not got.weak:
-        values, vectors = found.hessian.floored()
-        influence = back @ found.place.transform.T @ (vectors / values) @ vectors.T
-        estimate = replace(estimate, bias=found.hidden.bias(influence))
-        context["settings"] |= {"tail_ratio": found.hidden.ratio}
+    if outcome.hidden is not None and not got.weak:
+        values, vectors = outcome.hessian.floored()
+        influence = back @ outcome.place.transform.T @ (vectors / values) @ vectors.T
+        estimate = replace(estimate, bias=outcome.hidden.bias(influence))
+        context["settings"] |= {"tail_ratio": outcome.hidden.ratio}
     sampling = None if noise is None else back @ (total - noise) @ back.T
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
 
 
 def _exact_results(
-    rows: GlmRows, found: FinalStep, description: FitDescription, cov_type: str, told: Mapping[str, Any]
+    rows: GlmRows,
+    final: FinalStep,
+    description: FitDescription,
+    cov_type: str,
+    extra_settings: Mapping[str, Any],
 ) -> GLMResults:
     """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
-    move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
-    cov = move @ found.meat @ move.T / rows.total
-    step = move @ found.score.mean
+    move = final.place.transform.T @ np.linalg.inv(final.hessian.mean)
+    cov = move @ final.meat @ move.T / rows.total
+    step = move @ final.score.mean
     nothing = np.zeros_like(cov)
     estimate = Estimate(
-        params=found.place.theta + step,
+        params=final.place.theta + step,
         cov=cov,
         names=rows.design.names,
         nobs=rows.total,
         noise_cov=nothing,
         cov_type=cov_type,
-        terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(found, nothing)),
+        terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(final, nothing)),
     )
     back = rows.to_user
     context = description.context(rows)
-    context["settings"] |= told
+    context["settings"] |= extra_settings
     sampling = back @ cov @ back.T
     # The settings, which files keep, do not hold the equation: its sums have no noise.
-    told = {"curved": recorded(found), "to_user": back.tolist()}
+    extra_settings = {"curved": recorded(final), "to_user": back.tolist()}
     return named_results(
         estimate.transformed(back, names=rows.design.names),
         sampling_cov=sampling,
-        system=curved_system(told, rows.design, rows.total, cov_type),
+        system=curved_system(extra_settings, rows.design, rows.total, cov_type),
         **context,
     )

@@ -117,18 +117,18 @@ def error_of_start(trajectory: Trajectory, bread: Floats, meat: Floats, n: int) 
     """
     p = len(bread)
     last = np.zeros((p, p))
-    both = np.zeros((p, p))
+    carried = np.zeros((p, p))
     mean = np.zeros((p, p))
-    for number, one in enumerate(trajectory.rounds, 1):
-        gain = np.diag(one.gain) if one.gain.ndim == 1 else one.gain
+    for number, fit_round in enumerate(trajectory.rounds, 1):
+        gain = np.diag(fit_round.gain) if fit_round.gain.ndim == 1 else fit_round.gain
         keep = np.eye(p) - gain @ bread
-        noise = np.diag(one.noise) + max(one.batches - 1.0, 0.0) / n * meat
+        noise = np.diag(fit_round.noise) + max(fit_round.batches - 1.0, 0.0) / n * meat
         with np.errstate(over="ignore", invalid="ignore"):
             last = keep @ last @ keep.T + gain @ noise @ gain.T
-            both = keep @ both
+            carried = keep @ carried
             if number > trajectory.length - trajectory.averaged:
-                mean = mean + both + both.T + last
-                both = both + last
+                mean = mean + carried + carried.T + last
+                carried = carried + last
     return np.asarray(mean / trajectory.averaged**2) if np.isfinite(mean).all() else np.zeros((p, p))
 
 

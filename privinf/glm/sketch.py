@@ -31,40 +31,40 @@ class LearnedSpace:
         Orthonormal columns.
     values : ndarray, shape (r,)
         Eigenvalues.
-    seen : int
+    count : int
         Directions behind them.
     """
 
     basis: Floats
     values: Floats
-    seen: int = 0
+    count: int = 0
 
     @classmethod
     def empty(cls, d: int) -> LearnedSpace:
         """Return the space before anything was seen."""
         return cls(np.empty((d, 0)), np.empty(0))
 
-    def track(self, direction: Floats, *, most: int, energy: float) -> LearnedSpace:
+    def track(self, direction: Floats, *, limit: int, energy: float) -> LearnedSpace:
         """Return the space after one more direction h: history PCA (Yang et al. 2018).
 
         Eigenvectors of ``t/(t+1) Q L Q' + 1/(t+1) h h'``, kept up to the share `energy` of their sum, at
-        most `most`.
+        most `limit`.
         """
-        old = math.sqrt(self.seen / (self.seen + 1.0)) * self.basis * np.sqrt(self.values)
-        both = np.column_stack([old, direction / math.sqrt(self.seen + 1.0)])
-        left, singular, _ = np.linalg.svd(both, full_matrices=False)
+        old = math.sqrt(self.count / (self.count + 1.0)) * self.basis * np.sqrt(self.values)
+        joined = np.column_stack([old, direction / math.sqrt(self.count + 1.0)])
+        axes, singular, _ = np.linalg.svd(joined, full_matrices=False)
         values = singular**2
         if not values[0] > 0.0:
-            return LearnedSpace(self.basis, self.values, self.seen + 1)
+            return LearnedSpace(self.basis, self.values, self.count + 1)
         reached = np.cumsum(values) / values.sum()
-        kept = min(most, int(np.searchsorted(reached, energy)) + 1, int((values > 1e-14 * values[0]).sum()))
-        return LearnedSpace(left[:, :kept], values[:kept], self.seen + 1)
+        rank = min(limit, int(np.searchsorted(reached, energy)) + 1, int((values > 1e-14 * values[0]).sum()))
+        return LearnedSpace(axes[:, :rank], values[:rank], self.count + 1)
 
     def rescaled(self, ratio: Floats) -> LearnedSpace:
         """Return the space of the directions times `ratio`, entry by entry: another preconditioner."""
         if not len(self.values):
             return self
-        return LearnedSpace(np.linalg.qr(ratio[:, None] * self.basis)[0], self.values, self.seen)
+        return LearnedSpace(np.linalg.qr(ratio[:, None] * self.basis)[0], self.values, self.count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,9 +106,9 @@ class Sketch:
 @lru_cache(maxsize=1)
 def _probes(seed: int, count: int, d: int, basis: bytes) -> Floats:
     """Return orthonormal normal directions orthogonal to a basis, shape (d, count)."""
-    known = np.frombuffer(basis).reshape(d, -1)
+    known_axes = np.frombuffer(basis).reshape(d, -1)
     drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal((d, count))
-    drawn -= known @ (known.T @ drawn)
+    drawn -= known_axes @ (known_axes.T @ drawn)
     return np.asarray(np.linalg.qr(drawn)[0])
 
 

@@ -115,16 +115,16 @@ class GlmSums:
     clients: Clients | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
-    def args(self, theta: Floats, **more: PlainValue) -> dict[str, Any]:
+    def args(self, theta: Floats, **extra: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic at `theta`.
 
         A Poisson mean inside the columns' bounds stays below the largest one at theta: a cap there changes
         nothing, and bounds the curvature.
         """
-        arguments = {**self.model, "theta": theta, **more}
+        arguments = {**self.model, "theta": theta, **extra}
         if "mean_cap" in arguments:
-            most = float(np.maximum(theta * self.low, theta * self.high).sum())
-            highest = max(math.exp(min(most, 700.0)) * CAP_ROOM, SMALLEST_CAP)
+            largest = float(np.maximum(theta * self.low, theta * self.high).sum())
+            highest = max(math.exp(min(largest, 700.0)) * CAP_ROOM, SMALLEST_CAP)
             arguments["mean_cap"] = min(arguments["mean_cap"], highest)
         return arguments
 
@@ -142,42 +142,42 @@ class GlmSums:
         clip = {"client_clip": self.clients.clip} if clipped and self.clients.clip is not None else {}
         return {"client_rows": self.clients.rows, **clip}
 
-    def asked(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:
+    def release_sum(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:
         """Release a vector sum."""
-        found = self.server.vector_sum(op, args, label=label, mu=mu)
-        self.traffic.add(label, args, len(found.values))
-        return found
+        release = self.server.vector_sum(op, args, label=label, mu=mu)
+        self.traffic.add(label, args, len(release.values))
+        return release
 
-    def asked_together(self, asked: Sequence[tuple[str, Mapping[str, Any], str, float]]) -> list[Any]:
+    def release_together(self, queries: Sequence[tuple[str, Mapping[str, Any], str, float]]) -> list[Any]:
         """Release several sums, (op, args, label, mu) each: by one pass where rows are read by passes."""
         together = getattr(self.server, "vector_sums", None)
         if together is None:
-            return [self.asked(*one) for one in asked]
-        found: list[Any] = together(asked)
-        for (_, args, label, _), one in zip(asked, found, strict=True):
-            self.traffic.add(label, args, len(one.values))
-        return found
+            return [self.release_sum(*query) for query in queries]
+        releases: list[Any] = together(queries)
+        for (_, args, label, _), release in zip(queries, releases, strict=True):
+            self.traffic.add(label, args, len(release.values))
+        return releases
 
-    def asked_matrix(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:
+    def release_matrix(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:
         """Release a symmetric sum."""
-        found = self.server.gram(args, label=label, op=op, mu=mu)
-        size = len(found.values)
+        release = self.server.gram(args, label=label, op=op, mu=mu)
+        size = len(release.values)
         self.traffic.add(label, args, size * (size + 1) // 2)
-        return found
+        return release
 
     def score(self, theta: Floats, mu: float, label: str = "score") -> tuple[Floats, float]:
         """Return the mean score and the sd of its noise."""
         args = self.args(theta, **self._unit(clipped=True))
-        found = self.asked(Statistics.GLM_SCORE, args, label, mu)
-        return found.mean, found.mean_sd
+        release = self.release_sum(Statistics.GLM_SCORE, args, label, mu)
+        return release.mean, release.mean_sd
 
     def matrix(
-        self, op: str, theta: Floats, mu: float, label: str, **more: PlainValue
+        self, op: str, theta: Floats, mu: float, label: str, **extra: PlainValue
     ) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
-        args = self.args(theta, **self._unit(clipped=False), **more)
-        found = self.asked_matrix(op, args, label, mu)
-        return found.mean, float(found.scale / found.rows)
+        args = self.args(theta, **self._unit(clipped=False), **extra)
+        release = self.release_matrix(op, args, label, mu)
+        return release.mean, float(release.scale / release.rows)
 
     def hessian(self, theta: Floats, mu: float, *, curvature: str, label: str) -> tuple[Floats, float]:
         """Return the mean Hessian and the sd of the noise of its diagonal."""
@@ -196,28 +196,30 @@ class GlmSums:
         batches: int,
         batch: int,
         seed: int,
-        **more: PlainValue,
+        **extra: PlainValue,
     ) -> tuple[Floats, float]:
         """Return the mean clipped (and sketched) score of one public batch and the sd of its noise.
 
         The mean is over the expected size of a batch, n / batches.
         """
-        given = {name: value for name, value in more.items() if value is not None}
-        given |= self._unit(clipped=True)
-        args = self.args(theta, clip=clip, batches=batches, batch=batch, seed=seed, **given)
-        whole = self.server.ledger
+        extra_args = {name: value for name, value in extra.items() if value is not None}
+        extra_args |= self._unit(clipped=True)
+        args = self.args(theta, clip=clip, batches=batches, batch=batch, seed=seed, **extra_args)
+        ledger = self.server.ledger
         if self.clients is None:
             # Fixed before the data were seen: a record is in one batch, and pays for that one alone.
-            self.server.ledger = whole.scope(
+            self.server.ledger = ledger.scope(
                 str(batch), disjoint=Places.BATCH.format(batches=batches, seed=seed)
             )
         try:
-            found = self.server.vector_sum(Statistics.GLM_SKETCHED_SCORE, args, label=Labels.GRADIENT, mu=mu)
+            release = self.server.vector_sum(
+                Statistics.GLM_SKETCHED_SCORE, args, label=Labels.GRADIENT, mu=mu
+            )
         finally:
-            self.server.ledger = whole
-        self.traffic.add("gradient", args, len(found.values))
+            self.server.ledger = ledger
+        self.traffic.add("gradient", args, len(release.values))
         size = self.n / batches
-        return found.values / size, found.scale / size
+        return release.values / size, release.scale / size
 
 
 class RoleWords(TypedDict, total=False):
@@ -272,8 +274,8 @@ class Roles:
 
     def described(self) -> dict[str, str]:
         """Return the lines of a summary that name them."""
-        told = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
-        return {title: name for title, name in told.items() if name is not None}
+        columns = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
+        return {title: name for title, name in columns.items() if name is not None}
 
     def read(self, formula: str, schema: Schema, family: Family) -> tuple[str, Roles]:
         """Return a formula without its ``+ offset(column)`` and its ``| factor``, and the roles with them.
@@ -285,7 +287,7 @@ class Roles:
             formula, effects = absorbed(formula, schema)
             if effects:
                 return formula, replace(self, effects=effects)
-        found = _OFFSET.findall(formula) if isinstance(formula, str) else []
+        offsets = _OFFSET.findall(formula) if isinstance(formula, str) else []
         if isinstance(formula, str) and (logged := _LOG_OFFSET.search(formula)) is not None:
             remedy = (
                 f"pass exposure={logged[1]!r}, whose logarithm is added with coefficient 1"
@@ -293,11 +295,11 @@ class Roles:
                 else "add the logarithm as a column, and name that"
             )
             raise SchemaError(f"{logged[0]!r}: offset() takes the name of a column; {remedy}")
-        if not found:
+        if not offsets:
             return formula, self
-        if len(found) > 1 or self.offset is not None:
+        if len(offsets) > 1 or self.offset is not None:
             raise ArgumentError("a model has one offset: add the columns up, and name their sum")
-        return _OFFSET.sub("", formula), replace(self, offset=found[0])
+        return _OFFSET.sub("", formula), replace(self, offset=offsets[0])
 
     def added(self, formula: str) -> str:
         """Return a formula that makes these columns too."""

@@ -77,17 +77,17 @@ def test_history_pca_is_the_eigenbasis_of_the_past():
     past = rng.standard_normal((30, 4)) * [4.0, 2.0, 1.0, 0.5] @ rng.standard_normal((4, 50))
     space = LearnedSpace.empty(50)
     for direction in past:
-        space = space.track(direction, most=6, energy=1.0 - 1e-12)
+        space = space.track(direction, limit=6, energy=1.0 - 1e-12)
     values, vectors = np.linalg.eigh(past.T @ past / 30)
     assert space.basis.shape == (50, 4)
     np.testing.assert_allclose(space.values, values[:-5:-1], rtol=1e-8)
     np.testing.assert_allclose(np.abs(space.basis.T @ vectors[:, :-5:-1]), np.eye(4), atol=1e-7)
     fewer = LearnedSpace.empty(50)
     for direction in past:
-        fewer = fewer.track(direction, most=6, energy=0.7)
+        fewer = fewer.track(direction, limit=6, energy=0.7)
     assert fewer.basis.shape[1] < 4
-    assert space.track(np.zeros(50), most=2, energy=0.9).basis.shape[1] <= 4
-    assert LearnedSpace.empty(5).track(np.zeros(5), most=2, energy=0.9).basis.shape == (5, 0)
+    assert space.track(np.zeros(50), limit=2, energy=0.9).basis.shape[1] <= 4
+    assert LearnedSpace.empty(5).track(np.zeros(5), limit=2, energy=0.9).basis.shape == (5, 0)
 
 
 def test_another_preconditioner_carries_the_space_over():
