@@ -350,8 +350,8 @@ def few_records(
     Large errors of such records are long scores, all to one side of the coefficient, and the layer below the
     clip, which stands for what lies beyond it, is mostly of other records. So a group whose errors may be
     larger, and of one sign, is told where the counts may hide half of its records, or where what they see
-    beyond the clip (`largest_shift` if all of it is the group's) would move the coefficient far, as much of it
-    as the layer shows to be to one side (`sided`). That its errors are not so, no release says.
+    beyond the clip (`largest_shift` if all of it is the group's) would move the coefficient far, as much of
+    it as the layer shows to be to one side (`sided`). That its errors are not so, no release says.
     """
     constant = rows.design.constant
     clip = look.clip

@@ -753,7 +753,7 @@ MUTANTS = {
     "it lasts forever": Mutant(
         "federation.sessions",
         "Journal.expire",
-        "one.until <= now",
+        "reservation.until <= now",
         "False",
     ),
     "it ends for the site alone": Mutant(
