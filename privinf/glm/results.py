@@ -52,6 +52,7 @@ SINGULAR = (
     "exact; leave columns out"
 )
 NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not tell how counts scatter"
+NAMED_TARGETS = "predictions need all coefficients: this fit reports named targets alone"
 APART = (
     "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
     "uncorrelated with every other one, weighted by the curvature."
@@ -89,10 +90,23 @@ class GLMResults(Results):
     the last released score along its Hessian.
     """
 
-    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        if self._columns < len(self._settings["names"]):
-            raise NotAvailableError("predictions need all coefficients: this fit reports named targets alone")
-        return super()._rows(exog, transform)
+    def _no_predictions(self) -> str:
+        return super()._no_predictions() or (NAMED_TARGETS if self._has_targets else "")
+
+    @property
+    def _has_targets(self) -> bool:
+        """Whether the fit reports named targets alone."""
+        return self._columns < len(self._settings["names"])
+
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        ratios_of = {"odds_ratios": "binomial", "rate_ratios": "poisson"}
+        refused |= {name for name, family in ratios_of.items() if self.family != family}
+        if self._estimate.cov is None:
+            refused |= ratios_of.keys()
+        if self._estimate.cov is None or "second" not in self._settings or self._constant is None:
+            refused |= {"get_margeff"}
+        return refused
 
     @property
     def _no_moments(self) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Unpack, cast
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from privinf.iwp.score_test import score_test as test_examples
 from privinf.iwp.solving import ExampleSettings, example_system, sent_units, user_map
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.availability import NEED_EQUATION
 from privinf.results.constraints import ConstraintLike, Constraints
 from privinf.results.prediction import (
     Prediction,
@@ -69,6 +71,17 @@ class IWPGLMResults(Results):
 
     def _check_settings(self) -> None:
         check_choice(self.loss, LossName, "loss")
+
+    # It solves the equation again.
+    _probes: ClassVar[Mapping[str, str]] = {"naive": "_kept_release"}
+
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        if self._context.system is not None and self._context.release is not None:
+            refused -= NEED_EQUATION  # several classes have no design of the coefficients
+        else:
+            refused |= NEED_EQUATION
+        return refused | {"get_prediction"} if self.loss == "multinomial" else refused
 
     @property
     def _no_moments(self) -> str | None:

@@ -63,6 +63,10 @@ def _regression(release: Release, formula: str, how: Fit) -> Results:
     )
 
 
+# Methods that evaluate the paper's formulas at what the release states.
+FORMULAS = frozenset({"convergence_bound", "gradient_variance", "reconstruction_bound", "variance_bound"})
+
+
 @doors
 class ModulatedOLSResults(Results):
     """Results of a `ModulatedOLS` fit.
@@ -71,6 +75,10 @@ class ModulatedOLSResults(Results):
     `Results`. Gradients are those of ``mean (y - x'b)^2 / 2`` in scaled units; coefficients go in and out
     in the user's units.
     """
+
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        return refused | FORMULAS if self._context.release is None else refused
 
     def gradient_variance(self, beta: ArrayLike | None = None) -> float:
         """Return the variance of the corrected gradient at `beta` given the data (Theorem 8.1).

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
+from privinf.results.availability import NEED_COVARIANCE, NEED_DESIGN, NEED_EQUATION, available
 from privinf.results.comparison import TableEntry
 from privinf.results.context import Context
 from privinf.results.export import GLANCE, PortableResults, caution_kinds
@@ -111,6 +112,22 @@ class Results(Withheld, PortableResults):
         if self.rsquared == 1.0:
             raise NotAvailableError("sums of squares: the columns explain all of the response")
         return self.ssr / (1.0 - self.rsquared)
+
+    def __dir__(self) -> list[str]:
+        """List what this result has: attributes that would raise NotAvailableError are left out."""
+        return available(self, super().__dir__(), self._refused_methods(), self._probes)
+
+    # Properties that take long, and an attribute each that is not available where the property is not.
+    _probes: ClassVar[Mapping[str, str]] = {}
+
+    def _refused_methods(self) -> frozenset[str]:
+        """Return the methods that raise NotAvailableError whatever their arguments."""
+        refused: frozenset[str] = frozenset()
+        if self._estimate.cov is None:
+            refused |= NEED_COVARIANCE
+        if self._context.system is None or self._context.design is None:
+            refused |= NEED_EQUATION
+        return refused | NEED_DESIGN if self._no_predictions() else refused
 
     def _with(self, estimate: Estimate, context: Context) -> Self:
         """Return the result with another estimate and surroundings."""

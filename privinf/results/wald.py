@@ -37,6 +37,7 @@ STEEP = (
     "steep direction (stretch {:.2g}): the noise moves an estimate and its standard error together, and Wald "
     "intervals err on one side; conf_int(method='score') does not, and is nearly as narrow"
 )
+ABSORBED = "predictions need the effects that this fit absorbed: write + C(factor) in place of | factor"
 
 
 class Coefficients(pd.Series):
@@ -245,11 +246,13 @@ class WaldResults(Cautious):
         if strength.steep:
             warn(f"{asked}: {STEEP.format(strength.stretch)}", SteepDirectionWarning)
 
+    def _no_predictions(self) -> str:
+        """Return why this result predicts for no new row; empty where it does."""
+        return ABSORBED if self._context.absorbed else ""
+
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        if self._context.absorbed:
-            raise NotAvailableError(
-                "predictions need the effects that this fit absorbed: write + C(factor) in place of | factor"
-            )
+        if reason := self._no_predictions():
+            raise NotAvailableError(reason)
         return prediction_rows(exog, self.names, self._context.design, transform=transform)
 
     def _labelled(self, values: Floats, name: str) -> pd.Series[float]:

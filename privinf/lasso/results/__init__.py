@@ -147,6 +147,10 @@ class LassoResults(JointResults):
     advance: .94 to .98 throughout.
     """
 
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        return refused if "marks" in self._settings else refused | {"explained_shares"}
+
     @property
     def model(self) -> ModelLabels:
         """Names of model, response and targets."""

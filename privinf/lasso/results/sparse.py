@@ -160,18 +160,27 @@ class SparseResults(Results):
         means = expit(means) if self.family == "binomial" else means
         return pd.Series(means, index, name="sparse_mean")
 
-    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        if self.family != "binomial" or self._estimate.cov is None:
+            refused |= {"odds_ratios"}
+        return refused | {"predict_sparse"} if "intercept" not in self._sparse else refused
+
+    def _no_predictions(self) -> str:
         if self.family == "binomial":
-            raise NotAvailableError(NO_LEVEL_OF_ODDS)
+            return NO_LEVEL_OF_ODDS
         left = [name for name in self._sparse["columns"] if name not in self.names]
         if left:
             some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-            raise NotAvailableError(NOT_ALL.format(some))
+            return NOT_ALL.format(some)
         if self._sparse.get("centred", True):
-            raise NotAvailableError(CENTRED)
+            return CENTRED
         noise = self._estimate.noise_cov
-        if self.score_target == "robust" and noise is not None and noise.any():
-            raise NotAvailableError(MIDDLE)
+        return MIDDLE if self.score_target == "robust" and noise is not None and noise.any() else ""
+
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if reason := self._no_predictions():
+            raise NotAvailableError(reason)
         self._caution("a prediction")
         return prediction_rows(exog, self.names, self._design, transform=transform)
 
