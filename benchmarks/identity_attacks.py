@@ -39,7 +39,7 @@ from privinf.federation import (  # noqa: E402
     SitePolicy,
     pinned_keys,
 )
-from privinf.federation.askers import AskerEnd  # noqa: E402
+from privinf.federation.askers import ClientEnvelope  # noqa: E402
 from privinf.federation.secure.site import NOISE_REACH  # noqa: E402
 from privinf.mechanisms.catalogue import SITE_OPS  # noqa: E402
 
@@ -114,7 +114,7 @@ def costs(count: int, folder: Path) -> tuple[float, float, float]:
     key = keys["north"]
     rows = np.random.default_rng(0).uniform(-1.0, 1.0, (ROWS, 3))
     site = Site((rows[:, 0], rows[:, 1:]), identity_fuzzer.DESIGN, key=key, roster=roster)
-    end, query = AskerEnd(NAMES, roster=roster, key=keys["west"]), Query("describe")
+    end, query = ClientEnvelope(NAMES, roster=roster, key=keys["west"]), Query("describe")
     with SiteDaemon(site, "north", folder / "s").started():
         remote = RemoteSite(folder / "s", timeout=600.0)
 

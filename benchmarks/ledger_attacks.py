@@ -28,8 +28,8 @@ from privinf.accounting.files import LedgerFile
 from privinf.accounting.journal import Anchor
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import IdentityKey, Query, Roster, SecureServer, Site, SiteLedger, SitePolicy
-from privinf.federation.askers import AskerEnd
-from privinf.federation.envelope import SiteEnd
+from privinf.federation.askers import ClientEnvelope
+from privinf.federation.envelope import SiteEnvelope
 from privinf.schema import Design
 
 TARGET = Path(__file__).parent / "results" / "ledger_attacks.md"
@@ -48,9 +48,9 @@ ALL = "all witnesses put back"
 class Ends:
     """Sites in this process, whose questions and replies have their envelopes."""
 
-    def __init__(self, ends: dict[str, SiteEnd], memory: Path) -> None:
+    def __init__(self, ends: dict[str, SiteEnvelope], memory: Path) -> None:
         self.ends, self.sites = ends, tuple(ends)
-        self._end = AskerEnd(self.sites, roster=ROSTER, heads=memory)
+        self._end = ClientEnvelope(self.sites, roster=ROSTER, heads=memory)
         for reply in self.ask(Query("describe")):
             if reply.error:
                 raise StorageError(reply.error)
@@ -126,7 +126,7 @@ class World:
         anchor: Path | None = None,
         *,
         make: bool = False,
-    ) -> SiteEnd:
+    ) -> SiteEnvelope:
         """Open a site."""
         path = self.ledger(name) if path is None else path
         anchor = self.anchor(name) if anchor is None else anchor
@@ -134,7 +134,7 @@ class World:
         opened = SiteLedger(path, budget, anchor=anchor) if make else SiteLedger.open(path, anchor=anchor)
         ledger = stack.enter_context(opened)
         policy = SitePolicy(secure_sums=True)
-        return SiteEnd(
+        return SiteEnvelope(
             Site(self.rows[name], DESIGN, policy=policy, ledger=ledger, key=KEYS[name], roster=ROSTER), name
         )
 
@@ -203,7 +203,7 @@ def double(world: World, rng: Any) -> str:
     how = ("name", "symlink", "link", "copy", "forged")[int(rng.integers(5))]
     second = world.folder / "north" / "second"
 
-    def live(stack: ExitStack, up: dict[str, SiteEnd]) -> None:
+    def live(stack: ExitStack, up: dict[str, SiteEnvelope]) -> None:
         path, anchor = second, world.anchor("north")
         if how == "name":
             path = world.ledger("north")
@@ -233,7 +233,7 @@ def under_a_living_site(world: World, rng: Any) -> str:
     path, how = world.ledger("north"), int(rng.integers(6))
     older = world.states[int(rng.integers(STATES - 1))][path]
 
-    def live(stack: ExitStack, up: dict[str, SiteEnd]) -> None:
+    def live(stack: ExitStack, up: dict[str, SiteEnvelope]) -> None:
         if how == 0:
             path.unlink()
         elif how == 1:

@@ -20,7 +20,7 @@ from scipy.stats import binom, f
 
 import privinf as pi
 from privinf.accounting import calibrate_mu
-from privinf.glm.questions import Questions
+from privinf.glm.questions import LeastSquaresQueries
 
 RESULTS = Path(__file__).parent / "results" / "one_curator.md"
 DELTA = 1e-6
@@ -85,18 +85,18 @@ def cell(kind, d, epsilon, ratio, replications):
 @contextmanager
 def whole_gram():
     """Take the Gram matrix of all rows for the Hessian of the clipped scores, as a recipe before this one."""
-    honest = Questions.together
+    honest = LeastSquaresQueries.together
 
     def together(asked, wanted):
         _, share, label, args = wanted[0]
         told = {name: value for name, value in args.items() if name not in ("low", "high", "weight")}
         return honest(asked, [("whitened.gram", share, label, told), *wanted[1:]])
 
-    Questions.together = together
+    LeastSquaresQueries.together = together
     try:
         yield
     finally:
-        Questions.together = honest
+        LeastSquaresQueries.together = honest
 
 
 def weak_directions(replications):

@@ -43,7 +43,7 @@ lowest to highest where there are more than four. Width: median over slopes, ove
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PosteriorDraws:
     """One data set: response, columns, public bounds, and the coefficients that intervals are for."""
 
     y: np.ndarray
@@ -53,7 +53,7 @@ class Drawn:
     target: np.ndarray
 
 
-Draw = Callable[[int, np.random.Generator], Drawn]
+Draw = Callable[[int, np.random.Generator], PosteriorDraws]
 
 
 def resampled(rows: pd.DataFrame, response: str, bounds: dict, y_bounds: tuple[float, float]) -> Draw:
@@ -62,9 +62,9 @@ def resampled(rows: pd.DataFrame, response: str, bounds: dict, y_bounds: tuple[f
     y = rows[response].to_numpy(dtype=float)
     target = np.linalg.lstsq(X.to_numpy(), y, rcond=None)[0]
 
-    def draw(n: int, rng: np.random.Generator) -> Drawn:
+    def draw(n: int, rng: np.random.Generator) -> PosteriorDraws:
         chosen = rng.integers(len(y), size=n)
-        return Drawn(y[chosen], X.iloc[chosen], list(bounds.values()), y_bounds, target)
+        return PosteriorDraws(y[chosen], X.iloc[chosen], list(bounds.values()), y_bounds, target)
 
     return draw
 
@@ -73,12 +73,12 @@ def regular(errors: str, columns: int = 3) -> Draw:
     """Return a function that draws uniform columns, and errors of one variance."""
     slopes = np.concatenate([SLOPES, np.zeros(columns - 3)])
 
-    def draw(n: int, rng: np.random.Generator) -> Drawn:
+    def draw(n: int, rng: np.random.Generator) -> PosteriorDraws:
         X = rng.uniform(-1.0, 1.0, (n, columns))
         unit = rng.standard_normal(n) if errors == "normal" else np.sqrt(3.0) * rng.uniform(-1.0, 1.0, n)
         frame = pi.add_constant(pd.DataFrame(X, columns=[f"x{j + 1}" for j in range(columns)]))
         y = np.clip(X @ slopes + SD * unit, -2.0, 2.0)
-        return Drawn(y, frame, [(-1.0, 1.0)] * columns, (-2.0, 2.0), np.concatenate([[0.0], slopes]))
+        return PosteriorDraws(y, frame, [(-1.0, 1.0)] * columns, (-2.0, 2.0), np.concatenate([[0.0], slopes]))
 
     return draw
 
@@ -86,11 +86,11 @@ def regular(errors: str, columns: int = 3) -> Draw:
 def grouped(share: float) -> Draw:
     """Return a function that draws a group of a share of the rows, whose errors have three times the sd."""
 
-    def draw(n: int, rng: np.random.Generator) -> Drawn:
+    def draw(n: int, rng: np.random.Generator) -> PosteriorDraws:
         group = (rng.uniform(size=n) < share).astype(float)
         y = np.clip(SD * (1.0 + 2.0 * group) * rng.standard_normal(n), -5.0, 5.0)
         frame = pi.add_constant(pd.DataFrame({"group": group}))
-        return Drawn(y, frame, [(0.0, 1.0)], (-5.0, 5.0), np.zeros(2))
+        return PosteriorDraws(y, frame, [(0.0, 1.0)], (-5.0, 5.0), np.zeros(2))
 
     return draw
 
@@ -117,7 +117,7 @@ CELLS: list[tuple[str, Draw, int, float]] = [
 ]
 
 
-def fit_of(drawn: Drawn, epsilon: float, cov_type: str, rng: np.random.Generator) -> pi.Results:
+def fit_of(drawn: PosteriorDraws, epsilon: float, cov_type: str, rng: np.random.Generator) -> pi.Results:
     """Return one fit through the public API."""
     model = pi.MomentOLS(drawn.y, drawn.X, bounds=drawn.bounds, y_bounds=drawn.y_bounds)
     with warnings.catch_warnings():

@@ -30,8 +30,8 @@ from tqdm import tqdm
 
 import privinf as pi
 from privinf.errors import NotAvailableError
+from privinf.glm import convergence as settling
 from privinf.glm import results as federated_glm_results
-from privinf.glm import settling
 
 RESULTS = Path(__file__).parent / "results" / "settled.md"
 DELTA, NORMAL = 1e-6, 1.959963984540054
@@ -144,13 +144,13 @@ CELLS = {
 
 
 @contextmanager
-def unguarded(verdicts: list[settling.Settling]) -> Iterator[None]:
+def unguarded(verdicts: list[settling.Convergence]) -> Iterator[None]:
     """Give intervals to every fit, and keep the verdict on each."""
     judge = federated_glm_results.settling
 
-    def noted(*given: Any) -> settling.Settling:
+    def noted(*given: Any) -> settling.Convergence:
         verdicts.append(judge(*given))
-        return settling.Settling(0.0, 0.0, 0.0)
+        return settling.Convergence(0.0, 0.0, 0.0)
 
     federated_glm_results.settling = noted
     try:
@@ -161,7 +161,7 @@ def unguarded(verdicts: list[settling.Settling]) -> Iterator[None]:
 
 def line(name: str, cell: Cell, replications: int) -> str:
     """Return the table's line of one cell."""
-    verdicts: list[settling.Settling] = []
+    verdicts: list[settling.Convergence] = []
     hits, hidden = [], 0
     targets = [f"x{j + 1}" for j in range(cell.targets)] or None
     how = {"optimizer": pi.Newton()} | cell.fit  # the default fit rests on no last step

@@ -100,7 +100,7 @@ WALKS = {
 }
 
 
-class Walk:
+class GLMNewtonPath:
     """Code objects of privinf entered, and lines run, while it is watched."""
 
     def __init__(self, *, lines: bool) -> None:
@@ -149,7 +149,7 @@ def take(name: str, *, lines: bool) -> dict[str, Any]:
     """Take one walk in this process."""
     warnings.simplefilter("ignore")
     fit = WALKS[name]()
-    walk = Walk(lines=lines)
+    walk = GLMNewtonPath(lines=lines)
     walk.watch(lambda: str(fit().summary()))
     return walk.told()
 

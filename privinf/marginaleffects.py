@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.doors import door, warn
+from privinf.error_boundary import door, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
 from privinf.results import Results
 from privinf.results.cautions import warned_once

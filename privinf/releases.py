@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.registry import TASKS, named
 from privinf.release_kinds import check_kind

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from privinf.accounting import Ledger
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson

@@ -496,7 +496,9 @@ PLAN_CLASSES: Final[Mapping[str, PlanClass]] = {
         curved=None,
         margins=None,
     ),
-    "Looks": PlanClass("Looks", rule="rule", clip="clip", target="target", robust="robust", adapt="adapt"),
+    "LeastSquaresOptions": PlanClass(
+        "Looks", rule="rule", clip="clip", target="target", robust="robust", adapt="adapt"
+    ),
     "Clients": PlanClass("Clients", rows="rows", clip="clip"),
     "Newton": PlanClass("Newton", rounds="rounds", final_share="final_share"),
     "DPSGD": PlanClass("DPSGD", **_FIRST_ORDER),

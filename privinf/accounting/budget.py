@@ -22,7 +22,7 @@ from privinf.accounting.losses import (
     pure_mu,
     pure_rho,
 )
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.validation import (
     check_choice,

@@ -12,7 +12,7 @@ from scipy.special import gammaln, log_expit
 
 from privinf.accounting.conversions import gaussian_mu
 from privinf.accounting.losses import check_cost
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError
 from privinf.typing import Calibration, Floats, Integers
 from privinf.validation import check_choice, check_count, check_delta, check_fraction, check_positive

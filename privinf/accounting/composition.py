@@ -27,7 +27,7 @@ from privinf.accounting.losses import (
     pure_mu,
     pure_rho,
 )
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number

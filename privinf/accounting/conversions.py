@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive

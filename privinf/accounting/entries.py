@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting.losses import Loss, json_number, loss_from_dict
 from privinf.accounting.scopes import Scope, check_scope
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.typing import Relation, TrustModel
 from privinf.validation import check_choice, check_number, shown, told

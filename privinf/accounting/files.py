@@ -16,7 +16,7 @@ from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.journal import Anchor, Head
 from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
 from privinf.accounting.scopes import Part, Scope
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, FileMissingError, StorageError
 from privinf.secret_files import own_path
 from privinf.validation import check_vacant

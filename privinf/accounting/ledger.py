@@ -18,7 +18,7 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined, check_units
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
 from privinf.validation import told

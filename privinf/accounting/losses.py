@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from scipy.special import erfinv, log_expit, ndtri_exp
 
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_number, shown, told
 

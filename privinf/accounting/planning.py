@@ -12,7 +12,7 @@ from privinf.accounting.composition import ParallelTotal, Total, available, comp
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.losses import ApproximateLoss, ConcentratedLoss, GaussianLoss, Loss, PureLoss
 from privinf.accounting.scopes import Scope, total_of
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 from privinf.wire import readable

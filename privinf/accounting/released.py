@@ -10,7 +10,7 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, stamp_of
 from privinf.accounting.report import PrivacyReport
 from privinf.accounting.scopes import total_of
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import UnchargedError
 
 

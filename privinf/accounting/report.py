@@ -13,7 +13,7 @@ from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger, account_of
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.typing import ReportSubject
 from privinf.validation import check_choice, check_count, check_fraction, counted, shown, told

@@ -24,7 +24,7 @@ from privinf.accounting import (
     gaussian_epsilon,
 )
 from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
-from privinf.doors import door, warn
+from privinf.error_boundary import door, warn
 from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, range_search
 from privinf.mechanisms.blocks import table_rows

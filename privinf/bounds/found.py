@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import SchemaError
 from privinf.schema import Factor, Numeric, Schema
 from privinf.schema.files import read_schema

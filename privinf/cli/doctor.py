@@ -52,7 +52,7 @@ Level = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnostic:
     """What is wrong with a site: a site with an error is not started."""
 
     level: Level
@@ -127,58 +127,58 @@ def read_site(folder: Path) -> dict[str, str]:
     return content
 
 
-def findings(folder: Path, site: dict[str, str]) -> list[Finding]:
+def findings(folder: Path, site: dict[str, str]) -> list[Diagnostic]:
     """Return what is wrong with a site's files, errors first; no row is read."""
     found = [*_files(folder, site), *_contents(folder, site)]
     return sorted(found, key=lambda one: one.level)
 
 
-def _files(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     """Look at who may read and change a site's files."""
     for word in ("data", "schema", "policy", "ledger", "key", "node_key", "federation"):
         path = folder / site[word]
         if not path.exists():
             remedy = "copy it from privinf federation init" if word == "federation" else "put it back"
-            yield Finding("error", f"{path} is missing", remedy)
+            yield Diagnostic("error", f"{path} is missing", remedy)
             continue
         known = path.stat()
         if word in SECRETS:
             yield from _secret(path, SECRETS[word])
             continue
         if known.st_uid != os.geteuid():
-            yield Finding(
+            yield Diagnostic(
                 "warning", f"{path} belongs to another account", "run the site as the owner of its files"
             )
         if word == "data" and known.st_mode & 0o077:
-            yield Finding("warning", f"{path} is open to others", f"chmod -R go= {path}")
+            yield Diagnostic("warning", f"{path} is open to others", f"chmod -R go= {path}")
         elif known.st_mode & 0o022:
-            yield Finding("error", f"{path} can be changed by others", f"chmod go-w {path}")
+            yield Diagnostic("error", f"{path} can be changed by others", f"chmod go-w {path}")
     yield from secrets_in(folder)
     socket = Path(site["socket"])
     if len(os.fsencode(socket)) > LONGEST_PATH:
-        yield Finding(
+        yield Diagnostic(
             "error",
             f"the path of the socket has more than {LONGEST_PATH} bytes",
             "name a shorter one in site.toml",
         )
     elif not socket.parent.is_dir():
-        yield Finding("error", f"{socket.parent} is no folder", "make it: the socket is put there")
+        yield Diagnostic("error", f"{socket.parent} is no folder", "make it: the socket is put there")
 
 
-def _secret(path: Path, kind: SecretKind) -> Iterator[Finding]:
+def _secret(path: Path, kind: SecretKind) -> Iterator[Diagnostic]:
     """Look at a secret file by the rules that it is opened by, and warn of a ledger that others may read."""
     faults = faults_of(path, "a secret file", kind)
-    yield from (Finding("error", one.what, one.remedy) for one in faults)
+    yield from (Diagnostic("error", one.what, one.remedy) for one in faults)
     if kind == "ledger" and not faults:
         for one in faults_of(path, "a ledger", "key"):
-            yield Finding("warning", one.what, one.remedy)
+            yield Diagnostic("warning", one.what, one.remedy)
 
 
-def secrets_in(folder: Path) -> Iterator[Finding]:
+def secrets_in(folder: Path) -> Iterator[Diagnostic]:
     """Look for files that others could read or change in a folder, and in the checkpoints in it."""
     checkpoints = [place for place in (folder, *sorted(folder.iterdir())) if _is_checkpoint(place)]
     for place in dict.fromkeys((folder, *checkpoints)):
-        yield from (Finding("error", one.what, one.remedy) for one in folder_faults_of(place))
+        yield from (Diagnostic("error", one.what, one.remedy) for one in folder_faults_of(place))
     for place in checkpoints:
         for path in sorted(place.iterdir()):
             if path.name in CHECKPOINT_FILES or OURS.fullmatch(path.name):
@@ -190,19 +190,19 @@ def _is_checkpoint(folder: Path) -> bool:
     return any(os.path.lexists(folder / name) for name in CHECKPOINT_FILES)
 
 
-def _contents(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+def _contents(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     """Look at what the files say, and whether they go together."""
     for look in (_schema, _policy, _ledger, _federation):
         try:
             yield from look(folder, site)
         except (PrivinfError, OSError) as problem:
-            yield Finding("error", str(problem), "put a good file in its place")
+            yield Diagnostic("error", str(problem), "put a good file in its place")
 
 
-def _schema(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     schema = read_schema_file(folder / site["schema"])
     if schema.blank:
-        yield Finding(
+        yield Diagnostic(
             "error", f"the schema has blanks: {', '.join(schema.blank)}", "fill in public bounds and levels"
         )
     wide = [
@@ -211,46 +211,46 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
         if isinstance(one, Numeric) and max(map(abs, (one.low, one.high))) > WIDE
     ]
     if wide:
-        yield Finding(
+        yield Diagnostic(
             "warning",
             f"bounds beyond {WIDE:g}: {', '.join(wide)}",
             "noise grows with bounds: change the unit",
         )
 
 
-def _policy(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+def _policy(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     policy = read_policy(folder / site["policy"])
     if policy.trusted_server:
-        yield Finding(
+        yield Diagnostic(
             "warning", "the policy sends un-noised sums to the server", "only where you trust it with them"
         )
     elif not policy.secure_sums:
-        yield Finding("error", "the policy answers nothing", 'allow "secure_sums" in it')
+        yield Diagnostic("error", "the policy answers nothing", 'allow "secure_sums" in it')
     if policy.simulation:
-        yield Finding(
+        yield Diagnostic(
             "warning", "the policy allows releases without noise", 'for made-up rows only: drop "simulation"'
         )
     if policy.secure_sums and (folder / site["federation"]).exists():
         roster = Roster.from_json(read_federation(folder / site["federation"])["roster"])
         if len(roster) < policy.min_sites:
-            yield Finding(
+            yield Diagnostic(
                 "error",
                 f"masked sums need {policy.min_sites} sites, the roster has {len(roster)}",
                 'lower "min_sites", or have more sites',
             )
 
 
-def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if not (folder / site["ledger"]).exists():
         return
     ledger = read_site_ledger(folder / site["ledger"]).ledger
     if ledger.budget is None:
-        yield Finding("error", "the ledger has no limit", "make one with a limit: privinf site init")
+        yield Diagnostic("error", "the ledger has no limit", "make one with a limit: privinf site init")
     elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > MUCH:
-        yield Finding("warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person")
+        yield Diagnostic("warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person")
 
 
-def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if not (folder / site["federation"]).exists():
         return
     federation = read_federation(folder / site["federation"])
@@ -258,46 +258,46 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
     key = IdentityKey.load(folder / site["key"])
     wanted = key.verifying if roster.signed else None
     if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, wanted):
-        yield Finding(
+        yield Diagnostic(
             "error",
             "the roster has another key for this site, or none",
             "make the federation of the present bundles",
         )
     if not roster.signed:
-        yield Finding(
+        yield Diagnostic(
             "warning",
             "the roster has no verifying keys: replies are not signed, and privinf federation fit refuses it",
             "make the federation of the present bundles",
         )
     listed = {one.key for one in read_policy(folder / site["policy"]).analysts}
     if listed and not listed & {one["key"] for one in federation["analysts"]}:
-        yield Finding(
+        yield Diagnostic(
             "warning",
             "the policy lists none of the federation's analysts",
             'list in "analysts" whom you want to answer: federation.json has their keys',
         )
     pinned = folder / "roster.json"
     if pinned.exists() and Roster.from_json(read_text(pinned, "a roster")).digest != roster.digest:
-        yield Finding(
+        yield Diagnostic(
             "error",
             "the roster is another one than at the last start",
             f"agree on it anew, then delete {pinned}",
         )
     schema = read_schema_file(folder / site["schema"])
     if federation["schema"] is not None and not schema.blank and federation["schema"] != schema.to_dict():
-        yield Finding(
+        yield Diagnostic(
             "error", "the schema is another one than the federation's", "sites must have the same schema"
         )
     if federation["address"]:
         left = days_left(federation["authority"])
         if left < SOON:
-            yield Finding(
+            yield Diagnostic(
                 "error" if left <= 0.0 else "warning",
                 f"the certificates end in {left:.0f} days",
                 "make the federation anew",
             )
         executable("flower-supernode")
-        yield Finding(
+        yield Diagnostic(
             "warning",
             "the Flower node runs under the account that reads the rows",
             "code that is sent to nodes can read them: see docs/howto/hospitals.md",

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import privinf as pi
 from privinf.cli.inputs import SPENDING, read_schema_file, read_toml
 from privinf.cli.outputs import check_free
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.mechanisms.gaussian import total_mu

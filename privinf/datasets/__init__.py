@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from privinf.datasets.index import TABLES, load_indexed
 from privinf.datasets.wheel import WHEEL, Dataset
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError
 from privinf.registry import studied
 

@@ -136,7 +136,7 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
 
 
 class EndOptions(TypedDict, total=False):
-    """Who must sign replies, who signs questions, and where heads are remembered: as for `AskerEnd`."""
+    """Who must sign replies, who signs questions, and where heads are remembered: as for `ClientEnvelope`."""
 
     roster: Roster | None
     key: IdentityKey | None
@@ -161,7 +161,7 @@ def ends_of(config: Mapping[str, Any]) -> EndOptions:
     return options
 
 
-class AskerEnd:
+class ClientEnvelope:
     """What a federation does with every question and reply, where it was given a roster or a key.
 
     Parameters
@@ -284,10 +284,10 @@ class AskerEnd:
             raise AlignmentError(f"site {name!r} has pinned another roster than the one given here")
 
 
-class CheckingEnds:
-    """A federation whose replies an `AskerEnd` checks."""
+class ReplyVerifier:
+    """A federation whose replies an `ClientEnvelope` checks."""
 
-    _end: AskerEnd
+    _end: ClientEnvelope
 
     @property
     def heads(self) -> HeadMemory | None:

@@ -39,7 +39,7 @@ class Caller:
     called: threading.Event = field(default_factory=threading.Event)
 
 
-class Callers:
+class ConnectionLimits:
     """The connections of a daemon, within limits; and the order of answers, in turn of the accounts.
 
     Notes

@@ -18,8 +18,8 @@ from privinf.accounting import Ledger, LedgerEntry, Loss
 from privinf.accounting.scopes import total_of
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
-from privinf.federation.noise_memory import NoiseFile, known_as
-from privinf.federation.rounds import PlannedSum
+from privinf.federation.noise_memory import NoiseFile, query_digests
+from privinf.federation.rounds import PlannedQuery
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.secret_files import check_folder
@@ -265,7 +265,7 @@ class CheckpointedServer:
         """Return a release, from the folder if it is there; as for the server."""
         name, under_way = (f"{self._query_count:05d}{kind}.npz" for kind in ("", "-asked"))
         self._query_count += 1
-        question = known_as(
+        question = query_digests(
             Query(op, args=args),
             Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms),
         )
@@ -345,7 +345,7 @@ def _write_release(folder: FitFolder, name: str, question: tuple[str, str], rele
     folder.write(name, header, {"values": released.values})
 
 
-def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned: PlannedSum) -> None:
+def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned: PlannedQuery) -> None:
     text, arrays = planned.query.pack()
     header = {
         "question": question[0],
@@ -358,7 +358,7 @@ def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned
     folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 
-def _planned(folder: FitFolder, name: str, question: tuple[str, str]) -> PlannedSum:
+def _planned(folder: FitFolder, name: str, question: tuple[str, str]) -> PlannedQuery:
     header, arrays = _of_question(folder, name, question)
     try:
         return _unpacked(header, arrays)
@@ -367,11 +367,11 @@ def _planned(folder: FitFolder, name: str, question: tuple[str, str]) -> Planned
 
 
 @reads("a planned release")
-def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> PlannedSum:
+def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> PlannedQuery:
     args = {name.removeprefix("arg/"): array for name, array in arrays.items()}
     query = Query.unpack(header["query"], args)
     mu = check_positive(float(header["mu"]), "mu", infinite=True)
-    return PlannedSum(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
+    return PlannedQuery(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 
 def _of_question(

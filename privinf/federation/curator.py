@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import NotAvailableError, SensitivityError
 from privinf.federation.local import LocalSites, in_process
 from privinf.federation.messages import Query, Reply
@@ -23,7 +23,7 @@ from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
-from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp, clipped_total
+from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, RecordSensitivity, SiteOp, clipped_total
 from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.mechanisms.statistics.terms import TermSums, add_together
 from privinf.noise import NoiseSource, get_source, grid_step
@@ -106,7 +106,7 @@ class _Planned:
 
     statistic: SiteOp
     args: Args
-    reach: Reach
+    reach: RecordSensitivity
     scale: float
     mu: float
     entry: LedgerEntry

@@ -22,10 +22,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.callers import SMALL_BODY, Caller, Callers, account_of
-from privinf.federation.envelope import Envelope, SiteEnd
+from privinf.federation.callers import SMALL_BODY, Caller, ConnectionLimits, account_of
+from privinf.federation.envelope import Envelope, SiteEnvelope
 from privinf.federation.frames import (
     MOST_TEXT_BYTES,
     Body,
@@ -119,11 +119,11 @@ class SiteDaemon:
             raise ArgumentError("a site's name is a non-empty text without '='")
         self._site = site
         self.name = name
-        self._end = SiteEnd(site, name)
+        self._end = SiteEnvelope(site, name)
         self._timeout = check_positive(timeout, "timeout")
         self._largest = check_count(largest, "largest")
         self._allowed = None if allow_uids is None else _accounts(allow_uids)
-        self._callers = Callers()
+        self._callers = ConnectionLimits()
         self._journal = _LogLines(name)
         self._answerer = ThreadPoolExecutor(1, f"answers of {name}")
         self._stopping = threading.Event()

@@ -219,7 +219,7 @@ def answered_text(envelope: Envelope, site: str, reply: Reply, heads: Fields) ->
     return signed_text("reply", content)
 
 
-class Remembering(Protocol):
+class ReplayMemory(Protocol):
     """What an envelope needs of a site's journal."""
 
     @property
@@ -241,11 +241,11 @@ class Remembering(Protocol):
         ...
 
 
-class Answering(Protocol):
+class ResponsePolicy(Protocol):
     """What an envelope needs of a site."""
 
     @property
-    def journal(self) -> Remembering:
+    def journal(self) -> ReplayMemory:
         """What it remembers."""
         ...
 
@@ -268,7 +268,7 @@ class Answering(Protocol):
         ...
 
 
-class SiteEnd:
+class SiteEnvelope:
     """A site's end of a transport: checks envelopes of questions, and seals replies.
 
     Parameters
@@ -282,7 +282,7 @@ class SiteEnd:
     verifying keys, in which it stands under this name, and the question has an envelope.
     """
 
-    def __init__(self, site: Answering, name: str) -> None:
+    def __init__(self, site: ResponsePolicy, name: str) -> None:
         self._site = site
         self._name = name
         self._signed_head: SignedHead | None = None

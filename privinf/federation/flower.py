@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Unpack
 
-from privinf.doors import bare, doors
+from privinf.error_boundary import bare, doors
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -21,8 +21,8 @@ from privinf.errors import (
     SiteConnectionError,
     StorageError,
 )
-from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions, ends_of
-from privinf.federation.envelope import Envelope, Fields, SiteEnd
+from privinf.federation.askers import ClientEnvelope, EndOptions, ReplyVerifier, ends_of
+from privinf.federation.envelope import Envelope, Fields, SiteEnvelope
 from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import reason_of, refusal_of
 from privinf.federation.site import NOTHING, Site
@@ -37,7 +37,7 @@ KIND = f"query.{ACTION}"
 
 # By the message of a question: the node that it went to, and its envelope.
 Waiting = dict[str, tuple[int, Envelope]]
-Reach = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
+RecordSensitivity = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
 
 
 class FlowerOptions(EndOptions, total=False):
@@ -59,7 +59,7 @@ def engine(name: str) -> Any:
 
 
 @doors
-class FlowerFederation(CheckingEnds):
+class FlowerFederation(ReplyVerifier):
     """Sites that are nodes of a Flower federation.
 
     Parameters
@@ -112,7 +112,7 @@ class FlowerFederation(CheckingEnds):
         self._grid = grid
         self._timeout = check_positive(timeout, "timeout")
         self._poll = check_positive(poll, "poll")
-        self._end = AskerEnd(sites, **ends)
+        self._end = ClientEnvelope(sites, **ends)
         self._nodes = self._introduced(tuple(sites), check_positive(patience, "patience"))
 
     @property
@@ -219,7 +219,7 @@ class FlowerFederation(CheckingEnds):
         raise TypeError("a federation over Flower lives in its run: it is not pickled")
 
 
-def client_app(reach: Reach | None = None) -> Any:
+def client_app(reach: RecordSensitivity | None = None) -> Any:
     """Return the ClientApp of a site.
 
     Parameters
@@ -370,7 +370,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
         return site.handle(query, name), envelope
     if isinstance(site, RemoteSite):
         return site.exchange(query, name, envelope)
-    return SiteEnd(site, name).answer(question, query)
+    return SiteEnvelope(site, name).answer(question, query)
 
 
 def _reply(content: Any) -> tuple[Reply, Fields]:

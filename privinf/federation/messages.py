@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.typing import Floats
 from privinf.validation import check_count, shown_name

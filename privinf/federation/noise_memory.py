@@ -31,7 +31,7 @@ KEY_FILE_VERSION = 1  # of the file of a noise key
 NOISE_KEY = "a noise key"
 
 
-def known_as(query: Query, words: str) -> tuple[str, str]:
+def query_digests(query: Query, words: str) -> tuple[str, str]:
     """Return the digests by which a fit's folder knows a question: in six digits, and of all bits.
 
     The linear algebra of the machine that goes on can leave other last bits in what it makes of earlier

@@ -9,21 +9,23 @@ import numpy as np
 
 from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
 from privinf.typing import ArrayLike, Flags, Floats, SumRelation
 from privinf.validation import check_number
 from privinf.wire import Assumptions
 
 
-def assumed(reach: Reach, relation: SumRelation, *, sites: int = 1, seeded: bool = False) -> tuple[str, ...]:
+def assumed(
+    reach: RecordSensitivity, relation: SumRelation, *, sites: int = 1, seeded: bool = False
+) -> tuple[str, ...]:
     """Return what the claim of a sum takes for granted.
 
     Parameters
     ----------
-    reach : Reach
+    reach : RecordSensitivity
     relation : {"replace-one", "zero-out"}
     sites : int
         How many there are.

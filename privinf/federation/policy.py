@@ -19,11 +19,11 @@ from privinf.accounting import (
     pure_rho,
 )
 from privinf.accounting.scopes import Scope
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.federation.envelope import NOT_LISTED, Analyst
 from privinf.mechanisms.catalogue import SHIPPED, look_up
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.validation import check_count, check_positive
 from privinf.wire import Mechanisms, NoiseLaws, Norms, readable
 
@@ -186,7 +186,12 @@ class SitePolicy:
             )
 
     def accept(
-        self, charges: Iterable[Mapping[str, Any]], reach: Reach, scope: Scope = (), *, masked: bool = False
+        self,
+        charges: Iterable[Mapping[str, Any]],
+        reach: RecordSensitivity,
+        scope: Scope = (),
+        *,
+        masked: bool = False,
     ) -> tuple[LedgerEntry, ...]:
         """Return the site's own ledger lines for a query, checked against its own sensitivity.
 
@@ -194,7 +199,7 @@ class SitePolicy:
         ----------
         charges : iterable of mapping
             As the server states them; their scope is the server's affair.
-        reach : Reach
+        reach : RecordSensitivity
         scope : tuple of str
             Where in the site's ledger they stand.
         masked : bool
@@ -230,7 +235,7 @@ def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
     raise ArgumentError(problem)
 
 
-def check_entry(entry: LedgerEntry, reach: Reach, *, masked: bool = False) -> float:
+def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = False) -> float:
     """Return what a release costs in zCDP; ArgumentError unless its ledger line covers it, in kind.
 
     The line must be in units of the sum, and state at least the sensitivity that follows from the statistic.
@@ -286,7 +291,7 @@ def _scale(entry: LedgerEntry) -> float:
     return float(scale)
 
 
-def _picks(entry: LedgerEntry, reach: Reach) -> int:
+def _picks(entry: LedgerEntry, reach: RecordSensitivity) -> int:
     """Return how many entries of each vector a line says that are picked."""
     picks = entry.noise["picks"]
     if isinstance(picks, bool) or not isinstance(picks, int) or not 1 <= picks <= reach.shape[-1]:
@@ -296,7 +301,9 @@ def _picks(entry: LedgerEntry, reach: Reach) -> int:
     return picks
 
 
-def _needed(entry: LedgerEntry, sensitivity: Sensitivity, reach: Reach, picks: int | None) -> float:
+def _needed(
+    entry: LedgerEntry, sensitivity: Sensitivity, reach: RecordSensitivity, picks: int | None
+) -> float:
     """Return the sensitivity that follows from the statistic, in the norm that goes with the mechanism.
 
     Laplace noise on a whole vector goes with its l1 norm. Of picks every entry is a release of its own, with

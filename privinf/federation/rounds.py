@@ -14,7 +14,7 @@ from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.scopes import scope_component
-from privinf.doors import bare, doors
+from privinf.error_boundary import bare, doors
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -26,7 +26,7 @@ from privinf.errors import (
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.schema import Design
 from privinf.typing import Missing, PlainValue, SumRelation
 from privinf.validation import check_choice, shown, shown_name
@@ -56,7 +56,7 @@ class SumOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlannedSum:
+class PlannedQuery:
     """A release that has not been charged or asked for yet.
 
     Attributes
@@ -162,7 +162,9 @@ class Rounds:
         """Return the shape of a sum over all sites."""
         return self._prepare(op, args, None)[1].shape
 
-    def _prepare(self, op: str, args: Args, sites: Sequence[str] | None) -> tuple[SiteOp, Reach, list[str]]:
+    def _prepare(
+        self, op: str, args: Args, sites: Sequence[str] | None
+    ) -> tuple[SiteOp, RecordSensitivity, list[str]]:
         """Check everything that can be checked before a charge."""
         if not isinstance(op, str) or op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {shown(op)}; there are {', '.join(SITE_OPS)}")
@@ -191,7 +193,7 @@ class Rounds:
         self.ledger.spend(*(line for line in lines if self.ledger.find(line) is None))
         return tuple(line for entry in entries for line in self._at_sites(entry, sites, session))
 
-    def _standing(self, planned: PlannedSum) -> tuple[LedgerEntry, ...]:
+    def _standing(self, planned: PlannedQuery) -> tuple[LedgerEntry, ...]:
         """Return the lines of a release that stand in the ledger, complete and all of them; else nothing."""
         entry = planned.entry
         sites = planned.sites
@@ -397,7 +399,7 @@ def named(entry: LedgerEntry, query: Query, question: str) -> LedgerEntry:
     return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": question[:QUESTION_DIGITS]})
 
 
-def check_question(planned: PlannedSum, **extra: PlainValue) -> None:
+def check_question(planned: PlannedQuery, **extra: PlainValue) -> None:
     """Raise ArgumentError unless the one line of a plan names its question, and `extra`."""
     query = planned.query
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()

@@ -12,7 +12,7 @@ import numpy as np
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors, warn
+from privinf.error_boundary import doors, warn
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -44,7 +44,7 @@ from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.gaussian import after_the_charge
 from privinf.mechanisms.rows import as_rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.schema import Design, Schema
 from privinf.typing import Floats, Table
 from privinf.validation import check_flag
@@ -63,7 +63,7 @@ class CheckedQuery:
     """
 
     op: SiteOp
-    reach: Reach
+    reach: RecordSensitivity
     entries: tuple[LedgerEntry, ...]
     terms: SumTerms | None = None
 
@@ -166,7 +166,7 @@ class Site:
         if isinstance(self.ledger, SiteLedger):
             bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
             self._journal = self.ledger.journal.bind(bound, rebase=check_flag(rebase, "rebase"))
-        self._reaches: OrderedDict[tuple[SiteOp, str, int, bool], Reach] = OrderedDict()
+        self._reaches: OrderedDict[tuple[SiteOp, str, int, bool], RecordSensitivity] = OrderedDict()
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
@@ -218,7 +218,7 @@ class Site:
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
         """Answer as the site `name`; what goes wrong is told in the reply, without any value.
 
-        `analyst` is the name of who signed the question, for transports that have checked it (`SiteEnd`).
+        `analyst` is the name of who signed the query, for transports that have checked it (`SiteEnvelope`).
         """
         try:
             return self.answer(query, name, analyst)
@@ -317,7 +317,7 @@ class Site:
         check_room(terms, reach.units(self.size), reach.bound)
         return CheckedQuery(op, reach, entries, terms)
 
-    def _rehearsed(self, op: SiteOp, query: Query, *, bounded: bool) -> Reach:
+    def _rehearsed(self, op: SiteOp, query: Query, *, bounded: bool) -> RecordSensitivity:
         """Return the reach of a question that holds on made-up rows; the latest ones are not tried again."""
         self._designs.named(query.design)
         key = (op, query.subject, self.size, bounded)

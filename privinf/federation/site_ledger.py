@@ -16,7 +16,7 @@ from privinf.accounting.chains import Chain
 from privinf.accounting.journal import Anchor, Head, verified_lines
 from privinf.accounting.ledger import MemoryAccount, check_budget, door_to, enlist
 from privinf.accounting.scopes import Part
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, PrivinfError, StorageError
 from privinf.federation.binding import Bound, Pin
 from privinf.federation.envelope import SignedHead

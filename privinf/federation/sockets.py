@@ -12,9 +12,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from privinf.doors import bare, doors
+from privinf.error_boundary import bare, doors
 from privinf.errors import AlignmentError, ArgumentError, SiteConnectionError, StorageError
-from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions
+from privinf.federation.askers import ClientEnvelope, EndOptions, ReplyVerifier
 from privinf.federation.envelope import Fields
 from privinf.federation.frames import LARGEST, receive, send
 from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
@@ -110,7 +110,7 @@ class RemoteSite:
 
 
 @doors
-class SocketFederation(CheckingEnds):
+class SocketFederation(ReplyVerifier):
     """Sites that daemons of this machine hold, each behind a socket of its own; they are asked side by side.
 
     Parameters
@@ -176,7 +176,7 @@ class SocketFederation(CheckingEnds):
             if not isinstance(path, (str, PathLike)):
                 raise ArgumentError(f"the socket of site {name!r} must be a path")
         self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
-        self._end = AskerEnd(self.sites, **ends)
+        self._end = ClientEnvelope(self.sites, **ends)
         self._introduced(check_positive(patience, "patience"))
 
     @property

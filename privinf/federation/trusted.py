@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
 from privinf.accounting.losses import noise_free
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -32,7 +32,7 @@ from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
     MissingSites,
-    PlannedSum,
+    PlannedQuery,
     Rounds,
     SumOptions,
     check_question,
@@ -46,7 +46,7 @@ from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.peeling import PeelingOptions
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReadySum:
+class ValidatedQuery:
     """A plan that holds, with what follows from it: its line, the digest of its question, its reach."""
 
-    planned: PlannedSum
+    planned: PlannedQuery
     entry: LedgerEntry
     question: str
-    reach: Reach
+    reach: RecordSensitivity
 
 
 @doors
@@ -266,7 +266,7 @@ class TrustedServer(Rounds):
         """
         return self._charge_and_release(self._ready(op, args, label=label, **options))
 
-    def planned(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> PlannedSum:
+    def planned(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> PlannedQuery:
         """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
         return self._ready(op, args, label=label, **options).planned
 
@@ -279,7 +279,7 @@ class TrustedServer(Rounds):
         mu: float | None = None,
         rho: float | None = None,
         sites: Sequence[str] | None = None,
-    ) -> ReadySum:
+    ) -> ValidatedQuery:
         """Plan a release."""
         statistic, reach, names = self._prepare(op, args, sites)
         line = Line(
@@ -302,7 +302,7 @@ class TrustedServer(Rounds):
         query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
         question = question_of(query)
         query, entry = naming(query, question), named(entry, query, question)
-        return ReadySum(PlannedSum(query, tuple(names), scale, line.mu), entry, question, reach)
+        return ValidatedQuery(PlannedQuery(query, tuple(names), scale, line.mu), entry, question, reach)
 
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
@@ -313,7 +313,7 @@ class TrustedServer(Rounds):
         if not math.isinf(mu):
             solve_scale(1.0, mu / 4.0, size, self._noise)
 
-    def release(self, planned: PlannedSum) -> NoisySum:
+    def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped; or repeat it.
 
         It is charged unless its line, all of it, stands in the ledger: then it is a repeat, costs nothing,
@@ -335,13 +335,13 @@ class TrustedServer(Rounds):
         self.skip(planned.query.sequence)
         query = planned.query
         _, reach, _ = self._prepare(query.op, without_digits(query.args), self._available_sites(planned))
-        return self._charge_and_release(ReadySum(planned, planned.entry, question_of(query), reach))
+        return self._charge_and_release(ValidatedQuery(planned, planned.entry, question_of(query), reach))
 
-    def _available_sites(self, planned: PlannedSum) -> list[str]:
+    def _available_sites(self, planned: PlannedQuery) -> list[str]:
         """Return whom a plan asks and who may answer."""
         return [name for name in planned.sites if self._missing == "raise" or name in self._rows]
 
-    def _charge_and_release(self, ready: ReadySum) -> NoisySum:
+    def _charge_and_release(self, ready: ValidatedQuery) -> NoisySum:
         """Charge a plan, unless its line stands, ask, and add the noise."""
         planned = ready.planned
         entry = ready.entry
@@ -507,7 +507,7 @@ class TrustedServer(Rounds):
         """Return a line with the fingerprint of the key of its noise."""
         return entry if self._memory is None else self._memory.marked(entry)
 
-    def _check_plan(self, planned: PlannedSum) -> None:
+    def _check_plan(self, planned: PlannedQuery) -> None:
         """Raise unless a plan is of this server's noise, and says what its line says."""
         entry = planned.entry
         if planned.scale > 0.0 and (entry.secure, entry.source) != (self.secure, self._noise.name):
@@ -527,7 +527,7 @@ class TrustedServer(Rounds):
             return self._noise
         return self._noise.at(self._memory.stream(query, question, answered, total))
 
-    def _asked_anew(self, planned: PlannedSum, answered: tuple[str, ...]) -> NoisySum:
+    def _asked_anew(self, planned: PlannedQuery, answered: tuple[str, ...]) -> NoisySum:
         """Make a release as a new question, charged: not the sum that it covered before answers it now."""
         if self._missing == "raise":
             raise NotAvailableError(
@@ -539,7 +539,9 @@ class TrustedServer(Rounds):
         args = without_digits(query.args)
         return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
 
-    def _total(self, query: Query, reach: Reach, names: list[str]) -> tuple[Floats, tuple[str, ...]]:
+    def _total(
+        self, query: Query, reach: RecordSensitivity, names: list[str]
+    ) -> tuple[Floats, tuple[str, ...]]:
         """Ask, and return the un-noised sum: never let it out of the calling method."""
         replies = self._round(query, names)
         for reply in replies:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors, refuses
+from privinf.error_boundary import doors, refuses
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
 from privinf.mechanisms.gaussian import WORDS
@@ -108,7 +108,7 @@ NOT_SHOWN = (
 )
 
 
-class Rowless:
+class HidesRows:
     """A model that shows no rows: statsmodels' attributes that hold some say why they are not there."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class Rowless:
 
 
 @doors
-class ReleaseModel(Rowless):
+class ReleaseModel(HidesRows):
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 
     Subclasses set `mechanism_class` (of mechanisms with ``release(rows, ...)``) and `kind`, and implement

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privinf.glm.curved import FinalStep
-from privinf.glm.drawn import PRIOR_CONSTANT, PRIOR_SLOPE, Drawn
-from privinf.glm.least_squares import SecondLook
-from privinf.glm.questions import Pilot
+from privinf.glm.curved import OneStepRelease
+from privinf.glm.least_squares import OneStepFit
+from privinf.glm.posterior_draws import PRIOR_CONSTANT, PRIOR_SLOPE, PosteriorDraws
+from privinf.glm.questions import InitialEstimate
 from privinf.glm.rows import GlmRows
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
@@ -137,7 +137,7 @@ def heavy_tail(ratio: float) -> str:
 
 def notes_of(
     rows: GlmRows,
-    look: SecondLook,
+    look: OneStepFit,
     estimate: Estimate,
     strength: Identification,
     largest_shift: Floats,
@@ -164,7 +164,7 @@ def notes_of(
     return tuple(notes)
 
 
-def _costs(rows: GlmRows, look: SecondLook, estimate: Estimate) -> list[str]:
+def _costs(rows: GlmRows, look: OneStepFit, estimate: Estimate) -> list[str]:
     """Return what makes a fit wide; nothing where it is not."""
     sampling = np.maximum(estimate.bse**2 - estimate.noise_bse**2, 1e-300)
     slopes = np.arange(rows.p) != (-1 if rows.design.constant is None else rows.design.constant)
@@ -177,7 +177,7 @@ def _costs(rows: GlmRows, look: SecondLook, estimate: Estimate) -> list[str]:
     return [COSTS.format(middle, length, cause)]
 
 
-def curved_notes(rows: GlmRows, step: FinalStep, draws: Drawn) -> tuple[str, ...]:
+def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[str, ...]:
     """Return the footnotes of a curved fit."""
     strength = STEP.format(math.sqrt(draws.length2))
     note = DRAWN_NOTE
@@ -188,14 +188,14 @@ def curved_notes(rows: GlmRows, step: FinalStep, draws: Drawn) -> tuple[str, ...
     return note, strength, *(f"{text[0].upper()}{text[1:]}." for text in misfits(step))
 
 
-def misfits(step: FinalStep) -> tuple[str, ...]:
+def misfits(step: OneStepRelease) -> tuple[str, ...]:
     """Return what a curved fit says of a mean or a variance that may not be the model's."""
     far = step.far > FAR_OUT
     dispersed = step.dispersion > DISPERSED
     return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
 
 
-def unsettled_reason(rows: GlmRows, step: FinalStep, draws: Drawn) -> str:
+def unsettled_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
     """Return why a curved fit has no intervals, and what would help."""
     text = FAR
     if rows.family == "binomial" and rows.design.constant is not None:
@@ -205,7 +205,7 @@ def unsettled_reason(rows: GlmRows, step: FinalStep, draws: Drawn) -> str:
     return WANDERED.format(draws.shift, math.sqrt(draws.length2), cause)
 
 
-def _weakest(rows: GlmRows, step: FinalStep) -> tuple[Column, str]:
+def _weakest(rows: GlmRows, step: OneStepRelease) -> tuple[Column, str]:
     """Return the column that is most of the weakest direction of the Hessian, and the likely cause."""
     direction = step.place.transform.T @ np.linalg.eigh(step.hessian.mean)[1][:, 0]
     column, cause = _cause(rows, direction, step.walk.second, 0.0)
@@ -214,7 +214,7 @@ def _weakest(rows: GlmRows, step: FinalStep) -> tuple[Column, str]:
     return column, "many" if cause == "alike" and apart > ALIKE else cause
 
 
-def _largest(rows: GlmRows, draws: Drawn) -> str:
+def _largest(rows: GlmRows, draws: PosteriorDraws) -> str:
     """Return the column with the largest slope, scaled units."""
     slopes = np.abs(draws.params)
     if rows.design.constant is not None:
@@ -222,7 +222,7 @@ def _largest(rows: GlmRows, draws: Drawn) -> str:
     return rows.design.names[int(np.argmax(slopes))]
 
 
-def _rate(rows: GlmRows, step: FinalStep) -> float:
+def _rate(rows: GlmRows, step: OneStepRelease) -> float:
     """Return about the mean response: that at the mean predictor, half of it from each end."""
     second = step.walk.second
     constant = rows.design.constant
@@ -273,7 +273,7 @@ def _bounded_pieces(column: Column) -> list[Piece]:
     return [piece for piece in column.pieces if not isinstance(piece, Indicator | Contrast)]
 
 
-def indicators(pilot: Pilot, low: Floats, constant: int | None) -> Flags:
+def indicators(pilot: InitialEstimate, low: Floats, constant: int | None) -> Flags:
     """Return which columns look like zeros and ones by the first Gram matrix, shape (p,).
 
     Beside a constant bounds are -1 and 1: all values are at an end where E z^2 = 1. Without one, columns from
@@ -287,7 +287,7 @@ def indicators(pilot: Pilot, low: Floats, constant: int | None) -> Flags:
     return np.asarray(near_ends)
 
 
-def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
+def exclusive(pilot: InitialEstimate, low: Floats, constant: int | None) -> bool:
     """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
 
     By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Beside a constant
@@ -308,7 +308,7 @@ def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
     return bool((joint[pairs] <= NEAR_NONE * noise).any())
 
 
-def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
+def identified(rows: GlmRows, look: OneStepFit, bse: Floats) -> Identification:
     """Return whether the last Hessian was more than noise in every direction.
 
     Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
@@ -343,7 +343,7 @@ def most_indicators(design: Design) -> int:
 
 
 def few_records(
-    rows: GlmRows, look: SecondLook, largest_shift: Floats, sided: Floats, bse: Floats
+    rows: GlmRows, look: OneStepFit, largest_shift: Floats, sided: Floats, bse: Floats
 ) -> list[str]:
     """Return what to say of indicators whose rarer value few records have, one text each.
 
@@ -367,8 +367,8 @@ def few_records(
     return texts
 
 
-def far_start(rows: GlmRows, look: SecondLook, shift: Floats, bse: Floats) -> list[str]:
-    """Return what to say of a last step that went too far; `shift` is `SecondLook.unclipped_shift`."""
+def far_start(rows: GlmRows, look: OneStepFit, shift: Floats, bse: Floats) -> list[str]:
+    """Return what to say of a last step that went too far; `shift` is `OneStepFit.unclipped_shift`."""
     moved = np.abs(shift) / bse
     worst = int(np.argmax(moved))
     return [FAR_START.format(rows.design.names[worst], moved[worst])] if moved[worst] > TOO_FAR else []

@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privinf.errors import ConvergenceError
-from privinf.glm.curved_sums import CurvedSums, Noisy, Place, Shares
+from privinf.glm.curved_sums import CurvedSums, ExpansionPoint, Noisy, Shares
 from privinf.inference.identifiability import check_finite_maximum, check_full_rank
 from privinf.inference.tails import (
     ALLOWED,
@@ -78,7 +78,7 @@ ONE_SIGN = 0.25  # least share of what lies beyond the clip that is taken to be 
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Hidden:
+class TailBias:
     """What the clips of a Poisson model may hide.
 
     Attributes
@@ -112,7 +112,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Walk:
+class GLMNewtonPath:
     """The way to the final release.
 
     Attributes
@@ -137,12 +137,12 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FinalStep:
+class OneStepRelease:
     """The final release of a curved fit, in the whitened units of `place`.
 
     Attributes
     ----------
-    place : Place
+    place : ExpansionPoint
         theta_T and W.
     score, hessian : Noisy
         S and the secant Hessian H.
@@ -150,8 +150,8 @@ class FinalStep:
         Positive definite.
     allowance : float
         Variance of what weights and clips leave out, in every direction.
-    walk : Walk
-    hidden : Hidden or None
+    walk : GLMNewtonPath
+    hidden : TailBias or None
         Of a Poisson model.
     far : float
         How far a wrong mean may move a logistic model's score by the weights of rows far out, in standard
@@ -161,13 +161,13 @@ class FinalStep:
         Of a Poisson model: the trace of the meat over the Hessian's, 1 if the variance is the mean.
     """
 
-    place: Place
+    place: ExpansionPoint
     score: Noisy
     hessian: Noisy
     meat: Floats
     allowance: float
-    walk: Walk
-    hidden: Hidden | None = None
+    walk: GLMNewtonPath
+    hidden: TailBias | None = None
     far: float = 0.0
     dispersion: float = 1.0
 
@@ -179,7 +179,7 @@ class FinalStep:
         return self.place.theta + self.place.transform.T @ step
 
 
-def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
+def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLMNewtonPath:
     """Return the final release of a fit; where a Hessian shows nothing but noise, the way so far.
 
     Without noise it runs to convergence.
@@ -209,21 +209,23 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
             if moved <= TOLERANCE:
                 break
         elif np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
-            return Walk(path=path, walking=walking, second=second)
+            return GLMNewtonPath(path=path, walking=walking, second=second)
         elif not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor:
             break
     if exact and walking:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
-    way = Walk(path=path, walking=walking, second=second, margin=shares.margin, is_small=shares.is_small)
+    way = GLMNewtonPath(
+        path=path, walking=walking, second=second, margin=shares.margin, is_small=shares.is_small
+    )
     return final(sums, place, shares, way, robust=robust)
 
 
 # ---- the start
 
 
-def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
+def start(sums: CurvedSums, shares: Shares) -> tuple[ExpansionPoint, Floats]:
     """Return where to start, and the Gram: W from it, slopes along the whitened covariance of z and y.
 
     With a normal predictor, Cov(z, y) is the mean curvature times Cov(z, predictor); the covariance's noise
@@ -261,7 +263,7 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     if constant is not None:
         theta[at] = level - sums.level - mean @ (theta + fixed)
     values, vectors = Noisy(gram.mean[np.ix_(free, free)], gram.sd).floored()
-    return Place(theta[free], _power(values, vectors, -0.5), curvature), second[np.ix_(free, free)]
+    return ExpansionPoint(theta[free], _power(values, vectors, -0.5), curvature), second[np.ix_(free, free)]
 
 
 def _length_of(vector: Floats, variance: Floats) -> float:
@@ -299,7 +301,7 @@ def _power(values: Floats, vectors: Floats, exponent: float) -> Floats:
 # ---- rounds
 
 
-def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, Noisy]:
+def one_round(sums: CurvedSums, at: ExpansionPoint, label: str) -> tuple[ExpansionPoint, float, Noisy]:
     """Make one round from `at`; return where it ends, how far predictors moved, and the Hessian.
 
     Where the noise alone moves a Poisson model's predictors further than the step, that counts: a step that
@@ -320,7 +322,7 @@ def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, No
     transform = _power(values / level, vectors, -0.5) @ at.transform
     if sums.family == "poisson":
         moved = max(moved, math.sqrt(float(variance @ values) / level))
-    return Place(theta, transform, level), moved, hessian
+    return ExpansionPoint(theta, transform, level), moved, hessian
 
 
 def _shrinkage(step: Floats, variance: Floats) -> float:
@@ -333,7 +335,9 @@ def _shrinkage(step: Floats, variance: Floats) -> float:
 # ---- the end
 
 
-def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
+def final(
+    sums: CurvedSums, at: ExpansionPoint, shares: Shares, walk: GLMNewtonPath, *, robust: bool
+) -> OneStepRelease:
     """Make the final release at `at` with all that is left of the budget."""
     if sums.family == "poisson" and not math.isinf(sums.mu):
         return final_layers(sums, at, shares, walk, robust=robust)
@@ -354,7 +358,7 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
     far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
     spread = float(np.trace(meat) / np.trace(hessian.mean)) if sums.family == "poisson" else 1.0
-    return FinalStep(
+    return OneStepRelease(
         place=at,
         score=score,
         hessian=hessian,
@@ -366,7 +370,9 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     )
 
 
-def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
+def final_layers(
+    sums: CurvedSums, at: ExpansionPoint, shares: Shares, walk: GLMNewtonPath, *, robust: bool
+) -> OneStepRelease:
     """Make the final release of a Poisson model: scores in two layers, clipped where counts of them say."""
     meat = LAYERS_MEAT if robust else 0.0
     tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
@@ -386,11 +392,11 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     step = vectors @ ((vectors.T @ score.mean) / values)
     sampling = _sampling(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
     lost = excess / sums.n * float(np.linalg.norm(step))
-    hidden = Hidden(
+    hidden = TailBias(
         upper=upper.mean, upper_sd=upper.sd, layer=clip.layer / sums.n, ratio=clip.ratio, curvature=lost
     )
     spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)
-    return FinalStep(
+    return OneStepRelease(
         place=at,
         score=score,
         hessian=hessian,
@@ -402,7 +408,7 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     )
 
 
-def _towards(score: Noisy, at: Place) -> Floats:
+def _towards(score: Noisy, at: ExpansionPoint) -> Floats:
     """Return about the step that a score asks for."""
     step = score.mean / at.curvature
     return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))
@@ -437,7 +443,9 @@ class Bounds:
     curvature_excess: float = 0.0
 
 
-def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curvature: float) -> Bounds:
+def choose_bounds(
+    sums: CurvedSums, at: ExpansionPoint, share: float, score: float, curvature: float
+) -> Bounds:
     """Return B and K from noisy counts; `score` and `curvature` are the shares that they are for.
 
     B weighs the noise of the score, p (2 B / mu)^2, against what weights beyond B leave out times `MISFIT`,
@@ -469,12 +477,12 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
     return Bounds(bound, large, excess / sums.n, excess_beyond / sums.n)
 
 
-def misfit_of(at: Place) -> float:
+def misfit_of(at: ExpansionPoint) -> float:
     """Return what share of what weights leave out may move the score: less where the curvature is small."""
     return max(LEAST_MISFIT, MISFIT * at.curvature)
 
 
-def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) -> Tail:
+def residual_tail(sums: CurvedSums, at: ExpansionPoint, share: float, *, coarse: bool) -> Tail:
     """Return the tail of |v e| from counts below the largest that the public bounds allow."""
     length = sums.radius * float(np.linalg.norm(at.transform, 2))
     high = sums.response[1]
@@ -493,13 +501,15 @@ def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) ->
     return looked_for(ask, thresholds, sums.n, top)
 
 
-def curvature_bound(sums: CurvedSums, at: Place, share: float, curvature: float) -> tuple[float, float]:
+def curvature_bound(
+    sums: CurvedSums, at: ExpansionPoint, share: float, curvature: float
+) -> tuple[float, float]:
     """Return K of a Poisson model, and the summed excess beyond it."""
     return _curvature_bound(sums, at, CELLS * 2.0 * at.curvature * sums.p, share, curvature)
 
 
 def _curvature_bound(
-    sums: CurvedSums, at: Place, edges: Floats, share: float, curvature: float, **bounds: float
+    sums: CurvedSums, at: ExpansionPoint, edges: Floats, share: float, curvature: float, **bounds: float
 ) -> tuple[float, float]:
     """Return K and the summed excess beyond it."""
     counts, sd = sums.counts(at, "curvature", edges, share, **bounds)
@@ -515,7 +525,7 @@ def quantile_of(edges: Floats, counts: Floats, level: float) -> float:
     return float(edges[passed[0] if len(passed) else -1])
 
 
-def no_bounds(sums: CurvedSums, at: Place) -> Bounds:
+def no_bounds(sums: CurvedSums, at: ExpansionPoint) -> Bounds:
     """Return B and K that no row inside the public bounds reaches."""
     length = sums.radius * float(np.linalg.norm(at.transform, 2)) * ROOM
     if sums.family == "binomial":

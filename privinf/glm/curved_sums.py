@@ -41,7 +41,7 @@ class Shares:
     steepest : float
         Largest slope of a start, in sds of the predictor.
     margin : float
-        Of `Walk`.
+        Of `GLMNewtonPath`.
     """
 
     rounds: int = FULL_ROUNDS
@@ -169,7 +169,7 @@ class CurvedSums:
         return _parts(release, len(self.start_columns), matrix, self.radius / 2.0, self.radius**2)
 
     def step(
-        self, at: Place, score_bound: float, curvature_bound: float, share: float, label: str
+        self, at: ExpansionPoint, score_bound: float, curvature_bound: float, share: float, label: str
     ) -> tuple[Noisy, Noisy]:
         """Return mean weighted score and Hessian at once, as precise as each other."""
         args = self._at(at.theta, at.transform, score_bound=score_bound, curvature_bound=curvature_bound)
@@ -177,21 +177,21 @@ class CurvedSums:
         return _parts(release, self.p, 0.5, score_bound, curvature_bound)
 
     def counts(
-        self, at: Place, of: str, thresholds: Floats, share: float, **bounds: PlainValue
+        self, at: ExpansionPoint, of: str, thresholds: Floats, share: float, **bounds: PlainValue
     ) -> tuple[Floats, Floats]:
         """Return the noisy counts above thresholds, and the sds of their noise."""
         args = self._at(at.theta, at.transform, of=of, thresholds=thresholds, **bounds)
         release = self._ask(Statistics.CURVED_COUNTS, args, Labels.COUNTS.format(quantity=of), share)
         return counts_above(release.values, float(release.scale))
 
-    def score(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
+    def score(self, at: ExpansionPoint, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean score of one layer."""
         release = self._ask(
             Statistics.CURVED_SCORE, self._at(at.theta, at.transform, **bounds), Labels.FINAL_SCORE, share
         )
         return Noisy(release.mean, release.mean_sd)
 
-    def meat(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
+    def meat(self, at: ExpansionPoint, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean outer product of the scores."""
         release = self._ask(
             Statistics.CURVED_MEAT, self._at(at.theta, at.transform, **bounds), Labels.MEAT, share
@@ -209,7 +209,7 @@ class CurvedSums:
         )
         return Noisy(release.mean, release.mean_sd)
 
-    def secant(self, at: Place, step: Floats, share: float, **bounds: PlainValue) -> Noisy:
+    def secant(self, at: ExpansionPoint, step: Floats, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean secant Hessian."""
         args = self._at(at.theta, at.transform, step=step, **bounds)
         release = self._ask(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
@@ -242,7 +242,7 @@ class Noisy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class ExpansionPoint:
     """Where a fit stands: theta in z, W, and h, the mean curvature."""
 
     theta: Floats

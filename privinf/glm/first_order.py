@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
-from privinf.glm.settling import Round, Trajectory
+from privinf.glm.convergence import Round, Trajectory
 from privinf.glm.sketch import LearnedSpace, Probes, RunningMoments, Sketch
 from privinf.glm.sums import GlmSums
 from privinf.registry import studied

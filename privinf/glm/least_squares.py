@@ -38,7 +38,14 @@ import numpy as np
 
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.glm.newton import step_noise
-from privinf.glm.questions import LOWEST_THRESHOLD, MEAT, Counting, Pilot, PricedQuery, Questions
+from privinf.glm.questions import (
+    LOWEST_THRESHOLD,
+    MEAT,
+    Counting,
+    InitialEstimate,
+    LeastSquaresQueries,
+    PricedQuery,
+)
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LargeSample
@@ -68,7 +75,7 @@ SMALLEST_STEP = 1e-10  # largest entry of a step, relative to 1 + the largest co
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class FitMeasures:
     """Moments of the response and of the residuals, scaled units.
 
     Attributes
@@ -84,12 +91,12 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SecondLook:
+class OneStepFit:
     """The last releases of a fit, in whitened coordinates, and what they say.
 
     Attributes
     ----------
-    pilot : Pilot
+    pilot : InitialEstimate
     clip : Clip
     hessian : ndarray, shape (p, p)
         H, its eigenvalues floored.
@@ -103,11 +110,11 @@ class SecondLook:
         As it was released.
     score_sd, upper_sd, hessian_sd : float
         Sds of the noise of S1 + w S2, of S2 and of the diagonal of H, all over n.
-    measures : Measures
+    measures : FitMeasures
     n : int
     """
 
-    pilot: Pilot
+    pilot: InitialEstimate
     clip: Clip
     hessian: Floats
     strength: float
@@ -118,7 +125,7 @@ class SecondLook:
     score_sd: float
     upper_sd: float
     hessian_sd: float
-    measures: Measures
+    measures: FitMeasures
     n: int
 
     @property
@@ -210,7 +217,7 @@ def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
     return np.maximum(values, max(edge, 1e-14 * float(values[-1]))), vectors
 
 
-def first_look(queries: Questions) -> tuple[Pilot, Floats]:
+def first_look(queries: LeastSquaresQueries) -> tuple[InitialEstimate, Floats]:
     """Return the pilot of a release of second moments, its scale still 1, and these moments.
 
     Raises NotPositiveDefiniteError where there is no noise and columns repeat one another.
@@ -232,7 +239,7 @@ def first_look(queries: Questions) -> tuple[Pilot, Floats]:
     longest = min(reach.radius**2 / float(values[0]), reach.longest2(whitening))
     smallest = float(np.linalg.eigvalsh(gram)[0])
     white = whitening @ gram @ whitening
-    return Pilot(
+    return InitialEstimate(
         theta=theta,
         whitening=whitening,
         longest=longest,
@@ -246,14 +253,14 @@ def first_look(queries: Questions) -> tuple[Pilot, Floats]:
     ), moments
 
 
-def scaled_pilot(queries: Questions, pilot: Pilot) -> Pilot:
+def scaled_pilot(queries: LeastSquaresQueries, pilot: InitialEstimate) -> InitialEstimate:
     """Return the pilot with the scale of its residuals."""
     counting = Counting(top=queries.residual(pilot.theta), cells=SCALE_CELLS)
     tail = queries.tail(pilot, "residual", SCALE, counting)
     return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
 
 
-def gram_clip(queries: Questions, pilot: Pilot, share: float) -> float:
+def gram_clip(queries: LeastSquaresQueries, pilot: InitialEstimate, share: float) -> float:
     """Return the norm at which rows v enter a matrix of this price: by counts, where the longest is long."""
     if math.isinf(queries.mu) or pilot.longest <= LONG * queries.p:
         return math.sqrt(pilot.longest)
@@ -264,7 +271,7 @@ def gram_clip(queries: Questions, pilot: Pilot, share: float) -> float:
     return math.sqrt(best_clip(tail, lambda c: queries.p * (c / mu) ** 2 + tail.excess(c) ** 2))
 
 
-def whitened_anew(queries: Questions, pilot: Pilot) -> Pilot:
+def rewhiten(queries: LeastSquaresQueries, pilot: InitialEstimate) -> InitialEstimate:
     """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
     args = pilot.args({"clip": gram_clip(queries, pilot, REGRAM)})
     gram, sd = queries.matrix(Statistics.WHITENED_GRAM, REGRAM, Labels.SECOND_GRAM, args)
@@ -275,7 +282,7 @@ def whitened_anew(queries: Questions, pilot: Pilot) -> Pilot:
     return replace(pilot, whitening=whitening, longest=longest, white=root @ gram @ root)
 
 
-def improved(queries: Questions, pilot: Pilot) -> Pilot:
+def improved(queries: LeastSquaresQueries, pilot: InitialEstimate) -> InitialEstimate:
     """Return the pilot moved by one round of clipped scores."""
     counting = queries.of_scores(pilot, coarse=True)
     tail = queries.tail(pilot, "score", SCORE_COUNTS, counting)
@@ -287,7 +294,7 @@ def improved(queries: Questions, pilot: Pilot) -> Pilot:
     return replace(pilot, theta=pilot.theta + moved)
 
 
-def chosen_clip(queries: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, float]:
+def chosen_clip(queries: LeastSquaresQueries, pilot: InitialEstimate, hessian: float) -> tuple[Clip, float]:
     """Return the clip of the scores, and the share of mu^2 that both layers get."""
     looks = queries.looks
     p = queries.p
@@ -304,7 +311,9 @@ def chosen_clip(queries: Questions, pilot: Pilot, hessian: float) -> tuple[Clip,
     return layered(tail, p, queries.mu * math.sqrt(rest)), rest
 
 
-def second_look(queries: Questions, pilot: Pilot, moments: Floats, *, rewhitened: bool) -> SecondLook:
+def second_look(
+    queries: LeastSquaresQueries, pilot: InitialEstimate, moments: Floats, *, rewhitened: bool
+) -> OneStepFit:
     """Release the counts, the Hessian, both layers and the meat, and return what they say."""
     n, p = queries.n, queries.p
     price = HESSIAN_AGAIN if rewhitened else HESSIAN
@@ -342,7 +351,7 @@ def second_look(queries: Questions, pilot: Pilot, moments: Floats, *, rewhitened
     meat, meat_sd, measures = last_moments(queries, pilot, moments, (releases[3], last[1]), hessian, step)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
-    return SecondLook(
+    return OneStepFit(
         pilot=pilot,
         clip=clip,
         hessian=(vectors * values) @ vectors.T,
@@ -360,8 +369,13 @@ def second_look(queries: Questions, pilot: Pilot, moments: Floats, *, rewhitened
 
 
 def last_moments(
-    queries: Questions, pilot: Pilot, moments: Floats, last: tuple[Any, float], hessian: Floats, step: Floats
-) -> tuple[Floats, float, Measures]:
+    queries: LeastSquaresQueries,
+    pilot: InitialEstimate,
+    moments: Floats,
+    last: tuple[Any, float],
+    hessian: Floats,
+    step: Floats,
+) -> tuple[Floats, float, FitMeasures]:
     """Return the meat of the clipped scores, the sd of its noise, and mean squares.
 
     `last` is the release of the meat, or of squared residuals with the sum of what lies beyond their clip.
@@ -390,10 +404,10 @@ def last_moments(
     explained = float(theta @ gram @ theta)
     if ones is not None and (mass := float(ones @ gram @ ones)) > 0.0:
         explained -= float(ones @ gram @ theta) ** 2 / mass
-    return meat, sd, Measures(residual, max(explained, 0.0) + residual)
+    return meat, sd, FitMeasures(residual, max(explained, 0.0) + residual)
 
 
-def fit_least_squares(queries: Questions) -> SecondLook:
+def fit_least_squares(queries: LeastSquaresQueries) -> OneStepFit:
     """Make all releases of a fit and return the last ones.
 
     Notes
@@ -409,14 +423,14 @@ def fit_least_squares(queries: Questions) -> SecondLook:
     pilot = scaled_pilot(queries, pilot)
     is_weak = pilot.strength <= WEAK
     if is_weak:
-        pilot = whitened_anew(queries, pilot)
+        pilot = rewhiten(queries, pilot)
     has_own_clip = queries.looks.target == "robust" or queries.looks.rule is None
     if is_weak or has_own_clip or pilot.noise > COARSE * pilot.unit:
         pilot = improved(queries, pilot)
     return second_look(queries, pilot, moments, rewhitened=is_weak)
 
 
-def _converged(queries: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
+def _converged(queries: LeastSquaresQueries, pilot: InitialEstimate, moments: Floats) -> OneStepFit:
     """Return the last look of a fit without noise: looks until the coefficients stay.
 
     Raises
@@ -485,7 +499,7 @@ class LookedScores(LargeSample):
     cov_type: str
 
     @classmethod
-    def of(cls, look: SecondLook, to_scaled: Floats, noise_free: Flags, cov_type: str) -> LookedScores:
+    def of(cls, look: OneStepFit, to_scaled: Floats, noise_free: Flags, cov_type: str) -> LookedScores:
         """Return the scores of a look; `to_scaled` is from its scaled units to the design's."""
         hidden = (ALLOWED * look.clip.ratio) ** 2
         flat = look.score_sd**2 + hidden * look.upper_sd**2

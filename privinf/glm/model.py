@@ -8,8 +8,8 @@ from typing import Any, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
-from privinf.fitting.model import SITES_NOISE, Rowless, spending_of
+from privinf.error_boundary import doors
+from privinf.fitting.model import SITES_NOISE, HidesRows, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -48,7 +48,7 @@ from privinf.validation import check_choice
 
 
 @doors
-class GLM(Rowless):
+class GLM(HidesRows):
     r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
 
     Sites come by `from_arrays`, or by `from_formula` from a federation.
@@ -335,7 +335,7 @@ class GLM(Rowless):
 
         A fit whose last step is longer than 1.5 of its own standard errors did not settle (rare events,
         strong signals, a clip that is small against the response) and has coefficients only, unless what the
-        step leaves is negligible (`privinf.glm.settling`; benchmarks/results/settled.md).
+        step leaves is negligible (`privinf.glm.convergence`; benchmarks/results/settled.md).
         """
         request = FitRequest(
             optimizer=optimizer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.fitting.model import spending_of
 from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
 from privinf.glm.model import GLM

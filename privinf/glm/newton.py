@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
-from privinf.glm.settling import Round, Trajectory
+from privinf.glm.convergence import Round, Trajectory
 from privinf.glm.sums import GlmSums
 from privinf.inference.solution import semidefinite
 from privinf.typing import Floats, Integers

@@ -12,6 +12,7 @@ import numpy as np
 from privinf.accounting import calibrate_mu, gaussian_epsilon
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
+from privinf.glm.convergence import Trajectory
 from privinf.glm.curved_sums import enough
 from privinf.glm.first_order import DPSGD, Optimizer, optimise
 from privinf.glm.newton import (
@@ -23,9 +24,8 @@ from privinf.glm.newton import (
     newton_path,
     one_step,
 )
-from privinf.glm.questions import Looks
+from privinf.glm.questions import LeastSquaresOptions
 from privinf.glm.rows import GlmRows, Unit
-from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import sampling_kind
 from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
@@ -80,7 +80,7 @@ class FitPlan:
         Of the final release; all columns without one.
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
-    looks : Looks or None
+    looks : LeastSquaresOptions or None
         Where the fit is one of least squares by a second look, and has no rounds.
     curved : bool
         Whether it is one of a logistic or Poisson model in whitened units.
@@ -98,7 +98,7 @@ class FitPlan:
     robust: bool = True
     block: Block | None = None
     weak: str = ""
-    looks: Looks | None = field(default=None, repr=False)
+    looks: LeastSquaresOptions | None = field(default=None, repr=False)
     curved: bool = field(default=False, repr=False)
     margins: bool = field(default=False, repr=False)
 
@@ -177,7 +177,7 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     possible = intervals_possible(rows.p, units, final)
     check_choice(request.target, ScoreTarget, "target")
     if looked and possible:
-        looks = Looks(
+        looks = LeastSquaresOptions(
             rule=rows.rule,
             clip=rows.stated_clip,
             target=request.target,

@@ -45,7 +45,7 @@ PricedQuery: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Pilot:
+class InitialEstimate:
     """Where a second look starts, scaled units.
 
     Attributes
@@ -91,7 +91,7 @@ class Pilot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
+class LeastSquaresOptions:
     """What is asked for.
 
     Attributes
@@ -129,7 +129,7 @@ class Looks:
 
 
 @dataclass(slots=True, kw_only=True)
-class Questions:
+class LeastSquaresQueries:
     """Releases about one regression, and what of the budget they spent.
 
     Attributes
@@ -146,7 +146,7 @@ class Questions:
     n : int
     response : (low, high)
         Bounds of the response, scaled units.
-    looks : Looks
+    looks : LeastSquaresOptions
     spent : float
         Share of mu^2.
     ones : ndarray, shape (p,), or None
@@ -166,7 +166,7 @@ class Questions:
     mu: float
     n: int
     response: Pair
-    looks: Looks = field(default_factory=Looks)
+    looks: LeastSquaresOptions = field(default_factory=LeastSquaresOptions)
     spent: float = 0.0
     ones: Floats | None = None
     outside: OutsideCount | None = None
@@ -174,7 +174,7 @@ class Questions:
     ends: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
+    def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: LeastSquaresOptions) -> LeastSquaresQueries:
         """Return the questions of a model's rows."""
         center, unit, low, high = rows.response_units
         units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
@@ -214,7 +214,7 @@ class Questions:
         above = np.array([counts_above(part, 0.0)[0] for part in parts])
         sd = counts_above(parts[0], float(release.scale))[1]
         rows = narrowed(self.rows, columns, above, sd)
-        narrower = Questions.of(rows, self.sums, self.mu, self.looks)
+        narrower = LeastSquaresQueries.of(rows, self.sums, self.mu, self.looks)
         for name in ("rows", "units", "reachable", "response", "ones"):
             setattr(self, name, getattr(narrower, name))
 
@@ -237,7 +237,7 @@ class Questions:
         """Return the largest |y - z'theta| that public bounds allow."""
         return self.reachable.residual(theta, *self.response)
 
-    def of_scores(self, pilot: Pilot, *, coarse: bool) -> Counting:
+    def of_scores(self, pilot: InitialEstimate, *, coarse: bool) -> Counting:
         """Return the thresholds of counts of t."""
         residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
         top = math.sqrt(pilot.longest) * residual / pilot.unit
@@ -270,7 +270,7 @@ class Questions:
     def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
         """Return the same of weighted rows, whose constant is private too."""
         norm = math.hypot(self.reachable.radius, weight * max(map(abs, self.response)))
-        blank = Pilot(theta=np.zeros(self.p), whitening=np.eye(self.p), longest=1.0)
+        blank = InitialEstimate(theta=np.zeros(self.p), whitening=np.eye(self.p), longest=1.0)
         args = blank.args({"response_weight": weight, "clip": norm})
         full, sd = self.matrix(Statistics.WHITENED_MOMENTS, MOMENTS, Labels.MOMENTS, args)
         unit = np.append(np.ones(self.p), 1.0 / weight)
@@ -308,12 +308,12 @@ class Questions:
         """Return the mean of a symmetric statistic that was released as a vector, and its diagonal's sd."""
         return from_isometric(release.values) / self.n, float(release.scale) / self.n
 
-    def args(self, pilot: Pilot, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
+    def args(self, pilot: InitialEstimate, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
         """Return what statistics of residuals are told of the pilot, and of the user's clip."""
         clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
         return pilot.args({**clip, **extra})
 
-    def squares(self, pilot: Pilot) -> tuple[PricedQuery, float]:
+    def squares(self, pilot: InitialEstimate) -> tuple[PricedQuery, float]:
         """Return what asks for the squared residuals at the pilot, paid as a meat, and what lies beyond them.
 
         They are clipped where counts say, and what the counts see beyond is to be added.
@@ -328,7 +328,7 @@ class Questions:
         args = pilot.args({"residual_clip": math.sqrt(bound2)})
         return (Statistics.WHITENED_SQUARE, MEAT, Labels.SQUARED_RESIDUALS, args), excess
 
-    def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
+    def tail(self, pilot: InitialEstimate, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""
 
         def ask(cuts: Floats, part: float) -> tuple[Floats, Floats]:

@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors, warn
+from privinf.error_boundary import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
-from privinf.glm.drawn import curved_system, drawn, equation_of, recorded, restored
-from privinf.glm.least_squares import LookedScores, SecondLook
+from privinf.glm.convergence import Trajectory, error_of_start, settling
+from privinf.glm.least_squares import LookedScores, OneStepFit
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
-from privinf.glm.questions import Looks
+from privinf.glm.posterior_draws import curved_system, drawn, equation_of, recorded, restored
+from privinf.glm.questions import LeastSquaresOptions
 from privinf.glm.rows import GlmRows
-from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
 from privinf.inference.solution import sandwich
@@ -366,7 +366,7 @@ def glm_results(
 
 
 def second_look_results(
-    rows: GlmRows, look: SecondLook, looks: Looks, description: FitDescription
+    rows: GlmRows, look: OneStepFit, looks: LeastSquaresOptions, description: FitDescription
 ) -> GLMResults:
     """Return the results of least squares by a second look, in the user's units."""
     center, unit, _, _ = rows.response_units

@@ -22,17 +22,10 @@ from privinf.fitting.covariances import CURVED_HC1, requested_covariance
 from privinf.fitting.solve import with_covariance
 from privinf.glm.advice import curved_notes, misfits, unsettled_reason
 from privinf.glm.clipping import LABEL, OutsideCount, ends_of
-from privinf.glm.curved import FinalStep, Walk, fit_curved
+from privinf.glm.convergence import Trajectory
+from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
-from privinf.glm.drawn import (
-    DRAWN_EQUATION,
-    POSTERIOR_EQUATION,
-    curved_system,
-    drawn,
-    drawn_terms,
-    recorded,
-)
-from privinf.glm.least_squares import SecondLook, fit_least_squares
+from privinf.glm.least_squares import OneStepFit, fit_least_squares
 from privinf.glm.margins import (
     NO_CONSTANT,
     NO_OFFSET,
@@ -42,7 +35,15 @@ from privinf.glm.margins import (
     recorded_moments,
 )
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_intervals
-from privinf.glm.questions import Questions
+from privinf.glm.posterior_draws import (
+    DRAWN_EQUATION,
+    POSTERIOR_EQUATION,
+    curved_system,
+    drawn,
+    drawn_terms,
+    recorded,
+)
+from privinf.glm.questions import LeastSquaresQueries
 from privinf.glm.results import (
     SINGULAR,
     FitDescription,
@@ -54,7 +55,6 @@ from privinf.glm.results import (
     weak_results,
 )
 from privinf.glm.rows import GlmRows
-from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import COVARIANCES
 from privinf.inference.estimate import Estimate, VarianceTerms
@@ -170,7 +170,7 @@ def _run(
     if plan.curved:
         releases = curved_sums(all_rows, sums, price)
         bent, average = _curved(releases, plan)
-        final_counts = outside.ask(sums) if outside is not None and isinstance(bent, FinalStep) else None
+        final_counts = outside.ask(sums) if outside is not None and isinstance(bent, OneStepRelease) else None
         path = curved_path(bent)
         method = f"Newton in whitened units, {counted(path.length, 'round')}"
         ends = curved_ends(rows, bent, releases.moment_sd)
@@ -178,7 +178,7 @@ def _run(
         ratio = ratio_beside(all_rows.design, all_rows.roles)
         return curved_results(rows, bent, description, request.cov_type, average, ratio)
     if plan.looks is not None:
-        queries = Questions.of(rows, sums, price, plan.looks)
+        queries = LeastSquaresQueries.of(rows, sums, price, plan.looks)
         queries.outside = None if math.isinf(price) else outside  # without noise looks are repeated
         look = fit_least_squares(queries)
         if outside is not None and queries.counted is None:
@@ -197,12 +197,12 @@ def _run(
     return glm_results(rows, last, description, request.cov_type, plan.block)
 
 
-def _curved(queries: CurvedSums, plan: FitPlan) -> tuple[FinalStep | Walk, Noisy | None]:
+def _curved(queries: CurvedSums, plan: FitPlan) -> tuple[OneStepRelease | GLMNewtonPath, Noisy | None]:
     """Return the final release of a curved fit, and the mean curvature where it was asked for."""
     queries.spent = SHARE if plan.margins else 0.0
     outcome = fit_curved(queries, robust=plan.robust)
     queries.spent -= SHARE if plan.margins else 0.0
-    if not plan.margins or isinstance(outcome, Walk):
+    if not plan.margins or isinstance(outcome, GLMNewtonPath):
         return outcome, None
     return outcome, average_curvature(queries, outcome.estimate)
 
@@ -257,12 +257,12 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     )
 
 
-def curved_ends(rows: GlmRows, outcome: FinalStep | Walk, sd: float) -> tuple[str, ...]:
+def curved_ends(rows: GlmRows, outcome: OneStepRelease | GLMNewtonPath, sd: float) -> tuple[str, ...]:
     """Return the columns whose mean the first release puts at an end of their bounds."""
     constant = rows.design.constant
     if constant is None:
         return ()
-    second = (outcome.walk if isinstance(outcome, FinalStep) else outcome).second
+    second = (outcome.walk if isinstance(outcome, OneStepRelease) else outcome).second
     return ends_of(rows, second[constant], sd / math.sqrt(2.0))
 
 
@@ -330,7 +330,7 @@ def sums_of(
     )
 
 
-def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
+def path_of(look: OneStepFit, rows: GlmRows) -> Trajectory:
     """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
     center, unit, _, _ = rows.response_units
     middle = np.zeros(rows.p)
@@ -343,15 +343,15 @@ def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
 # ---- results of curved fits
 
 
-def curved_path(outcome: FinalStep | Walk) -> Trajectory:
+def curved_path(outcome: OneStepRelease | GLMNewtonPath) -> Trajectory:
     """Return the iterates of a curved fit, those of `GlmRows`' units."""
-    path = (outcome.walk if isinstance(outcome, FinalStep) else outcome).path
+    path = (outcome.walk if isinstance(outcome, OneStepRelease) else outcome).path
     return Trajectory(params=path[-1], path=path, length=len(path) - 1, rounds=[])
 
 
 def curved_results(
     rows: GlmRows,
-    outcome: FinalStep | Walk,
+    outcome: OneStepRelease | GLMNewtonPath,
     description: FitDescription,
     cov_type: str,
     average: Noisy | None = None,
@@ -361,7 +361,7 @@ def curved_results(
     names = rows.design.names
     back = rows.to_user
     design = rows.design
-    if isinstance(outcome, Walk):
+    if isinstance(outcome, GLMNewtonPath):
         return weak_results(rows, description, NO_CURVATURE, None)
     extra_settings: dict[str, Any] = {"second": recorded_moments(outcome.walk.second, back)}
     if rows.family == "poisson":
@@ -422,7 +422,7 @@ def curved_results(
 
 def _exact_results(
     rows: GlmRows,
-    final: FinalStep,
+    final: OneStepRelease,
     description: FitDescription,
     cov_type: str,
     extra_settings: Mapping[str, Any],

@@ -9,7 +9,7 @@ from typing import Self, TypedDict, Unpack
 import numpy as np
 
 from privinf.accounting import Ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.covariances import NO_FACTOR, check_made
 from privinf.fitting.model import ReleaseModel, spending_of

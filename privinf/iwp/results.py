@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import score_correlation, steadied
-from privinf.lasso.diagnostics import NeighbourMarks
+from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.nodewise import (
     ColumnRegression,
     column_regression,
     kept_entries,
     noise_of_column,
 )
-from privinf.lasso.picks import picked_from
 from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
 from privinf.lasso.radii import residual_moments
+from privinf.lasso.selection import picked_from
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
 from privinf.typing import Flags, Floats
@@ -76,14 +76,14 @@ class TargetColumns:
         Variance that the noise of each column causes.
     correlation : ndarray, shape (k, k)
         Of the scores.
-    marks : NeighbourMarks
+    marks : NodewiseDiagnostics
     """
 
     union: list[int]
     standard: Floats
     noise: Floats
     correlation: Floats
-    marks: NeighbourMarks
+    marks: NodewiseDiagnostics
 
 
 def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
@@ -271,7 +271,7 @@ def _marks(
     size_sd: Floats,
     own_sd: float,
     heavy: Flags,
-) -> NeighbourMarks:
+) -> NodewiseDiagnostics:
     """Return the marks; `size` and `own` are the mean squares of residuals and targets."""
     unexplained = size / own
     sd = np.hypot(size_sd, unexplained * own_sd) / own
@@ -283,7 +283,7 @@ def _marks(
         out[column] = last[column] > MATERIAL and share > OUT * noise
     moving = np.array([one.unsettled for one in found], dtype=bool)
     picked = tuple(len(chosen) for chosen in near)
-    return NeighbourMarks(
+    return NodewiseDiagnostics(
         picked=picked,
         explained=1.0 - unexplained,
         explained_sd=sd,

@@ -26,7 +26,7 @@ from privinf.lasso.coordinates import (
     debiased_coordinates,
     joint_covariance,
 )
-from privinf.lasso.diagnostics import NeighbourMarks
+from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
@@ -88,7 +88,7 @@ class DebiasedFit:
         What intervals must allow for.
     clip : Clip or None
         Where scores of the mean were clipped.
-    marks : NeighbourMarks or None
+    marks : NodewiseDiagnostics or None
         How well the precision columns are known; None where products with the selection stand for neighbours.
     outside : Outside or None
         Values of the targets outside their bounds.
@@ -103,7 +103,7 @@ class DebiasedFit:
     radii: tuple[float, float]
     bias: Floats | None = None
     clip: Clip | None = None
-    marks: NeighbourMarks | None = None
+    marks: NodewiseDiagnostics | None = None
     outside: Outside | None = None
     clear: Flags | None = None
 

@@ -44,7 +44,7 @@ ROBUST_NOTE = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class NeighbourMarks:
+class NodewiseDiagnostics:
     """How well the precision columns of k targets are known.
 
     Attributes
@@ -69,9 +69,9 @@ class NeighbourMarks:
     unsettled: Flags
     heavy: Flags
 
-    def only(self, clear: Flags) -> NeighbourMarks:
+    def only(self, clear: Flags) -> NodewiseDiagnostics:
         """Return the marks of some of the targets."""
-        return NeighbourMarks(
+        return NodewiseDiagnostics(
             picked=tuple(count for count, keep in zip(self.picked, clear, strict=True) if keep),
             explained=self.explained[clear],
             explained_sd=self.explained_sd[clear],

@@ -21,9 +21,9 @@ from privinf.accounting import (
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import SITES_NOISE
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.all_targets import debias_all
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.debiasing import DebiasedFit, debias
-from privinf.lasso.every_column import debias_all
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.heterogeneous.fit import (
     MachineResults,
@@ -32,8 +32,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.omitted import MissedColumnTest, find_suspects, missed_column_test, sparse_columns
-from privinf.lasso.picks import VectorServer
+from privinf.lasso.omitted import MissedColumnTest, missed_column_test, screen_omitted, sparse_columns
 from privinf.lasso.plan import (
     MOST_LOGISTIC,
     RESPONSE_SHARE,
@@ -60,6 +59,7 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.rows import LassoFamily, LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_PICKS, cost_note, detection_of, secure_server, vector_server
+from privinf.lasso.selection import VectorServer
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
@@ -295,7 +295,7 @@ def _fitted(
         targets=() if plan.every else plan.targets or (),
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
     )
-    fit, suspects = find_suspects(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
+    fit, suspects = screen_omitted(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     prices = plan.shares.debiasing(plan.rho, every=plan.every)
     count = plan.neighbours

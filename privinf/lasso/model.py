@@ -6,11 +6,11 @@ from typing import Any, Literal, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
-from privinf.fitting.model import Rowless, spending_of
+from privinf.fitting.model import HidesRows, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -53,7 +53,7 @@ from privinf.typing import (
 
 
 @doors
-class DebiasedLasso(Rowless):
+class DebiasedLasso(HidesRows):
     r"""Sparse linear or logistic regression with debiased intervals over one or more sites.
 
     Parameters
@@ -107,7 +107,7 @@ class DebiasedLasso(Rowless):
     On secure sums all of that is the same but for the picks of columns. Peeling looks at un-noised sums; its
     place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk to
     a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are picked
-    (`privinf.lasso.picks`). What it costs is sight: the noise of the picks grows as sqrt(p),
+    (`privinf.lasso.selection`). What it costs is sight: the noise of the picks grows as sqrt(p),
     `LassoResults.picks_from` says what they could find; where one that matters may be missed, results warn.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score

@@ -32,7 +32,7 @@ was chosen on the same rows, but its T is one of those of all m columns outside 
 Targets are in P unless there are very many of them. Those that are not, did not join, and whose debiased
 coordinate stands out are columns that were missed for the others, and mark the intervals.
 
-**What is seen.** A pick has to be made (`privinf.lasso.picks`), and T needs (c + z_q) times its error. An
+**What is seen.** A pick has to be made (`privinf.lasso.selection`), and T needs (c + z_q) times its error. An
 effect of z that is missed, of a column whose correlation with target j given the precision column of j is
 rho, moves the coordinate of j by rho z standard errors (without privacy). A correlation that neighbours are
 picked by is seen likewise.
@@ -52,12 +52,12 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.columns import NEAR_CLIP, found_correlation
 from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.picks import FOUND, PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
+from privinf.lasso.selection import FOUND, PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import (
     CHEAP_GRAM_SHARE,
@@ -237,7 +237,7 @@ class SparseColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TargetSight:
+class TargetDetection:
     """What an effect that is too small to be found may do to the intervals of k targets.
 
     Attributes
@@ -257,7 +257,7 @@ class TargetSight:
     unit: Floats
 
     @classmethod
-    def without(cls, seen_from: float) -> TargetSight:
+    def without(cls, seen_from: float) -> TargetDetection:
         """Return that of no target."""
         nothing = np.empty(0)
         return cls(seen_from=seen_from, correlation=1.0, sampling=nothing, errors=nothing, unit=nothing)
@@ -269,7 +269,7 @@ class TargetSight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspects:
+class OmittedCandidates:
     """Columns outside a fit that were looked at, one after the other, and their statistics.
 
     Attributes
@@ -309,7 +309,7 @@ class Suspects:
         return last or max(self.targets.values(), default=0.0) > self.critical
 
     def test(
-        self, rows: LassoRows, columns: SparseColumns, targets: TargetSight | None = None
+        self, rows: LassoRows, columns: SparseColumns, targets: TargetDetection | None = None
     ) -> MissedColumnTest | None:
         """Return the test in names and user units; None if no column outside the fit was looked at.
 
@@ -318,14 +318,14 @@ class Suspects:
         rows : LassoRows
         columns : SparseColumns
             What the fit ended with.
-        targets : TargetSight, optional
+        targets : TargetDetection, optional
             Without it no target has an interval, and none can be biased.
         """
         statistics = self.statistics | self.targets
         if not statistics:
             return None
         if targets is None:
-            targets = TargetSight.without(self.seen_from)
+            targets = TargetDetection.without(self.seen_from)
         column = max(statistics, key=lambda j: statistics[j])
         fixed = {rows.constant, *self.found}
         kept = {*columns.kept}
@@ -354,13 +354,13 @@ def critical_value(columns: int) -> float:
     return upper_quantile(LEVEL / 2.0 / columns)
 
 
-def find_suspects(
+def screen_omitted(
     sums: SparseSums,
     fit: SparseFit,
     plan: LassoPlan,
     constant: int | None,
     clip: float | None = None,
-) -> tuple[SparseFit, Suspects | None]:
+) -> tuple[SparseFit, OmittedCandidates | None]:
     """Return a fit with what it had missed, and the suspects; None if no column is left.
 
     Parameters
@@ -413,7 +413,7 @@ def searched(
     prices: tuple[float, float],
     scores: float,
     again: Callable[[Fit], Fit],
-) -> tuple[Fit, Suspects]:
+) -> tuple[Fit, OmittedCandidates]:
     """Return a fit with what it had missed, and the suspects.
 
     Parameters
@@ -446,7 +446,7 @@ def searched(
         fit = again(fit)
         taken = taken + price
     further = taken if math.isfinite(price) else 0.0
-    return fit, Suspects(statistics=statistics, columns=outside, seen_from=seen, further=further)
+    return fit, OmittedCandidates(statistics=statistics, columns=outside, seen_from=seen, further=further)
 
 
 def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
@@ -488,11 +488,11 @@ def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags
     return allowed
 
 
-def _none_beside_all(sums: SparseSums, fit: SparseFit) -> Suspects | None:
+def _none_beside_all(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
     """Return what is tested beside targets that are all columns: nothing; None if all are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - FOUND)
-    return Suspects(statistics={}, columns=outside, seen_from=need) if outside else None
+    return OmittedCandidates(statistics={}, columns=outside, seen_from=need) if outside else None
 
 
 def _tested(
@@ -565,7 +565,7 @@ def missed_column_test(
     rows: LassoRows,
     fit: SparseFit,
     targets: Sequence[int],
-    suspects: Suspects | None,
+    suspects: OmittedCandidates | None,
     debiased: DebiasedFit,
     plan: LassoPlan,
     vectors: VectorServer | None = None,
@@ -579,7 +579,7 @@ def missed_column_test(
     fit : SparseFit
         With the suspects that were found.
     targets : sequence of int
-    suspects : Suspects or None
+    suspects : OmittedCandidates or None
     debiased : DebiasedFit
         Of the targets.
     plan : LassoPlan
@@ -600,7 +600,7 @@ def missed_column_test(
         suspects = replace(suspects, targets={j: float(t) for j, t in sizes if j not in inside})
     releases = () if vectors is None else vectors.releases
     seen, correlation = _sight(suspects.seen_from, sums, fit, debiased, plan, releases)
-    sight = TargetSight(
+    sight = TargetDetection(
         seen_from=seen,
         correlation=correlation,
         sampling=np.sqrt(parts.sampling),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import Ledger, LedgerEntry, PrivacyReport, Released
 from privinf.accounting.released import appended
-from privinf.doors import door, doors, warn
+from privinf.error_boundary import door, doors, warn
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate

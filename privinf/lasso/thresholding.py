@@ -47,7 +47,7 @@ from privinf.wire import Labels
 PRODUCT_CLIP = 1.5  # of products for picks, and of residuals in a step, in units of the residuals' scale
 BLOCKS = 3  # of picks, where their number is given (`block_sizes`)
 OPEN_BLOCK = 5  # columns in a block, where their number is to be chosen
-LIVELY = 3  # picking ends when fewer columns of a block than these stand out
+MIN_NEW_SIGNALS = 3  # picking ends when fewer columns of a block than these stand out
 # A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 STEPS = (0.1, 0.15, 0.25, 0.5)  # shares of the steps' price; the last step decides the noise
@@ -169,7 +169,7 @@ def sparse_fit(
         Where products and residuals are clipped, in multiples of the residuals' scale.
     threshold : float
         Only columns are kept whose coefficient is more than this many standard errors from zero, and columns
-        are picked in blocks until fewer than `LIVELY` of a block are; 0: the number is as stated.
+        are picked in blocks until fewer than `MIN_NEW_SIGNALS` of a block are; 0: the number is as stated.
     always, excluded : sequence of int
         Columns in every fit (a constant), and those that may not be picked: public choices.
     targets : sequence of int
@@ -201,7 +201,7 @@ def sparse_fit(
         if block:
             rho = float(cheap[block - 1])
             beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), rho)
-            if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < LIVELY:
+            if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < MIN_NEW_SIGNALS:
                 doubtful = _doubtful(np.abs(beta) / errors, threshold, support, {*always, *joining})
                 left += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
                 unspent = (len(sizes) - block) * (price + looked)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.doors import warn
+from privinf.error_boundary import warn
 from privinf.errors import (
     ArgumentError,
     DataDependentBoundsWarning,

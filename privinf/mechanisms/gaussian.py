@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import door, warn
+from privinf.error_boundary import door, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SensitivityError
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import (
     ArgumentError,
     NotAvailableError,

@@ -30,7 +30,7 @@ from privinf.mechanisms.rows import (
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
-from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp
+from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, RecordSensitivity, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
 from privinf.schema import Design
 from privinf.schema.reading import Reader
@@ -251,10 +251,10 @@ class RowPasses:
             start = end
 
     def push(self, queries: Sequence[tuple[SiteOp, Args]], *, exact: bool = True) -> list[Accumulator]:
-        """Return exact sums over all rows, made where these are; errors as for `Elsewhere.sums`."""
-        from privinf.mechanisms.pushdown import Elsewhere
+        """Return exact sums over all rows, made where these are; errors as for `RemoteSums.sums`."""
+        from privinf.mechanisms.pushdown import RemoteSums
 
-        remote = Elsewhere(
+        remote = RemoteSums(
             rows=self._rows,
             design=self._design,
             empty=self.empty,
@@ -394,7 +394,7 @@ class OwnSum:
     op: SiteOp
     label: str
     args: Args
-    reach: Reach
+    reach: RecordSensitivity
 
     @classmethod
     def of(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import (
     AlignmentError,
     ArgumentError,

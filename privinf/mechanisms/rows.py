@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.labels import coded

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
 from privinf.accounting.ledger import Ledger, check_ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.mechanisms.columns import AskedSums, SampleQuestion, range_of
 from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta

@@ -16,7 +16,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, Released
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import clamped, numbers_of, plain_array
 from privinf.mechanisms.peeling import PeelingLines, PeelingOptions, calibrated_peeling, peeling_cost

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from privinf.accounting import Ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.fitting.rows import table_of_arrays
 from privinf.mixing.joined import MixingOptions
 from privinf.mixing.party_model import PartyModel

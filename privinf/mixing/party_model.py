@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import MIXED_ROWS, check_made
-from privinf.fitting.model import Rowless, spending_of
+from privinf.fitting.model import HidesRows, spending_of
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results, with_covariance
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
@@ -53,7 +53,7 @@ SHRUNK = (
 
 
 @doors
-class PartyModel(Rowless):
+class PartyModel(HidesRows):
     """What the multi-party models share: the table, its parties, the way from rows or releases to a result.
 
     The first door holds the whole table and simulates the parties in one process, each with noise of its

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, cast
 import numpy as np
 import pandas as pd
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import BootstrapDraws, Resolve, covariance_root, pairs_bootstrap
 from privinf.inference.corrected_features import CorrectedLeastSquares

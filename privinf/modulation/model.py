@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors, warn
+from privinf.error_boundary import doors, warn
 from privinf.errors import ArgumentError, UnprotectedResponseWarning
 from privinf.fitting.covariances import check_records
 from privinf.fitting.model import RELEASE_WORDS, FitWords, ReleaseModel, spending_of

@@ -8,7 +8,7 @@ from typing import Self, TypedDict, Unpack
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.solve import Fit, build_results
 from privinf.moments import correlation, equation, iv

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
 from privinf.fitting.solve import release_report
 from privinf.inference.estimate import is_positive_definite

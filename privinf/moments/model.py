@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors, refuses
+from privinf.error_boundary import doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.covariances import check_release_covariance, requested_covariance

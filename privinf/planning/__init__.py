@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 import numpy as np
 from scipy.stats import norm
 
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
 from privinf.planning.people import LARGEST_STUDY, Case, StudyWords, floor_widths, question

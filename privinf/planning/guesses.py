@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.schema import Schema
 from privinf.schema.declared import Factor

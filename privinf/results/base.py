@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
@@ -21,8 +21,8 @@ from privinf.results.comparison import TableEntry
 from privinf.results.context import Context
 from privinf.results.export import GLANCE, PortableResults, caution_kinds
 from privinf.results.notes import Note
-from privinf.results.rendering import PrivateSummary, Withheld
-from privinf.results.summary import Wording, summarize, summarize_as_frames
+from privinf.results.rendering import PrivateSummary, UnavailableAttributes
+from privinf.results.summary import SummaryOptions, summarize, summarize_as_frames
 from privinf.sealed import save_text
 from privinf.typing import AnyPath, BootstrapMethod, Floats, RngLike
 from privinf.validation import as_generator, check_count, check_fraction, shown
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @doors
-class Results(Withheld, PortableResults):
+class Results(UnavailableAttributes, PortableResults):
     """Coefficients, tests and intervals of a private fit.
 
     Immutable and picklable; made by a model's ``fit``.
@@ -213,9 +213,9 @@ class Results(Withheld, PortableResults):
         slim : bool
             Whether to leave out tests and explanations; warnings and what was spent stay.
         """
-        return self._summarized(Wording(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim))
+        return self._summarized(SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim))
 
-    def _summarized(self, told: Wording) -> PrivateSummary:
+    def _summarized(self, told: SummaryOptions) -> PrivateSummary:
         return summarize(self, told)
 
     def summary2(
@@ -236,7 +236,7 @@ class Results(Withheld, PortableResults):
             Of the coefficients' table, as ``%`` takes it.
         """
         return summarize_as_frames(
-            self, Wording(yname=yname, xname=xname, title=title, alpha=alpha), float_format
+            self, SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha), float_format
         )
 
     def plot(

@@ -14,7 +14,7 @@ from functools import cached_property, wraps
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from privinf.doors import passes_calls_on
+from privinf.error_boundary import passes_calls_on
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +72,7 @@ class warned_once:
     """Let members of a result be silent, and warn once at the end; without `asked` not at all.
 
     For a function that reads several members of a result, or that reads its covariance itself. Not a
-    generator, whose frame would hide the caller's line from `privinf.doors.warn`.
+    generator, whose frame would hide the caller's line from `privinf.error_boundary.warn`.
     """
 
     def __init__(self, result: Any, asked: str = "") -> None:

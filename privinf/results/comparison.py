@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary2 import Summary
 
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.export import caution_kinds
 from privinf.wire import readable

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors, warn
+from privinf.error_boundary import doors, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
 from privinf.inference.covariances import takes_rows_as_independent
 from privinf.inference.estimate import Estimate

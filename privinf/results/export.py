@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.provenance import DescribedResults

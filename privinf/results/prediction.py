@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privinf.doors import warn
+from privinf.error_boundary import warn
 from privinf.errors import ArgumentError, ExtrapolationWarning, NotAvailableError, SchemaError
 from privinf.inference.delta_method import (
     CountObservation,

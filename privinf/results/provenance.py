@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import joint_law, joint_statistic

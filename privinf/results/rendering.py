@@ -297,7 +297,7 @@ def unavailable(name: str, reason: str) -> Any:
     return property(raise_reason, doc=f"Not available: {reason}.")
 
 
-class Withheld:
+class UnavailableAttributes:
     """What statsmodels' results have, and a result without rows has not: each says why when asked."""
 
     resid = unavailable("resid", ROWS_STAY)

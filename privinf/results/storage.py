@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification

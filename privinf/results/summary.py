@@ -76,7 +76,7 @@ CLIPPED_NOTE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wording:
+class SummaryOptions:
     """What a summary is told to call things, and how much to say; see `Results.summary`."""
 
     yname: str | None = None
@@ -98,7 +98,7 @@ class Wording:
         """Return the title."""
         return f"{result.model.name or 'Private regression'} Results" if self.title is None else self.title
 
-    def check(self) -> Wording:
+    def check(self) -> SummaryOptions:
         """Return itself if it can be followed (else ArgumentError)."""
         check_fraction(self.alpha, "alpha")
         check_flag(self.slim, "slim")
@@ -115,7 +115,7 @@ class SummaryWords(TypedDict, total=False):
     slim: bool
 
 
-def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
+def summarize(result: DescribedResults, told: SummaryOptions) -> PrivateSummary:
     """Return the summary of a result."""
     alpha = told.check().alpha
     names = told.names(result.names)
@@ -134,7 +134,7 @@ def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
     )
 
 
-def summarize_as_frames(result: DescribedResults, told: Wording, float_format: str) -> Summary:
+def summarize_as_frames(result: DescribedResults, told: SummaryOptions, float_format: str) -> Summary:
     """Return the summary as statsmodels' ``summary2`` has it: tables that are frames."""
     alpha = told.check().alpha
     names = told.names(result.names)
@@ -259,7 +259,7 @@ def _interval_header(alpha: float) -> tuple[str, str]:
     return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
 
 
-def _model_facts(result: DescribedResults, told: Wording) -> tuple[list[Fact], list[Fact]]:
+def _model_facts(result: DescribedResults, told: SummaryOptions) -> tuple[list[Fact], list[Fact]]:
     name = result.model.endog_names if told.yname is None else told.yname
     unprotected = [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
     left = [

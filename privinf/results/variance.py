@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.inference.estimate import UNATTRIBUTED, Estimate, VarianceTerms
 from privinf.inference.solution import sandwich

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval

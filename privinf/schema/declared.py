@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import SchemaError
 from privinf.schema.intervals import Interval
 from privinf.typing import ColumnKind, Floats

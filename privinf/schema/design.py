@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
 from privinf.schema import conditioning, geometry
 from privinf.schema.arrays import (

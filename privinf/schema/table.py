@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.arrays import kinds_of, named_frame
 from privinf.schema.declared import (

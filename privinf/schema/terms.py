@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import SchemaError
 from privinf.schema import expressions, splines
 from privinf.schema.declared import Factor, Level, finite_number

@@ -30,7 +30,7 @@ import numpy as np
 from scipy import stats as laws
 
 from privinf.accounting import Ledger
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
@@ -263,7 +263,7 @@ def chi2_contingency(
 
 def asked_table(
     a: object, b: object, levels: Sequence[Sequence[Label] | None], options: base.SampleOptions
-) -> tuple[base.Asked, tuple[str, ...]]:
+) -> tuple[base.SampleRequest, tuple[str, ...]]:
     """Return two columns with levels; numbers from 0 to 1 count as the levels 0 and 1."""
     told = [None if one is None else list(one) for one in levels]
     if not isinstance(a, str) and told[0] is None and told[1] is not None:
@@ -276,7 +276,7 @@ def asked_table(
             base.check_share(asked.schema, name)
             kinds[name] = Factor((0, 1))
     schema = Schema(kinds, unit=asked.schema.unit, max_rows=asked.schema.max_rows)
-    return base.Asked(asked.rows, schema, asked.options), names
+    return base.SampleRequest(asked.rows, schema, asked.options), names
 
 
 def table_law(release: SampleSums) -> TableLaw:

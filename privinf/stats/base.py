@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
-from privinf.doors import doors, warn
+from privinf.error_boundary import doors, warn
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -75,7 +75,7 @@ Cautions: TypeAlias = tuple[tuple[type[Warning], str], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class SampleRequest:
     """Rows that a test is about, what is public of them, and what the test may spend.
 
     Notes
@@ -103,7 +103,7 @@ def or_default(value: Any, default: str) -> Any:
 
 def asked_columns(
     given: Mapping[str, Any], declared: Mapping[str, Any], options: SampleOptions
-) -> tuple[Asked, tuple[str, ...]]:
+) -> tuple[SampleRequest, tuple[str, ...]]:
     """Return the columns of a test, arrays or names of columns, and their names.
 
     `declared` are bounds or levels by argument; None where the schema among the options declares them.
@@ -114,7 +114,7 @@ def asked_columns(
         schema = _schema_of(names, declared, options.schema)
         if options.data is None:
             raise ArgumentError(f"{names[0]!r} names a column: pass its table, data=")
-        return Asked(table_rows(options.data, names, schema, missing), schema, options), names
+        return SampleRequest(table_rows(options.data, names, schema, missing), schema, options), names
     if options.data is not None or any(isinstance(one, str) for one in given.values()):
         raise ArgumentError("either all columns are names of columns of data=, or all are arrays")
     if options.schema is not None:
@@ -124,7 +124,9 @@ def asked_columns(
         labels = list(given)
     arrays = dict(zip(labels, given.values(), strict=True))
     facts = {label: declared[name] for label, name in zip(labels, given, strict=True)}
-    return Asked(sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), options), tuple(labels)
+    return SampleRequest(
+        sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), options
+    ), tuple(labels)
 
 
 def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats as laws
 
 from privinf.accounting import Ledger
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums, joined_rows
@@ -416,7 +416,7 @@ def asked_groups(
     bounds: Pair | None,
     levels: Sequence[Label] | None,
     options: base.SampleOptions,
-) -> tuple[base.Asked, SampleQuestion]:
+) -> tuple[base.SampleRequest, SampleQuestion]:
     """Return values and groups, arrays or a formula, and the question that compares them."""
     if isinstance(values, str) and groups is None:
         parts = [part.strip() for part in values.split("~")]
@@ -437,7 +437,7 @@ def asked_groups(
 
 def asked_pair(
     a: object, b: object, bounds: Pair | None, options: base.SampleOptions
-) -> tuple[base.Asked, SampleQuestion]:
+) -> tuple[base.SampleRequest, SampleQuestion]:
     """Return two samples below one another, and the question that compares them."""
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
@@ -447,12 +447,12 @@ def asked_pair(
     if pair is None:
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
     rows = joined_rows((a, b), ("a", "b"), base.or_default(options.missing, "raise"))
-    asked = base.Asked(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
+    asked = base.SampleRequest(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
     return asked, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
 
 
 def _group_sums(
-    asked: base.Asked, question: SampleQuestion, clip: ClipRule
+    asked: base.SampleRequest, question: SampleQuestion, clip: ClipRule
 ) -> tuple[SampleSums, CoreClip | None]:
     """Release what groups are compared by, and warn where that may be another mean."""
     bounded = check_choice(clip, ClipRule, "clip") == "bounds"

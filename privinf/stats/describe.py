@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from privinf.accounting import Ledger, PrivacyReport
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.columns import SampleQuestion

@@ -23,7 +23,7 @@ from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.columns import SampleQuestion

@@ -23,7 +23,7 @@ from scipy import stats as laws
 from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
@@ -31,9 +31,9 @@ from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
 from privinf.stats.association import asked_table, cell_rows, table_law
 from privinf.stats.base import (
-    Asked,
     EstimateRow,
     SampleOptions,
+    SampleRequest,
     StatResult,
     asked_columns,
     check_level,
@@ -392,7 +392,9 @@ def _arc(share: float) -> float:
     return 2.0 * math.asin(math.sqrt(share))
 
 
-def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, level: float) -> StatResult:
+def _two_shares(
+    told: tuple[SampleRequest, tuple[str, ...]], alternative: Alternative, level: float
+) -> StatResult:
     """Return the test that the second level's share is equal in two groups, from the 2 x 2 table."""
     asked, (outcome, group) = told
     declared = [asked.schema[name] for name in (group, outcome)]

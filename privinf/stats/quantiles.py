@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport, Released
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.quantiles import (
@@ -32,10 +32,10 @@ from privinf.mechanisms.samples import SEVERAL_ROWS, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats.base import (
-    Asked,
     ConfidenceInterval,
     EstimateRow,
     SampleOptions,
+    SampleRequest,
     StatResult,
     asked_columns,
     check_level,
@@ -75,7 +75,7 @@ class ColumnLooks:
     spending: Spending
 
     @classmethod
-    def of(cls, asked: Asked, name: str) -> ColumnLooks:
+    def of(cls, asked: SampleRequest, name: str) -> ColumnLooks:
         """Return the column of a test, opened; what the call may spend fits its ledger."""
         schema = asked.schema
         options = asked.options
@@ -293,7 +293,7 @@ def quantile(
     )
 
 
-def streamed(asked: Asked) -> Asked:
+def streamed(asked: SampleRequest) -> SampleRequest:
     """Return the same question with one stream of simulation noise for all releases, if there is a seed."""
     rng = asked.options.rng
     return (
@@ -303,13 +303,13 @@ def streamed(asked: Asked) -> Asked:
     )
 
 
-def spending(asked: Asked, mu: float) -> Asked:
+def spending(asked: SampleRequest, mu: float) -> SampleRequest:
     """Return the same question for another amount, and Gaussian noise."""
     rest = replace(asked.options, epsilon=None, rho=None, calibration=None, mu=mu, noise="gaussian")
     return replace(asked, options=rest)
 
 
-def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, MeanClip]:
+def clipped_sums(asked: SampleRequest, name: str, level: float) -> tuple[SampleSums, MeanClip]:
     """Release the sums of one column on a clip that a fifth of mu^2 buys; their account has both releases."""
 
     def choose(found: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
@@ -319,7 +319,7 @@ def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, Mea
     return clipped_release(asked, question, choose)
 
 
-def clipped_groups(asked: Asked, question: SampleQuestion) -> tuple[SampleSums, CoreClip]:
+def clipped_groups(asked: SampleRequest, question: SampleQuestion) -> tuple[SampleSums, CoreClip]:
     """Release sums of groups on a clip that a fifth of mu^2 buys; their account has both releases."""
     groups = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
 
@@ -330,7 +330,7 @@ def clipped_groups(asked: Asked, question: SampleQuestion) -> tuple[SampleSums, 
 
 
 def clipped_release(
-    asked: Asked, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
+    asked: SampleRequest, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
 ) -> tuple[SampleSums, Clip]:
     """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
     asked = streamed(asked)

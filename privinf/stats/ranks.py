@@ -31,7 +31,7 @@ import numpy as np
 from scipy import stats as laws
 
 from privinf.accounting import Ledger
-from privinf.doors import door
+from privinf.error_boundary import door
 from privinf.errors import SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums

@@ -31,7 +31,7 @@ from privinf.mechanisms.statistics.block import (
     vector,
 )
 from privinf.mechanisms.statistics.layers import width_of_forms
-from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.scores import FORM_ARGUMENTS, clipped_forms
 from privinf.typing import Floats
 from privinf.validation import check_choice
@@ -64,13 +64,13 @@ def paper_gradient(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(step @ x * (x_unit * unit), dtype=np.float64)
 
 
-def _paper_gradient_reach(args: Args, columns: int) -> Reach:
+def _paper_gradient_reach(args: Args, columns: int) -> RecordSensitivity:
     check_choice(args.get("form"), FORMS, "form")
     c = positive(args, "column_bound")
     top = positive(args, "residual_clip")
     if args["form"] == "response":
         top += c * float(np.abs(np.asarray(args.get("beta", ()), dtype=np.float64)).sum())
-    return Reach.box((columns,), c * top, "2 c_x R, R the bound of the residual")
+    return RecordSensitivity.box((columns,), c * top, "2 c_x R, R the bound of the residual")
 
 
 def precision_gradient(block: SiteBlock, args: Args) -> Floats:
@@ -84,10 +84,10 @@ def precision_gradient(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(fitted @ x * (x_unit * unit), dtype=np.float64)
 
 
-def _precision_reach(args: Args, columns: int) -> Reach:
+def _precision_reach(args: Args, columns: int) -> RecordSensitivity:
     vector(args, "weights", len(positions(args, "columns", columns)))
     top = positive(args, "column_bound") * positive(args, "clip")
-    return Reach.box((columns,), top, "2 c_x R_w")
+    return RecordSensitivity.box((columns,), top, "2 c_x R_w")
 
 
 def paper_scores(block: SiteBlock, args: Args) -> Floats:
@@ -99,9 +99,9 @@ def paper_scores(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(r @ forms * (unit * r_unit), dtype=np.float64)
 
 
-def _scores_reach(args: Args, columns: int) -> Reach:
+def _scores_reach(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "clip") * positive(args, "residual_clip")
-    return Reach.box((width_of_forms(args, columns),), top, "2 R_w R")
+    return RecordSensitivity.box((width_of_forms(args, columns),), top, "2 R_w R")
 
 
 def single_slopes(block: SiteBlock, args: Args) -> Floats:
@@ -116,13 +116,13 @@ def single_slopes(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", forms, x) * (unit * x_unit), dtype=np.float64)
 
 
-def _single_slopes_reach(args: Args, columns: int) -> Reach:
+def _single_slopes_reach(args: Args, columns: int) -> RecordSensitivity:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
     positive(args, "residual_clip")
     top = positive(args, "clip") * positive(args, "column_clip")
-    return Reach.box((size,), top, "2 R_w c, |w_j'x| <= R_w and |x_j| <= c")
+    return RecordSensitivity.box((size,), top, "2 R_w c, |w_j'x| <= R_w and |x_j| <= c")
 
 
 _SCORES = (*FORM_ARGUMENTS, "residual_clip")

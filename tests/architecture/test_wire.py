@@ -26,7 +26,7 @@ from privinf.federation.checkpoint import fit_digest
 from privinf.federation.messages import QUERY_FIELDS
 from privinf.glm.newton import Block
 from privinf.glm.plan import FitPlan
-from privinf.glm.questions import Looks
+from privinf.glm.questions import LeastSquaresOptions
 from privinf.glm.sums import Clients
 from privinf.mechanisms.catalogue import SHIPPED, SITE_OPS
 from privinf.typing import Relation, TrustModel
@@ -139,13 +139,13 @@ PLAN_TEXTS = [
     ),
     (Clients(rows=12), "Clients(rows=12, clip=None)"),
     (Clients(rows=3, clip=0.25), "Clients(rows=3, clip=0.25)"),
-    (Looks(), "Looks(rule='auto', clip=None, target='mean', robust=True, adapt=False)"),
+    (LeastSquaresOptions(), "Looks(rule='auto', clip=None, target='mean', robust=True, adapt=False)"),
     (
-        Looks(rule=None, clip=1.5, target="robust", robust=False, adapt=True),
+        LeastSquaresOptions(rule=None, clip=1.5, target="robust", robust=False, adapt=True),
         "Looks(rule=None, clip=1.5, target='robust', robust=False, adapt=True)",
     ),
     (
-        FitPlan(optimizer=pi.Newton(), **SPENT, looks=Looks(), curved=True, margins=True),
+        FitPlan(optimizer=pi.Newton(), **SPENT, looks=LeastSquaresOptions(), curved=True, margins=True),
         "FitPlan(mu=2.5, rounds_mu=0.0, final_mu=2.5, delta=0.001, "
         "optimizer=Newton(rounds=3, final_share=0.8), public_seed=0, clients=None, robust=True, block=None, "
         "weak='')",
@@ -231,9 +231,11 @@ def test_the_digest_of_a_fit_is_what_it_was():
     design = pi.Design.from_formula("y ~ a", pi.Schema({"y": (0, 1), "a": (-1, 1)}))
     model = {"family": "gaussian", "radius": 1.5, "scale": np.array([1.0, 2.0])}
     plan = FitPlan(optimizer=pi.DOME(), **SPENT)
-    found = fit_digest(design, model, plan, Looks(), (), "server", "replace-one", 0)
+    found = fit_digest(design, model, plan, LeastSquaresOptions(), (), "server", "replace-one", 0)
     assert found == "b863a46aacdfafe96981ea44aa8ca2b4a1ad2ef5381365ad7a38a33fd1d085a7"
-    assert found != fit_digest(design, model, plan, Looks(adapt=True), (), "server", "replace-one", 0)
+    assert found != fit_digest(
+        design, model, plan, LeastSquaresOptions(adapt=True), (), "server", "replace-one", 0
+    )
 
 
 def test_options_of_a_release_have_names_in_the_digest():

@@ -161,7 +161,7 @@ class Slotted:
     inner: object
 
 
-class Hidden:
+class TailBias:
     """Keeps its secret out of the instance dictionary: only the pickle shows it."""
 
     def __reduce__(self):
@@ -217,7 +217,7 @@ PLANTED = {
     "index": lambda: pd.Series(0, index=RAW.x),
     "base of a view": view,
     "closure": closure,
-    "pickle": Hidden,
+    "pickle": TailBias,
     "text": lambda: Slotted(f"row 3 has x = {RAW.x[3]:.10g}, too large"),
     "property that raises": Raises,
     "chained exception": chained,
@@ -236,8 +236,8 @@ def test_walk_finds_planted_leaks(where):
 
 
 def test_walk_finds_the_pickle_alone():
-    assert [leak.kind for leak in find_raw_values(Hidden(), RAW)] == ["pickle"]
-    assert find_raw_values(Hidden(), RAW, pickled=False) == []
+    assert [leak.kind for leak in find_raw_values(TailBias(), RAW)] == ["pickle"]
+    assert find_raw_values(TailBias(), RAW, pickled=False) == []
 
 
 def test_walk_is_silent_about_what_is_public():

@@ -13,9 +13,9 @@ from privacy.replay_fits import FIRST, FITS
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.noise import entropy
-from privinf.results.rendering import Withheld
+from privinf.results.rendering import UnavailableAttributes
 
-WITHHELD = {name for name in vars(Withheld) if not name.startswith("_")}
+WITHHELD = {name for name in vars(UnavailableAttributes) if not name.startswith("_")}
 SQUARES = {"centered_tss", "ssr", "ess", "mse_resid", "mse_model", "mse_total"}
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.doors import bare, door, is_bare
+from privinf.error_boundary import bare, door, is_bare
 from privinf.errors import AlignmentError, PrivinfError, SiteConnectionError
 from privinf.federation import InProcessFederation, Query, RemoteSite, Site, SitePolicy, TrustedServer
 from privinf.federation.rounds import replies_of

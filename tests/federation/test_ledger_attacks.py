@@ -15,7 +15,7 @@ from privinf.accounting import Budget, GaussianLoss, LedgerEntry, chains, journa
 from privinf.accounting.journal import Head
 from privinf.errors import FileMissingError, StorageError
 from privinf.federation import Query, Site, SiteLedger
-from privinf.federation.askers import AskerEnd
+from privinf.federation.askers import ClientEnvelope
 from privinf.federation.site_ledger import FileJournal
 from privinf.schema import Design
 
@@ -262,7 +262,7 @@ def test_mutant_anchors_remember_nothing(quietly, monkeypatch):
 
 @pytest.mark.audit
 def test_mutant_neither_asker_nor_site_compares_heads(quietly, monkeypatch):
-    monkeypatch.setattr(AskerEnd, "_heads_for", lambda end, site: {})
-    monkeypatch.setattr(AskerEnd, "_check", lambda *words: None)
+    monkeypatch.setattr(ClientEnvelope, "_heads_for", lambda end, site: {})
+    monkeypatch.setattr(ClientEnvelope, "_check", lambda *words: None)
     monkeypatch.setattr(FileJournal, "knows", lambda journal, head: True)
     assert any("rollback" in told for told in ledger_attacks.attack(60)[1])

@@ -27,8 +27,8 @@ from privinf.federation import (
     SocketFederation,
     pinned_keys,
 )
-from privinf.federation.askers import AskerEnd, HeadMemory
-from privinf.federation.envelope import MOST_HEADS, Envelope, SignedHead, SiteEnd
+from privinf.federation.askers import ClientEnvelope, HeadMemory
+from privinf.federation.envelope import MOST_HEADS, Envelope, SignedHead, SiteEnvelope
 from privinf.federation.frames import frame, receive
 from privinf.federation.secure.keys import signed_by
 from privinf.federation.site_ledger import FileJournal
@@ -231,7 +231,7 @@ def test_lists_that_are_none(wrong):
 
 
 def sealed(query, site="north", key=ANALYST):
-    return AskerEnd([], key=key).envelope_for(query, site)
+    return ClientEnvelope([], key=key).envelope_for(query, site)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_an_envelope_serves_for_one_question_and_one_site(closed):
 
 def test_a_question_asked_again_has_the_same_bytes_and_the_present_head(world):
     query = secure_query(world.federation(roster=ROSTER))
-    end = AskerEnd(NAMES, roster=ROSTER)
+    end = ClientEnvelope(NAMES, roster=ROSTER)
     found = []
     for at in range(2):
         envelope = end.envelope_for(query, "north")
@@ -372,14 +372,14 @@ def test_mutant_no_site_looks_for_the_head_that_it_is_told(world, monkeypatch):
 
 
 def test_mutant_no_asker_compares_heads(monkeypatch):
-    monkeypatch.setattr(AskerEnd, "_heads_for", lambda end, site: {})
+    monkeypatch.setattr(ClientEnvelope, "_heads_for", lambda end, site: {})
     with pytest.raises(AssertionError):
         test_a_site_that_lies_about_its_head_is_refused_by_the_asker()
 
 
 def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():
     """The site's own look is left out: the asker compares counts, and tags of one count."""
-    end, query = AskerEnd(NAMES, roster=ROSTER), Query("describe")
+    end, query = ClientEnvelope(NAMES, roster=ROSTER), Query("describe")
     heads = iter([(5, "a"), (4, "a"), (5, "b"), (None, ""), (5, "a"), (6, "c")])
     told = []
     for count, letter in heads:
@@ -387,7 +387,7 @@ def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():
         site = Site(rows_of(60, 0), design_of(), key=KEYS["north"], roster=ROSTER)
         head = None if count is None else Head(count, letter * 64)
         journal = type("Showing", (), {"head": head, "peers": {}, "knows": lambda *_: True})()
-        site_end = SiteEnd(Shown(site, journal), "north")
+        site_end = SiteEnvelope(Shown(site, journal), "north")
         told.append(end.checked(envelope, *site_end.answer(envelope, query)).error)
     assert [bool(error) for error in told] == [False, True, True, True, False, False]
     assert "ledger went back" in told[1]
@@ -412,7 +412,7 @@ def test_heads_that_nobody_signed_are_not_kept(world):
     query, lines = Query("describe"), world.ledger("north").read_bytes()
     for name in ("south", "north", "nobody"):
         for head in invented:
-            asked_one = AskerEnd(NAMES, roster=ROSTER).envelope_for(query, "north")
+            asked_one = ClientEnvelope(NAMES, roster=ROSTER).envelope_for(query, "north")
             fields = asked_one.fields | {f"head {name}": head.text}
             assert "not" in world.remote("north").exchange(query, "north", fields)[0].error
     assert world.ledger("north").read_bytes() == lines
@@ -491,7 +491,7 @@ def test_of_many_sites_each_question_tells_some(monkeypatch):
     many = Roster.__new__(Roster)
     object.__setattr__(many, "keys", dict.fromkeys(names, ""))
     object.__setattr__(many, "verifying", {name: name for name in names})
-    end = AskerEnd([], roster=many)
+    end = ClientEnvelope([], roster=many)
     for name in names:
         end.memory.learn(name, name, head)
     told = [end.envelope_for(Query("describe"), name).heads for name in names]

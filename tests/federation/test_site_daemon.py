@@ -17,7 +17,7 @@ from federation_sites import OPEN, design_of, federation_of, rows_of
 
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation import Query, RemoteSite, Site, SiteDaemon, TrustedServer
-from privinf.federation.callers import MOST_OF_ONE, Callers
+from privinf.federation.callers import MOST_OF_ONE, ConnectionLimits
 from privinf.federation.daemon import LARGEST_QUESTION, REFUSALS
 from privinf.federation.frames import HEAD, MAGIC, MOST_HEADER, frame, read_header, receive, unframe
 from privinf.noise import SimulationNoise
@@ -275,7 +275,7 @@ def test_bodies_that_do_not_come_take_the_room_of_nobody(daemon):
 
 
 def test_accounts_take_turns():
-    callers, order = Callers(), []
+    callers, order = ConnectionLimits(), []
     first, second = (socket.socketpair() for _ in range(2))
     present = [callers.enter(first[0], 1) for _ in range(3)] + [callers.enter(second[0], 2)]
     entered = threading.Event()

@@ -22,13 +22,13 @@ from privinf.errors import PrivinfError
 from privinf.federation import SitePolicy, TrustedServer, policy
 from privinf.federation.secure import site as site_masking
 from privinf.federation.secure.site import check_room, check_terms, read_terms
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 
 OPEN = SitePolicy(trusted_server=True)
 # Two entries of at most 1, in a ball of radius 1: a record moves the sum by 2, an entry by 2.
-BALL = Reach.ball((2,), 1.0, "2C")
+BALL = RecordSensitivity.ball((2,), 1.0, "2C")
 # Three vectors of five entries in [-1, 1].
-BOX = Reach.box((3, 5), 1.0, "2B")
+BOX = RecordSensitivity.box((3, 5), 1.0, "2B")
 
 
 def line(mechanism, loss, norm="l2", sensitivity=2.0, scale=2.0, **noise):
@@ -204,7 +204,7 @@ def masked_lies():
     federation = secure_federation(("a", "b", "c"))
     query = secure_query(federation, max_colluding=1)
     entry = LedgerEntry.from_dict(query.charges[0])
-    reach = Reach.ball((4,), 3.0, "2CR")
+    reach = RecordSensitivity.ball((4,), 3.0, "2CR")
     careful = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
 
     def asked(policy=careful, **masking):

@@ -20,7 +20,7 @@ from privinf.errors import (
 )
 from privinf.glm.curved import clip_of
 from privinf.glm.curved_sums import Shares
-from privinf.glm.drawn import drawn, restored, symmetric_noise
+from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
 from privinf.inference.intervals import Precision
 
 # Few rows at a small budget: the mean is right here.

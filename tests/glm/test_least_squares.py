@@ -15,8 +15,8 @@ import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
 from privinf.glm.advice import CLEAR, few_records
 from privinf.glm.clipping import LABEL
-from privinf.glm.least_squares import Measures, SecondLook
-from privinf.glm.questions import Pilot
+from privinf.glm.least_squares import FitMeasures, OneStepFit
+from privinf.glm.questions import InitialEstimate
 from privinf.inference.tails import Clip
 from privinf.schema.geometry import Reachable
 
@@ -296,8 +296,8 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         np.array([0.3, -0.2, 0.1]),
         0.04,
     )
-    look = SecondLook(
-        pilot=Pilot(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
+    look = OneStepFit(
+        pilot=InitialEstimate(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
         clip=Clip(low=1.0, high=3.0, ratio=0.0, weight=1.0, layer=0.0),
         hessian=hessian,
         strength=9.0,
@@ -308,7 +308,7 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         score_sd=0.0,
         upper_sd=0.0,
         hessian_sd=sd,
-        measures=Measures(1.0, 1.0),
+        measures=FitMeasures(1.0, 1.0),
         n=1000,
     )
     noise = sd / math.sqrt(2.0) * rng.standard_normal((400_000, 3, 3))
@@ -409,16 +409,16 @@ def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
         upper_sd=0.0,
         n=1000,
     )
-    np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.25, 1.0, 0.0])
+    np.testing.assert_allclose(OneStepFit.one_sided(look, np.eye(3)), [0.25, 1.0, 0.0])
     look.upper_sd = 20.0 / 1000.0
-    np.testing.assert_allclose(SecondLook.one_sided(look, np.eye(3)), [0.45, 1.0, 0.2])
+    np.testing.assert_allclose(OneStepFit.one_sided(look, np.eye(3)), [0.45, 1.0, 0.2])
 
 
 @pytest.mark.parametrize(("sided", "told"), [(0.3, 0), (0.9, 1)])
 def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, told):
     """A value of 5% of 10,000 records: all that lies beyond the clip would move it by two standard errors."""
     gram = np.array([[1.0, -0.9], [-0.9, 1.0]])
-    pilot = Pilot(theta=np.zeros(2), whitening=np.eye(2), longest=1.0, edge=0.01, gram=gram)
+    pilot = InitialEstimate(theta=np.zeros(2), whitening=np.eye(2), longest=1.0, edge=0.01, gram=gram)
     look = SimpleNamespace(
         pilot=pilot, clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, hidden=20.0), n=10_000
     )

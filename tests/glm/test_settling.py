@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privinf.glm.settling import Round, Settling, Trajectory, error_of_start, settling
+from privinf.glm.convergence import Convergence, Round, Trajectory, error_of_start, settling
 
 P, N = 3, 400
 BREAD = np.array([[1.0, 0.3, 0.0], [0.3, 0.8, 0.1], [0.0, 0.1, 0.5]])
@@ -64,12 +64,12 @@ def test_a_step_of_the_noise_alone_has_length_one():
 
 
 def test_the_verdict():
-    assert Settling(1.4, 0.5, 3.0).settled
-    assert not Settling(1.6, 0.5, 3.0).settled
+    assert Convergence(1.4, 0.5, 3.0).settled
+    assert not Convergence(1.6, 0.5, 3.0).settled
     # long in standard errors, and harmless: the curvature did not change on the way
-    assert Settling(4.0, 0.01, 0.1).settled
+    assert Convergence(4.0, 0.01, 0.1).settled
     # so long that the curvature cannot be the same, whatever the noise
-    assert not Settling(0.5, 1.1, 0.1).settled
+    assert not Convergence(0.5, 1.1, 0.1).settled
     # rounds without noise that converged, where a perfect fit has no error at all
     perfect = settling(np.full(2, 1e-18), np.zeros((2, 2)), np.zeros((2, 2)), 1e-17)
     assert perfect.settled

@@ -11,9 +11,9 @@ import privinf as pi
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
+from privinf.lasso.all_targets import debias_all
 from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.debiasing import debias
-from privinf.lasso.every_column import debias_all
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
 from privinf.lasso.plan import check_plan
 from privinf.lasso.results import LassoResults, lasso_results

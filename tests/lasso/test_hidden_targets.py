@@ -16,7 +16,7 @@ from privinf.errors import (
     SensitivityError,
     WeakIdentificationWarning,
 )
-from privinf.lasso.binomial.missed import _joined
+from privinf.lasso.binomial.omitted import _joined
 from privinf.lasso.binomial.sums import Point, Spread, weights_of
 from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.coordinates import ScoreRelease, clear_slopes, debiased_coordinates

@@ -11,9 +11,9 @@ from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
 from privinf.lasso.columns import found_correlation
-from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, find_suspects
-from privinf.lasso.picks import pick_clip
+from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, screen_omitted
 from privinf.lasso.plan import check_plan, largest_sparsity
+from privinf.lasso.selection import pick_clip
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, clear_part, sparse_fit
 from studies.simulation import binomial_limits
@@ -60,7 +60,7 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
     prices = plan.shares.thresholding(rho)
     fit = sparse_fit(sums, 2, prices, extra=0)
     assert set(fit.picked) == {0, 20}
-    return find_suspects(sums, fit, plan, None, **options)
+    return screen_omitted(sums, fit, plan, None, **options)
 
 
 def planned(rho, targets, names):
@@ -119,7 +119,7 @@ def test_the_statistic_of_a_column_is_standard_normal():
         y, X = draw(seed, 2_000, skewed=True)
         sums = sums_of(y, X[:, 17:21], seed)
         fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1])
-        found.append(find_suspects(sums, fit, plan, None)[1].statistics[1])
+        found.append(screen_omitted(sums, fit, plan, None)[1].statistics[1])
     # Half-normal: mean square 1, of which 80 have a standard error of .16.
     assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.4)
 

@@ -7,9 +7,9 @@ import pytest
 
 from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
-from privinf.lasso.picks import RADII, VectorServer, detectable_sds, entry_sd, sharpest, vector_radius
 from privinf.lasso.precision import clearance
 from privinf.lasso.rows import SparseUnits
+from privinf.lasso.selection import RADII, VectorServer, detectable_sds, entry_sd, sharpest, vector_radius
 from privinf.lasso.sums import SparseSums
 from privinf.schema import Design
 from studies.simulation import binomial_limits

@@ -20,7 +20,7 @@ from privinf.errors import (
 )
 from privinf.federation import TrustedServer
 from privinf.lasso.binomial.fit import LogisticShares
-from privinf.lasso.binomial.missed import find_logistic_suspects
+from privinf.lasso.binomial.omitted import screen_omitted_logistic
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
 from privinf.lasso.binomial.thresholding import LogisticBudget, sparse_logistic
 from privinf.lasso.sums import SparseSums
@@ -97,7 +97,7 @@ def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
     budget = LogisticBudget(*(4 * [math.inf]))
     first = sparse_logistic(sums, 3, budget, clip=1.5, blocks=1, excluded=[9])
     assert 9 not in first.point.support
-    wider, suspects = find_logistic_suspects(
+    wider, suspects = screen_omitted_logistic(
         sums, first, math.inf, math.inf, clip=1.5, keep=True, excluded=[]
     )
     assert suspects.found == (9,)

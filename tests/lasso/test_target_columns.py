@@ -12,7 +12,7 @@ import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
 from privinf.lasso.columns import LEAST, MOST, DebiasingBudget, neighbour_count, target_columns
-from privinf.lasso.diagnostics import NeighbourMarks
+from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
@@ -166,7 +166,7 @@ def test_a_regression_that_did_not_get_there_is_said():
     lost = [column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, OTHERS, 0.001).unsettled for s in range(8)]
     assert np.mean(lost) >= 0.75
     nothing, flags = np.zeros(2), np.array([False, True])
-    marks = NeighbourMarks(
+    marks = NodewiseDiagnostics(
         picked=(5, 5),
         explained=nothing,
         explained_sd=nothing,

@@ -14,7 +14,7 @@ from privinf.mechanisms.files import file_source
 from privinf.mechanisms.statistics import compiled as kernels
 from privinf.mechanisms.statistics import loops
 from privinf.mechanisms.statistics.loops import (
-    Workroom,
+    ScratchBuffers,
     above,
     filled,
     forms,
@@ -146,7 +146,7 @@ def test_products_are_exact_up_to_the_last_integer(compiled):
 @SHAPES
 def test_forms(compiled, monkeypatch, layout, rows, columns):
     x, weights = block(layout, rows, columns, whole=True), block("C", 5, columns, whole=True) * 2.0**-30
-    np.testing.assert_array_equal(*both(monkeypatch, lambda: forms(weights, x, Workroom())))
+    np.testing.assert_array_equal(*both(monkeypatch, lambda: forms(weights, x, ScratchBuffers())))
 
 
 def test_blas_makes_forms_where_it_is_quicker(compiled, monkeypatch):
@@ -177,7 +177,7 @@ def test_a_block_that_is_filled_tells_whether_it_is_finite(compiled, monkeypatch
 
 
 def test_arrays_of_one_block_do_not_share_memory():
-    room = Workroom()
+    room = ScratchBuffers()
     first = [room.take(3, 4), room.take(3, 4), room.take(12)]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(first) for b in first[:i])
     room.clear()

@@ -37,8 +37,8 @@ from privinf.federation import (
     SocketFederation,
     pinned_keys,
 )
-from privinf.federation.askers import AskerEnd
-from privinf.federation.envelope import Envelope, SignedHead, SiteEnd, signed_text
+from privinf.federation.askers import ClientEnvelope
+from privinf.federation.envelope import Envelope, SignedHead, SiteEnvelope, signed_text
 from privinf.federation.rounds import answers_of
 from privinf.schema import Design
 
@@ -102,7 +102,7 @@ class Setting:
         for query in self.questions[:2]:
             answers_of(self.federation, query, list(NAMES))
         self.held.change = None
-        self.told = AskerEnd(NAMES, roster=self.roster, key=self.analyst)
+        self.told = ClientEnvelope(NAMES, roster=self.roster, key=self.analyst)
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +142,7 @@ class Setting:
     ) -> Callable[[Query, str, Fields], tuple[Reply, Fields]]:
         """Return the answers of a site of the attacker's, which knows the rows."""
         site = self.site(replace(self.policy, analysts=()), key=key, roster=roster)
-        end = SiteEnd(site, BAD)
+        end = SiteEnvelope(site, BAD)
         return lambda query, name, fields: end.answer(Envelope.from_fields(fields), query)
 
 
@@ -287,7 +287,7 @@ AT_ANALYST = (
 def unsigned(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """No envelope, or one of an asker without a key."""
     query = at.questions[2]
-    return query, AskerEnd(NAMES, roster=at.roster).envelope_for(
+    return query, ClientEnvelope(NAMES, roster=at.roster).envelope_for(
         query, BAD
     ).fields if rng.random() < 0.5 else {}
 
@@ -295,13 +295,13 @@ def unsigned(at: Setting, rng: Rng) -> tuple[Query, Fields]:
 def by_another(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """Signed by a key that the policy does not list."""
     query = at.questions[2]
-    return query, AskerEnd(NAMES, key=at.other).envelope_for(query, BAD).fields
+    return query, ClientEnvelope(NAMES, key=at.other).envelope_for(query, BAD).fields
 
 
 def in_his_name(at: Setting, rng: Rng) -> tuple[Query, Fields]:
     """The analyst's key, and a signature by another, or of nothing."""
     query = at.questions[2]
-    fields = AskerEnd(NAMES, key=at.other).envelope_for(query, BAD).fields
+    fields = ClientEnvelope(NAMES, key=at.other).envelope_for(query, BAD).fields
     signature = str(rng.choice([fields["signature"], rng.bytes(64).hex(), ""]))
     return query, {**fields, "analyst": at.analyst.verifying, "signature": signature}
 

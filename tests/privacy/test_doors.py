@@ -14,7 +14,7 @@ import pytest
 
 import privinf as pi
 from privinf import federation, mechanisms
-from privinf.doors import door, is_door
+from privinf.error_boundary import door, is_door
 from privinf.errors import (
     ArgumentError,
     DataDependentBoundsWarning,

@@ -16,22 +16,22 @@ def test_nobody_passes_for_another(tmp_path):
 ENVELOPE, ASKERS = "federation.envelope", "federation.askers"
 MUTANTS = {
     "the signature of a reply is not checked": Mutant(
-        ASKERS, "AskerEnd._check", "not signed_by(verifying, signature, content)", "False"
+        ASKERS, "ClientEnvelope._check", "not signed_by(verifying, signature, content)", "False"
     ),
     "the signature of a question is not checked": Mutant(
         ENVELOPE,
-        "SiteEnd.admitted",
+        "SiteEnvelope.admitted",
         "not signed_by(envelope.analyst, envelope.signature, envelope.signed)",
         "False",
     ),
     "no signature is one of the analyst's": Mutant(
-        ENVELOPE, "SiteEnd.admitted", "envelope.signature and analyst.key", "analyst.key"
+        ENVELOPE, "SiteEnvelope.admitted", "envelope.signature and analyst.key", "analyst.key"
     ),
     "an envelope serves for any question": Mutant(
-        ENVELOPE, "SiteEnd.answer", "envelope.nonce and not envelope.fits(query)", "False"
+        ENVELOPE, "SiteEnvelope.answer", "envelope.nonce and not envelope.fits(query)", "False"
     ),
     "an envelope serves for any site": Mutant(
-        ENVELOPE, "SiteEnd.admitted", 'envelope.site not in ("", self._name)', "False"
+        ENVELOPE, "SiteEnvelope.admitted", 'envelope.site not in ("", self._name)', "False"
     ),
     "a reply is bound to no question": Mutant(
         ENVELOPE, "answered_text", '"question": envelope.digest, "nonce": envelope.nonce, ', ""
@@ -40,7 +40,7 @@ MUTANTS = {
         ENVELOPE, "answered_text", "message_digest(*reply.pack())", '""'
     ),
     "heads that nobody signed are believed": Mutant(
-        ENVELOPE, "SiteEnd._take", "not head.of(name, self._roster.verifying[name])", "False"
+        ENVELOPE, "SiteEnvelope._take", "not head.of(name, self._roster.verifying[name])", "False"
     ),
 }
 

@@ -341,10 +341,10 @@ def test_mutant_noise_reused_in_a_second_call():
 
 def reach_of_half(args, columns):
     """Add/remove where replace-one is due."""
-    from privinf.mechanisms.statistics.ops import Reach
+    from privinf.mechanisms.statistics.ops import RecordSensitivity
 
     bound = args["clip"] * args["residual_clip"]
-    return Reach(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="CR")
+    return RecordSensitivity(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="CR")
 
 
 def unclipped_norms(rows, bound, unit=0.0):

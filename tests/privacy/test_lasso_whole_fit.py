@@ -30,7 +30,7 @@ from privinf.lasso import thresholding as hard_thresholding
 from privinf.lasso.plan import LassoShares
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics.block import SiteBlock
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.noise import SimulationNoise
 from studies.audit import audit_mechanism
 
@@ -342,7 +342,7 @@ def test_three_fits_spend_no_more_than_their_ledgers_say():
 def half_reach(args, columns):
     """Add/remove where replace-one is due."""
     bound = args["clip"] * args["residual_clip"]
-    return Reach.ball((args["transform"].shape[1],), 0.5 * bound, "CR")
+    return RecordSensitivity.ball((args["transform"].shape[1],), 0.5 * bound, "CR")
 
 
 def unclipped_score(block, args):
@@ -386,7 +386,7 @@ def half_gaussian(self, values, scale):
 
 def half_layer(args, columns):
     """Add/remove where replace-one is due."""
-    return Reach.ball((args["transform"].shape[1],), 0.5 * (args["high"] - args["low"]), "b - a")
+    return RecordSensitivity.ball((args["transform"].shape[1],), 0.5 * (args["high"] - args["low"]), "b - a")
 
 
 def op(name="clipped_score", **changes):

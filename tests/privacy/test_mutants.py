@@ -42,7 +42,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.selection import NoisyTopK
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.moments import MomentLayout
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 
 # ---- audits: each returns what it complains of, nothing where all is well
 
@@ -321,7 +321,7 @@ def line(**changes):
 
 def of_policy():
     """Lines that state too little for a sum of 2 vectors of 5 numbers: refused, and honest ones not."""
-    reach = Reach(shape=(2, 5), l2=2.0, linf=2.0, bound=1.0, derivation="test", norm=1.0)
+    reach = RecordSensitivity(shape=(2, 5), l2=2.0, linf=2.0, bound=1.0, derivation="test", norm=1.0)
     gaussian = {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20}
     picks = {"law": "gumbel", "scale": 8.0, "grid": 2.0**-18, "picks": 3, "vectors": 2}
     peeling = {"mechanism": "gumbel peeling", "noise": picks, "sensitivity": Sensitivity("linf", 2.0, "test")}
@@ -826,17 +826,17 @@ MUTANTS = {
         of_fit("OLS values outside their bounds"),
     ),
     "a radius for a diameter": (
-        Mutant("mechanisms.statistics.ops", "Reach.ball", "l2=2.0 * radius", "l2=radius"),
+        Mutant("mechanisms.statistics.ops", "RecordSensitivity.ball", "l2=2.0 * radius", "l2=radius"),
         of_sizes("clipped_score", "product_vector"),
     ),
     "half a box": (
-        Mutant("mechanisms.statistics.ops", "Reach.box", "l2=2.0 * norm", "l2=norm"),
+        Mutant("mechanisms.statistics.ops", "RecordSensitivity.box", "l2=2.0 * norm", "l2=norm"),
         of_sizes("clipped_products"),
     ),
     "one record of a site charged": (
         Mutant(
             "mechanisms.statistics.ops",
-            "Reach.of_clients",
+            "RecordSensitivity.of_clients",
             "min(rows * self.l2, 2.0 * clip)",
             "min(self.l2, 2.0 * clip)",
         ),
@@ -845,7 +845,7 @@ MUTANTS = {
     "a site's clip for its diameter": (
         Mutant(
             "mechanisms.statistics.ops",
-            "Reach.of_clients",
+            "RecordSensitivity.of_clients",
             "min(rows * self.l2, 2.0 * clip)",
             "min(rows * self.l2, clip)",
         ),
@@ -973,7 +973,7 @@ MUTANTS = {
         of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "shares that were spent are spent again": (
-        Mutant("glm.questions", "Questions.price", "self.spent += share", "pass"),
+        Mutant("glm.questions", "LeastSquaresQueries.price", "self.spent += share", "pass"),
         of_fit("OLS central"),
     ),
     "shares of a curved model are spent again": (

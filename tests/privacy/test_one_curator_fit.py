@@ -167,7 +167,7 @@ QUIET = (
 MUTANTS = {
     "layers with a fifth of their noise": Mutant("federation.curator", "_Planned.noised", *QUIET),
     "every release at the price of all": Mutant(
-        "glm.questions", "Questions.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
+        "glm.questions", "LeastSquaresQueries.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
     ),
 }
 

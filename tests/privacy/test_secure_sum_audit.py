@@ -16,7 +16,7 @@ from privinf.federation import site as site_module
 from privinf.federation.secure.masking import PURPOSE, PairKeys, apply_masks
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
 
@@ -162,7 +162,7 @@ def divided_by_all(steps, terms, name):
 
 def half_sensitivity(args, columns):
     bound = float(args["clip"]) * float(args["residual_clip"])
-    return Reach(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="C where 2C is due")
+    return RecordSensitivity(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="C where 2C is due")
 
 
 def colluders_add(steps, terms, name):

@@ -9,7 +9,7 @@ import pytest
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics import scores as single_statistics
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
@@ -92,7 +92,7 @@ def unclipped(values, bound):
 
 def scores_alone(args, columns):
     """Forget the slopes, and take half: add/remove where replace-one is due."""
-    return Reach(shape=(4,), l2=1.0, linf=2.0, bound=1.5, derivation="")
+    return RecordSensitivity(shape=(4,), l2=1.0, linf=2.0, bound=1.5, derivation="")
 
 
 MUTANTS = {

@@ -12,7 +12,7 @@ from privinf.federation import InProcessFederation, SecureServer, Site, SitePoli
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import scores as vector_statistics
 from privinf.mechanisms.statistics.block import SiteBlock
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
 
@@ -87,7 +87,9 @@ def test_vectors_on_their_worst_pair(op):
 def half(args, columns):
     """State C where 2C is due."""
     shape = (columns,) if "targets" not in args else (len(args["targets"]), columns)
-    return Reach(shape=shape, l2=args["norm"], linf=args["norm"], bound=args["norm"], derivation="")
+    return RecordSensitivity(
+        shape=shape, l2=args["norm"], linf=args["norm"], bound=args["norm"], derivation=""
+    )
 
 
 @pytest.mark.audit

@@ -15,7 +15,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, compare
-from privinf.results.rendering import Withheld
+from privinf.results.rendering import UnavailableAttributes
 from privinf.schema import Design
 
 
@@ -39,7 +39,7 @@ def weak(results):
 
 
 @pytest.mark.parametrize(
-    "member", sorted({*(name for name in vars(Withheld) if name[0] != "_"), "identification"})
+    "member", sorted({*(name for name in vars(UnavailableAttributes) if name[0] != "_"), "identification"})
 )
 def test_unavailable_members_say_why_and_do_not_exist_for_probes(results, member):
     assert not hasattr(results, member)

@@ -10,8 +10,8 @@ from support.variance import terms_add_up
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.glm.drawn import symmetric_noise
 from privinf.glm.newton import step_noise
+from privinf.glm.posterior_draws import symmetric_noise
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.solution import BOTH, quadratic
 from privinf.moments.equation import MomentMap, NoisyTotals

@@ -16,7 +16,7 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
-from privinf.doors import door, doors
+from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 from privinf.secret_files import open_secret

@@ -44,7 +44,7 @@ from privinf.errors import ArgumentError, SensitivityError
 from privinf.federation.noisy import assumed
 from privinf.federation.secure.keys import IdentityKey, Roster, primitives
 from privinf.mechanisms.gaussian import FLOAT_SLACK
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.noise.source import GRID_BITS
 from privinf.typing import SumRelation
 from privinf.wire import Assumptions, Derivations, Keys, Mechanisms, NoiseLaws, NoiseSources, Norms
@@ -191,7 +191,7 @@ class SumPlan:
 
 
 def plan_sum(
-    reach: Reach,
+    reach: RecordSensitivity,
     mu: float,
     *,
     label: str,

@@ -43,7 +43,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.messages import Federation, Query, Reply
 from privinf.federation.noisy import NoisySum
@@ -51,7 +51,7 @@ from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
     MissingSites,
-    PlannedSum,
+    PlannedQuery,
     SumOptions,
     answers_of,
     check_question,
@@ -62,7 +62,7 @@ from privinf.federation.secure.masking import SumPlan, Words, plan_sum, solve_gr
 from privinf.federation.secure.site import KIND, NOISE_REACH, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.statistics.block import exact_bits
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.noise.source import GRID_BITS
 from privinf.schema import Design
 from privinf.typing import Integers, RngLike, SumRelation
@@ -253,7 +253,7 @@ class SecureServer(TrustedServer):
         mu: float | None = None,
         rho: float | None = None,
         sites: Sequence[str] | None = None,
-    ) -> PlannedSum:
+    ) -> PlannedQuery:
         """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked."""
         statistic, reach, names = self._prepare(op, args, sites)
         names = sorted(names)
@@ -285,12 +285,12 @@ class SecureServer(TrustedServer):
         )
         check_room(read_terms(query, plan.entry), self._largest_site(reach, names), reach.bound)
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
-        return PlannedSum(with_question(query, asked_bits=bits), tuple(names), plan.site_scale, level)
+        return PlannedQuery(with_question(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
         """Keep nothing: the noise is made at the sites, and they remember what they sent."""
 
-    def release(self, planned: PlannedSum) -> NoisySum:
+    def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped.
 
         A site that has answered the question sends the very words that it sent before, at no charge, so that
@@ -299,7 +299,7 @@ class SecureServer(TrustedServer):
 
         Parameters
         ----------
-        planned : PlannedSum
+        planned : PlannedQuery
             Charged unless its line, all of it, stands in the ledger.
         """
         check_question(planned, asked_bits=planned.query.args.get("bits", 0))
@@ -323,11 +323,11 @@ class SecureServer(TrustedServer):
         """Refuse: peeling looks at un-noised sums, which nobody sees here."""
         raise NotAvailableError("secure sums cannot be peeled: release the vector, or trust a server")
 
-    def _largest_site(self, reach: Reach, names: list[str]) -> int:
+    def _largest_site(self, reach: RecordSensitivity, names: list[str]) -> int:
         """Return how many units the largest site has."""
         return max(reach.units(self._rows[name]) for name in names)
 
-    def _farthest(self, planned: PlannedSum, reach: Reach) -> float:
+    def _farthest(self, planned: PlannedQuery, reach: RecordSensitivity) -> float:
         """Return the most steps that an entry can be from 0: rows, a step a site, 64 sds of all noise."""
         names = planned.sites
         grid = float(planned.query.masking["grid"])
@@ -352,7 +352,7 @@ class SecureServer(TrustedServer):
         return terms
 
     def _noisy(
-        self, steps: Integers, planned: PlannedSum, reach: Reach, lines: tuple[LedgerEntry, ...]
+        self, steps: Integers, planned: PlannedQuery, reach: RecordSensitivity, lines: tuple[LedgerEntry, ...]
     ) -> NoisySum:
         grid = planned.query.masking["grid"]
         values = np.asarray(steps * grid, dtype=np.float64).reshape(reach.shape)

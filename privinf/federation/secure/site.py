@@ -32,7 +32,7 @@ from privinf.federation.messages import Query
 from privinf.federation.policy import NOISE_TERMS, TOLERANCE, SitePolicy
 from privinf.federation.secure.masking import PairKeys, Words
 from privinf.mechanisms.statistics.block import stream_of
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.noise import LatticeNoise, NoiseSource, SimulationNoise
 from privinf.noise.discrete_gaussian import LARGEST_SIGMA
 from privinf.typing import Floats, Integers
@@ -128,7 +128,9 @@ def _is_whole_number(value: Any, low: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= low
 
 
-def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach, policy: SitePolicy) -> None:
+def check_terms(
+    query: Query, terms: SumTerms, entry: LedgerEntry, reach: RecordSensitivity, policy: SitePolicy
+) -> None:
     """Raise unless a secure sum is one that the policy allows and that costs what its ledger line says.
 
     Raises
@@ -155,7 +157,7 @@ def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach,
     check_price(terms, entry, reach)
 
 
-def check_price(terms: SumTerms, entry: LedgerEntry, reach: Reach) -> None:
+def check_price(terms: SumTerms, entry: LedgerEntry, reach: RecordSensitivity) -> None:
     """Raise ArgumentError unless a ledger line states the sensitivity on the grid and a loss that it has."""
     needed = reach.sensitivity(entry.relation) + terms.grid * math.sqrt(reach.size)
     if (

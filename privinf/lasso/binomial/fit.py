@@ -18,7 +18,7 @@ from privinf.lasso.binomial.debiasing import (
     afforded_neighbours,
     debias_logistic,
 )
-from privinf.lasso.binomial.missed import find_logistic_suspects
+from privinf.lasso.binomial.omitted import screen_omitted_logistic
 from privinf.lasso.binomial.sums import LogisticSums, Spread
 from privinf.lasso.binomial.thresholding import (
     PEELS,
@@ -32,7 +32,7 @@ from privinf.lasso.binomial.thresholding import (
 from privinf.lasso.columns import found_correlation
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fits import LassoOptions, plan_of
-from privinf.lasso.omitted import MissedColumnTest, SparseColumns, Suspects, TargetSight
+from privinf.lasso.omitted import MissedColumnTest, OmittedCandidates, SparseColumns, TargetDetection
 from privinf.lasso.plan import LassoPlan, check_shares
 from privinf.lasso.results import (
     NONE_SELECTED,
@@ -189,7 +189,7 @@ def _fitted(
         )
     except TooRareResponse as rare:
         return _rate_alone(rows, plan, sums, rare, spent())
-    fit, suspects = find_logistic_suspects(
+    fit, suspects = screen_omitted_logistic(
         sums, fit, prices.suspect, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
     )
     if suspects is not None and suspects.further:
@@ -249,7 +249,7 @@ def _without_intervals(
     sums: LogisticSums,
     fit: LogisticFit,
     targets: Sequence[int],
-    suspects: Suspects | None,
+    suspects: OmittedCandidates | None,
     report: PrivacyReport,
     reason: str,
 ) -> LassoResults:
@@ -307,7 +307,7 @@ def _missed(
     sums: LogisticSums,
     fit: LogisticFit,
     chosen: list[int],
-    suspects: Suspects,
+    suspects: OmittedCandidates,
     debiased: DebiasedLogistic,
     correlation: float,
     automatic: bool,
@@ -317,7 +317,7 @@ def _missed(
     ratios = fit.ratios(sums.n)
     for j in chosen:
         ratios.pop(j, None)
-    sight = TargetSight(
+    sight = TargetDetection(
         seen_from=suspects.seen_from,
         correlation=correlation,
         sampling=np.sqrt(sampling),

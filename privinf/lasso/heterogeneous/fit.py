@@ -17,7 +17,6 @@ from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.coordinates import HIDDEN_SLOPES, joint_covariance, score_correlation
-from privinf.lasso.heterogeneous.own import gram_factor
 from privinf.lasso.heterogeneous.parts import (
     SIZES,
     RequestSize,
@@ -28,6 +27,7 @@ from privinf.lasso.heterogeneous.parts import (
     site_shares,
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
+from privinf.lasso.heterogeneous.site_effects import gram_factor
 from privinf.lasso.plan import RESPONSE_SHARE, Accounting, check_shares
 from privinf.lasso.results import (
     ASTRAY_NOTE,

@@ -19,16 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased
-from privinf.lasso.heterogeneous.own import (
-    OwnFit,
+from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
+from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
+    SiteEffects,
     SiteGrams,
     astray,
     clipped_step,
     own_fits,
     site_grams,
 )
-from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
@@ -85,7 +85,7 @@ class SiteFits:
     shared: list[int]
     shared_beta: Floats
     targets: Mapping[str, Sequence[int]]
-    own: Mapping[str, OwnFit]
+    own: Mapping[str, SiteEffects]
     debiased: Mapping[str, Debiased | None]
     columns: Mapping[str, Floats]
     grams: Mapping[str, Floats]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, clear_slopes, debiased_coordinates
-from privinf.lasso.heterogeneous.own import Correlations, OwnFit
+from privinf.lasso.heterogeneous.site_effects import Correlations, SiteEffects
 from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
 from privinf.lasso.radii import product_moments, product_radius
 from privinf.lasso.sums import UNCLIPPED, SparseSums
@@ -90,7 +90,7 @@ class SiteScores:
 def site_scores(
     sites: Mapping[str, SparseSums],
     grams: Mapping[str, Correlations],
-    own: Mapping[str, OwnFit],
+    own: Mapping[str, SiteEffects],
     targets: Sequence[int],
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
@@ -104,7 +104,7 @@ def site_scores(
     ----------
     sites : mapping of str to SparseSums
     grams : mapping of str to Correlations
-    own : mapping of str to OwnFit
+    own : mapping of str to SiteEffects
     targets : sequence of k ints
     near : mapping of str to k sequences of int
         Neighbours of the targets.
@@ -184,7 +184,7 @@ def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[fl
 
 
 def target_columns(
-    gram: Correlations, fit: OwnFit, targets: Sequence[int], near: Sequence[Sequence[int]]
+    gram: Correlations, fit: SiteEffects, targets: Sequence[int], near: Sequence[Sequence[int]]
 ) -> tuple[Floats, Floats]:
     """Return precision columns on all columns, shape (p, k), and the variance that their noise causes."""
     columns = np.zeros((len(gram.values), len(targets)))
@@ -202,7 +202,7 @@ def target_columns(
 
 
 def _release(
-    sums: SparseSums, columns: Floats, fit: OwnFit, targets: Sequence[int], prices: ScorePrices
+    sums: SparseSums, columns: Floats, fit: SiteEffects, targets: Sequence[int], prices: ScorePrices
 ) -> _Released:
     k = len(targets)
     clear = math.isinf(prices.score)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors, warn
+from privinf.error_boundary import doors, warn
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -36,7 +36,7 @@ from privinf.results.export import caution_kind
 from privinf.results.notes import Note, sentence, target_notes
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import Wording
+from privinf.results.summary import SummaryOptions
 from privinf.typing import Floats, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
@@ -199,7 +199,7 @@ class LassoResults(JointResults):
             raise NotAvailableError("missed_column_test: no column outside the fit was tested")
         return MissedColumnTest.of(self._settings["missed"])
 
-    def _summarized(self, told: Wording) -> PrivateSummary:
+    def _summarized(self, told: SummaryOptions) -> PrivateSummary:
         """Return the summary; shares of the targets that are explained, and a bias bound, have columns."""
         summary = super()._summarized(told)
         if "marks" in self._settings:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.lasso.bootstrap import PrivateDraws
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues

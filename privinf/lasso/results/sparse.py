@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import NotAvailableError
 from privinf.results import Results
 from privinf.results.prediction import prediction_rows
@@ -217,7 +217,7 @@ class SparseResults(Results):
         ``entries`` numbers were released together, each divided by its slope of error ``sd``, without noise
         ``sampling_sd``: a covariance with the residuals in units of y per declared unit of the column, or a
         correlation with a target. From ``found_from`` on it is found. `radius` is that of the shrunk vector,
-        see `privinf.lasso.picks`.
+        see `privinf.lasso.selection`.
 
         Raises
         ------

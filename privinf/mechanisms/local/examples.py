@@ -11,7 +11,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
 from privinf.accounting.calibration import exact, float_down
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import RecordBlocks
 from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name

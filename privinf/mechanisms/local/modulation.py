@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, split_mu
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import encoded_blocks
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name

@@ -19,7 +19,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.rows import BLOCK

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.accounting import LedgerEntry, PureLoss, Sensitivity
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import SchemaError
 from privinf.noise import NoiseSource
 from privinf.noise.source import Draw

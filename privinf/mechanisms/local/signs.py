@@ -16,7 +16,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, Released
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.noise import get_source

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import calibrate_mu
 from privinf.accounting.losses import json_number
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.mixing.theory import LABEL_SPREAD, MixingGuess, guessed_variances
 from privinf.schema import Design, Factor, Schema

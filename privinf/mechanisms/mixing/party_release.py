@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import LedgerEntry
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.blocks import RowBlocks, open_table
 from privinf.mechanisms.files import Source

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.budget import DEFAULT_DELTA
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.mechanisms.mixing.party import PartyPlan, check_parties, party_designs, plan_columns
 from privinf.mechanisms.mixing.party_release import PartyLabels

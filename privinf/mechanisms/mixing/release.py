@@ -21,7 +21,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger
-from privinf.doors import doors
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending, warn_of_large_delta
 from privinf.mechanisms.mixing.matrix import MixingMatrix

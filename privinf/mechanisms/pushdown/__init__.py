@@ -23,7 +23,7 @@ from privinf.typing import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class RemoteSums:
     """Rows that are summed where they are, as a design has them.
 
     Attributes

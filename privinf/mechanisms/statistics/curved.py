@@ -50,8 +50,8 @@ from privinf.mechanisms.statistics.block import (
     whole_number,
 )
 from privinf.mechanisms.statistics.families import exponential, logistic
-from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_reach
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
@@ -114,7 +114,7 @@ class _Rows:
         self.exposure: Floats | float = 1.0
         if "exposure" in args:
             self.exposure = np.maximum(_column(block, int(args["exposure"])), SMALLEST)
-        self.v = Along(vectors)
+        self.v = RowDirections(vectors)
         self.length = self.v.length
         mean, self.curvature = self.mean(self.predictor)
         binomial = args["family"] == "binomial"
@@ -157,7 +157,7 @@ def _column(block: SiteBlock, position: int) -> Floats:
 # ---- what is summed
 
 
-def _joint(score: Floats, v: Along, size: Floats, share: float) -> tuple[Product, Square]:
+def _joint(score: Floats, v: RowDirections, size: Floats, share: float) -> tuple[Product, Square]:
     """Return both terms of records' directions: a score of size `score`, and a matrix of the root `size`."""
     a = math.sqrt(1.0 - share) / 2.0
     b = math.sqrt(share / 2.0)
@@ -169,7 +169,7 @@ def _joint(score: Floats, v: Along, size: Floats, share: float) -> tuple[Product
 def _start(rows: RowReader) -> tuple[Product, Square]:
     block = rows.block
     radius = float(rows.args["radius"])
-    x = Along(rows.read(np.asarray(rows.args["block"])).columns())
+    x = RowDirections(rows.read(np.asarray(rows.args["block"])).columns())
     length = x.length
     low = block.response_low
     high = block.response_high
@@ -262,7 +262,7 @@ def _check_model(args: Args, columns: int) -> int:
     return int(transform.shape[1])
 
 
-def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
+def _joint_reach(size: int, args: Args, *, start: bool) -> RecordSensitivity:
     share = check_number(args.get("share"), "share", low=0.01, high=0.99)
     a = math.sqrt(1.0 - share) / 2.0
     b = math.sqrt(share / 2.0)
@@ -270,7 +270,7 @@ def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     l2 = joint_distance(share, start=start) + 2.0 * slack
     derivation = Derivations.ONE_DIRECTION
     shape = (size + size * (size + 1) // 2,)
-    return Reach(
+    return RecordSensitivity(
         shape=shape,
         l2=l2,
         linf=max(2.0 * a, math.sqrt(2.0) * b) + slack,
@@ -280,32 +280,32 @@ def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     )
 
 
-def _start_reach(args: Args, columns: int) -> Reach:
+def _start_reach(args: Args, columns: int) -> RecordSensitivity:
     if not len(chosen := positions(args, "block", columns)):
         raise ArgumentError("block must name at least one column")
     positive(args, "radius")
     return _joint_reach(len(chosen), args, start=True)
 
 
-def _step_reach(args: Args, columns: int) -> Reach:
+def _step_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     positive(args, "score_bound"), positive(args, "curvature_bound")
     return _joint_reach(size, args, start=False)
 
 
-def _counts_reach(args: Args, columns: int) -> Reach:
+def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
     _check_model(args, columns)
     if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
         raise ArgumentError("scores of this family have no bound in x: count of='residual'")
     return counted_reach(args)
 
 
-def _score_reach(args: Args, columns: int) -> Reach:
+def _score_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
         raise ArgumentError("high must be above low")
-    return Reach.ball((size,), top, Derivations.LAYER_OF_SCORES)
+    return RecordSensitivity.ball((size,), top, Derivations.LAYER_OF_SCORES)
 
 
 def _layers(args: Args) -> tuple[float, float, float]:
@@ -319,7 +319,7 @@ def _longest(args: Args) -> float:
     return middle + upper * (high - middle)
 
 
-def _meat_reach(args: Args, columns: int) -> Reach:
+def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     positive(args, "high")
     for name in {"middle", "upper"} & set(args):
@@ -330,17 +330,17 @@ def _meat_reach(args: Args, columns: int) -> Reach:
     return _matrix_reach(size, top)
 
 
-def _secant_reach(args: Args, columns: int) -> Reach:
+def _secant_reach(args: Args, columns: int) -> RecordSensitivity:
     vector(args, "step", size := _check_model(args, columns))
     return _matrix_reach(size, positive(args, "clip"))
 
 
-def _matrix_reach(size: int, top: float) -> Reach:
+def _matrix_reach(size: int, top: float) -> RecordSensitivity:
     shape = (size * (size + 1) // 2,)
     derivation = Derivations.RANK_ONE
     if size == 1:
-        return Reach(shape=shape, l2=top, linf=top, bound=top, derivation=derivation, norm=top)
-    return Reach(
+        return RecordSensitivity(shape=shape, l2=top, linf=top, bound=top, derivation=derivation, norm=top)
+    return RecordSensitivity(
         shape=shape,
         l2=math.sqrt(2.0) * top,
         linf=math.sqrt(2.0) * top,

@@ -59,8 +59,8 @@ from privinf.mechanisms.statistics.families import (
 )
 from privinf.mechanisms.statistics.layers import outer_reach
 from privinf.mechanisms.statistics.loops import lengths
-from privinf.mechanisms.statistics.ops import CLIENTS, Reach, SiteOp, named
-from privinf.mechanisms.statistics.summands import Along, Product, Square
+from privinf.mechanisms.statistics.ops import CLIENTS, RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.summands import Product, RowDirections, Square
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice
@@ -74,7 +74,7 @@ ROUNDED_ENTRY = 2.0**-20  # for each root of a column
 def _score(rows: RowReader) -> tuple[Product]:
     eta, x = _predictors(rows)
     r = residuals(rows.block, eta, rows.args, exact=rows.exact)
-    along = Along(x)
+    along = RowDirections(x)
     top = float(rows.args["radius"]) * _bound(rows.args)
     return (Product(r * _weighted(along.length, rows.args), top, along),)
 
@@ -110,11 +110,11 @@ def _size(args: Args, columns: int) -> int:
     return len(chosen)
 
 
-def _score_reach(args: Args, columns: int) -> Reach:
+def _score_reach(args: Args, columns: int) -> RecordSensitivity:
     bound = check_glm(args, columns)
     radius = float(args["radius"])
     if "block" in args:
-        return Reach.ball((_size(args, columns),), radius * bound, Derivations.SCORES)
+        return RecordSensitivity.ball((_size(args, columns),), radius * bound, Derivations.SCORES)
     slack = 2.0 * radius * bound * (ROUNDED_ENTRY * math.sqrt(columns) + ROUNDED)
     if args["family"] == "binomial":
         slack += radius * 2.0**-33 * columns**1.5 * float(np.linalg.norm(args["theta"])) * radius
@@ -122,7 +122,9 @@ def _score_reach(args: Args, columns: int) -> Reach:
     derivation = Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES
     # One record is rounded where two were.
     longest = min(radius * bound, longest_score(args, bound) + slack / 2.0)
-    return Reach(shape=(columns,), l2=l2, linf=l2, bound=radius * bound, derivation=derivation, norm=longest)
+    return RecordSensitivity(
+        shape=(columns,), l2=l2, linf=l2, bound=radius * bound, derivation=derivation, norm=longest
+    )
 
 
 def _hessian(rows: RowReader) -> tuple[Square]:
@@ -135,7 +137,7 @@ def _hessian(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=x, top=radius * math.sqrt(steepest(rows.args)), length=length * size),)
 
 
-def _hessian_reach(args: Args, columns: int) -> Reach:
+def _hessian_reach(args: Args, columns: int) -> RecordSensitivity:
     check_glm(args, columns)
     check_choice(args.get("curvature", "exact"), Curvature, "curvature")
     return outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(steepest(args)))
@@ -150,7 +152,7 @@ def _meat(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=x, top=_longest(rows.args, _bound(rows.args)), length=size),)
 
 
-def _meat_reach(args: Args, columns: int) -> Reach:
+def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
     bound = check_glm(args, columns)
     return outer_reach(_size(args, columns), _longest(args, bound))
 
@@ -217,11 +219,11 @@ def _sketched_score(rows: RowReader) -> tuple[Product]:
     if (moment := args.get("moment")) is not None:
         moment = np.asarray(moment) / unit
         z -= (moment if sketch is None else moment @ sketch)[:, None]
-    directions = Along(made_finite(z))
+    directions = RowDirections(made_finite(z))
     return (Product(np.minimum(directions.length, clip), clip, directions),)
 
 
-def _sketched_reach(args: Args, columns: int) -> Reach:
+def _sketched_reach(args: Args, columns: int) -> RecordSensitivity:
     check_glm(args, columns)
     size = columns
     positive(args, "clip")
@@ -235,7 +237,7 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
         batches = whole_number(args, "batches", least=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
             raise ArgumentError(f"batch must be below batches={batches}, seed below 2^63")
-    return Reach.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
+    return RecordSensitivity.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
 
 
 def _norm_of(args: Args) -> float:

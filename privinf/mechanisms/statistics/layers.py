@@ -35,8 +35,8 @@ from privinf.mechanisms.statistics.block import (
     positions,
     positive,
 )
-from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
-from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach
+from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_reach
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
 from privinf.typing import Floats
@@ -46,14 +46,14 @@ from privinf.wire import Derivations, Statistics
 # ---- of any vectors and residuals
 
 
-def outer_reach(columns: int, top: float) -> Reach:
+def outer_reach(columns: int, top: float) -> RecordSensitivity:
     """Return the reach of sum a a' of rows with norm at most `top`."""
     q = top**2
     shape = (columns * (columns + 1) // 2,)
     derivation = Derivations.RANK_ONE
     if columns == 1:
-        return Reach(shape=shape, l2=q, linf=q, bound=q, derivation=derivation, norm=q)
-    return Reach(
+        return RecordSensitivity(shape=shape, l2=q, linf=q, bound=q, derivation=derivation, norm=q)
+    return RecordSensitivity(
         shape=shape, l2=math.sqrt(2.0) * q, linf=math.sqrt(2.0) * q, bound=q, derivation=derivation, norm=q
     )
 
@@ -68,22 +68,22 @@ def counted(values: Floats, args: Args) -> Counts:
     return Counts(values, np.asarray(args["thresholds"], dtype=np.float64))
 
 
-def layer(v: Along, e: Floats, args: Args) -> Product:
+def layer(v: RowDirections, e: Floats, args: Args) -> Product:
     """Return sum q min((t - a)+, b - a)."""
     low = float(args["low"])
     width = float(args["high"]) - float(args["low"])
     return Product(np.copysign(np.clip(sizes(v.length, e, args) - low, 0.0, width), e), width, v)
 
 
-def layer_reach(args: Args, columns: int) -> Reach:
+def layer_reach(args: Args, columns: int) -> RecordSensitivity:
     """Return how far a record moves a layer of scores."""
     low, high = ends(args)
     if not high > low:
         raise ArgumentError("high must be above low")
-    return Reach.ball((columns,), high - low, Derivations.LAYER)
+    return RecordSensitivity.ball((columns,), high - low, Derivations.LAYER)
 
 
-def meat(v: Along, e: Floats, args: Args) -> Square:
+def meat(v: RowDirections, e: Floats, args: Args) -> Square:
     """Return the sum of products of the scores of both layers."""
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
     t = sizes(v.length, e, args)
@@ -93,7 +93,7 @@ def meat(v: Along, e: Floats, args: Args) -> Square:
     )
 
 
-def meat_reach(args: Args, columns: int) -> Reach:
+def meat_reach(args: Args, columns: int) -> RecordSensitivity:
     """Return how far a record moves the meat."""
     check_layers(args)
     return outer_reach(columns, largest(args))
@@ -135,10 +135,10 @@ def width_of_forms(args: Args, columns: int) -> int:
     return int(transform.shape[1])
 
 
-def _forms(rows: RowReader) -> tuple[Along, Floats]:
+def _forms(rows: RowReader) -> tuple[RowDirections, Floats]:
     """Return u, of m entries, and r."""
     u = rows.read(np.asarray(rows.args["columns"])).forms(np.asarray(rows.args["transform"]).T)
-    return Along(u), _residual(rows)
+    return RowDirections(u), _residual(rows)
 
 
 def _residual(rows: RowReader) -> Floats:
@@ -157,7 +157,7 @@ def _counts(rows: RowReader) -> tuple[Counts]:
     return (counted(sizes(u.length, r, rows.args), rows.args),)
 
 
-def _counts_reach(args: Args, columns: int) -> Reach:
+def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
     width_of_forms(args, columns)
     positive(args, "unit")
     return counted_reach(args)
@@ -167,7 +167,7 @@ def _score(rows: RowReader) -> tuple[Product]:
     return (layer(*_forms(rows), rows.args),)
 
 
-def _score_reach(args: Args, columns: int) -> Reach:
+def _score_reach(args: Args, columns: int) -> RecordSensitivity:
     return layer_reach(args, width_of_forms(args, columns))
 
 
@@ -175,7 +175,7 @@ def _meat(rows: RowReader) -> tuple[Square]:
     return (meat(*_forms(rows), rows.args),)
 
 
-def _meat_reach(args: Args, columns: int) -> Reach:
+def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
     return meat_reach(args, width_of_forms(args, columns))
 
 
@@ -188,16 +188,16 @@ def _slopes(rows: RowReader) -> tuple[Product]:
 
 def _shrunk(vectors: Floats, norm: float) -> Product:
     """Return the sum of vectors shrunk to a norm."""
-    along = Along(made_finite(vectors))
+    along = RowDirections(made_finite(vectors))
     return Product(np.minimum(along.length, norm), norm, along)
 
 
-def _slopes_reach(args: Args, columns: int) -> Reach:
+def _slopes_reach(args: Args, columns: int) -> RecordSensitivity:
     check_layers(args)
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
-    return Reach.ball((size,), positive(args, "norm"), Derivations.SHRUNK_PRODUCTS)
+    return RecordSensitivity.ball((size,), positive(args, "norm"), Derivations.SHRUNK_PRODUCTS)
 
 
 # ---- means of columns, and whether bounds cut them
@@ -208,10 +208,10 @@ def shrunk_sums(rows: RowReader) -> tuple[Product]:
     return (_shrunk(rows.read(np.asarray(rows.args["columns"])).columns(), float(rows.args["norm"])),)
 
 
-def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
+def _shrunk_sums_reach(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
     norm = positive(args, "norm")
-    return Reach.ball((size,), norm, Derivations.SHRUNK_ROWS)
+    return RecordSensitivity.ball((size,), norm, Derivations.SHRUNK_ROWS)
 
 
 def columns_outside(block: SiteBlock, args: Args) -> Floats:
@@ -231,9 +231,9 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(outside.sum(axis=0), dtype=np.float64)
 
 
-def _outside_reach(args: Args, columns: int) -> Reach:
+def _outside_reach(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
-    return Reach.positive_box((size,), 1.0, Derivations.COUNTS_OUTSIDE)
+    return RecordSensitivity.positive_box((size,), 1.0, Derivations.COUNTS_OUTSIDE)
 
 
 _FORMS = (*COMMON, "columns", "transform", "unit")  # arguments of every statistic of scores

@@ -53,7 +53,7 @@ def like(rooms: tuple[Floats, Floats], block: Floats) -> Floats:
     return rooms[block.strides[0] < block.strides[1]][: len(block)]
 
 
-class Workroom:
+class ScratchBuffers:
     """Memory for the arrays of a block, taken again for the next: new pages cost as much as work on them."""
 
     __slots__ = ("_held", "_next")
@@ -181,14 +181,14 @@ def nearest(vectors: Floats, size: Floats | None, factors: Floats, out: Floats |
     return np.floor(steps, out=steps)
 
 
-def forms(weights: Floats, values: Floats, room: Workroom | None = None) -> Floats:
+def forms(weights: Floats, values: Floats, room: ScratchBuffers | None = None) -> Floats:
     """Return weights @ values', shape (m, rows): sums of integers, times powers of two, that stay below 2^53.
 
     Parameters
     ----------
     weights : ndarray, shape (m, k)
     values : ndarray, shape (rows, k)
-    room : Workroom, optional
+    room : ScratchBuffers, optional
         Where the memory for it is taken.
     """
     shape = len(weights), len(values)

@@ -30,7 +30,7 @@ sums of products are integers (`sums`), so that the sensitivity is that of recor
 So both formulas hold as they are: they are bounds over all vectors of these norms, wherever the vectors
 stand. The total alone is rounded after that, to the grid of the holder's own noise, which its ledger line
 charges, or at a site to ``bits`` digits below a record's largest entry: two totals are moved apart by one
-such unit an entry at most, which is charged (`Reach.rounded`).
+such unit an entry at most, which is charged (`RecordSensitivity.rounded`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from privinf.mechanisms.statistics.block import (
     whole_number,
 )
 from privinf.mechanisms.statistics.gridded import MomentSums
-from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.typing import Floats, Integers
 from privinf.validation import check_number
 from privinf.wire import Derivations, Statistics
@@ -167,7 +167,7 @@ def moment_total(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(((z * weights) @ z.T)[rows, columns] * factors)
 
 
-def _total_reach(args: Args, columns: int) -> Reach:
+def _total_reach(args: Args, columns: int) -> RecordSensitivity:
     public, q2 = _check(args, columns)
     y_norm = positive(args, "response_bound")
     size = MomentLayout(public, columns - ("constant" in args)).pairs()[0].size
@@ -200,7 +200,7 @@ def residual_moments(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(sums * np.where(rows == columns, 1.0, ROOT2))
 
 
-def _residual_reach(args: Args, columns: int) -> Reach:
+def _residual_reach(args: Args, columns: int) -> RecordSensitivity:
     public, q2 = _check(args, columns)
     width = public + columns - ("constant" in args)
     vector(args, "coefficients", width)
@@ -208,7 +208,7 @@ def _residual_reach(args: Args, columns: int) -> Reach:
     size = width * (width + 1) // 2
     if "unit_norm" in args:
         top = positive(args, "unit_norm") ** 2
-        return Reach(
+        return RecordSensitivity(
             shape=(size,), l2=ROOT2 * top, linf=ROOT2 * top, bound=top, derivation=Derivations.UNIT_SCORES
         )
     derivation = Derivations.RESIDUAL_MOMENTS
@@ -251,8 +251,10 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     return MomentSums(block, args, reach, pairs, residual=residual)
 
 
-def _reach(size: int, l2: float, bound: float, derivation: str) -> Reach:
-    return Reach(shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=derivation)
+def _reach(size: int, l2: float, bound: float, derivation: str) -> RecordSensitivity:
+    return RecordSensitivity(
+        shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=derivation
+    )
 
 
 def _public(args: Args) -> tuple[int, float]:

@@ -46,7 +46,7 @@ SUM_DIGITS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class RecordSensitivity:
     """How far replacing one record can move a sum.
 
     Attributes
@@ -80,7 +80,7 @@ class Reach:
         """Return how many units a site with so many rows holds."""
         return 1 if self.unit == "client" else rows
 
-    def of_clients(self, rows: int, clip: float) -> Reach:
+    def of_clients(self, rows: int, clip: float) -> RecordSensitivity:
         """Return the reach if the unit is a site of at most `rows` records, its total of norm up to `clip`.
 
         Its records are so many replacements, one after the other; and two totals in a ball of radius C are
@@ -90,7 +90,7 @@ class Reach:
         derivation = Derivations.OF_SITE.format(rows=rows, derivation=self.derivation)
         if 2.0 * clip < rows * self.l2:
             derivation = Derivations.CLIPPED_SITE.format(clip=clip)
-        return Reach(
+        return RecordSensitivity(
             shape=self.shape,
             l2=min(rows * self.l2, 2.0 * clip),
             linf=min(rows * self.linf, 2.0 * clip),
@@ -101,7 +101,7 @@ class Reach:
             entry=self.bound,
         )
 
-    def times(self, factor: float) -> Reach:
+    def times(self, factor: float) -> RecordSensitivity:
         """Return the reach if the unit is so many records, or its records weigh so much."""
         return replace(
             self,
@@ -125,7 +125,7 @@ class Reach:
             return self.norm
         raise NotAvailableError(f"no sensitivity of this statistic under the relation {relation!r} is known")
 
-    def rounded(self, bits: int) -> Reach:
+    def rounded(self, bits: int) -> RecordSensitivity:
         """Return the reach of a sum whose entries are rounded to so many digits below a record's largest."""
         unit = unit_of(self.bound, bits)
         apart = unit * math.sqrt(self.size)
@@ -142,7 +142,7 @@ class Reach:
         return math.prod(self.shape)
 
     @classmethod
-    def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
+    def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> RecordSensitivity:
         """Return the reach of vectors with every entry in [-bound, bound]."""
         norm = bound * math.sqrt(math.prod(shape))
         return cls(
@@ -150,13 +150,13 @@ class Reach:
         )
 
     @classmethod
-    def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
+    def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> RecordSensitivity:
         """Return the reach of vectors with every entry in [0, bound]."""
         norm = bound * math.sqrt(math.prod(shape))
         return cls(shape=shape, l2=norm, linf=bound, bound=bound, derivation=derivation, norm=norm)
 
     @classmethod
-    def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> Reach:
+    def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> RecordSensitivity:
         """Return the reach of vectors of norm at most `radius`."""
         return cls(
             shape=shape, l2=2.0 * radius, linf=2.0 * radius, bound=radius, derivation=derivation, norm=radius
@@ -208,7 +208,7 @@ class SiteOp:
 
     name: str
     function: Callable[[SiteBlock, Args], Floats]
-    sensitivity: Callable[[Args, int], Reach]
+    sensitivity: Callable[[Args, int], RecordSensitivity]
     arguments: tuple[str, ...]
     version: int = 1
     wide: bool = False
@@ -240,7 +240,7 @@ class SiteOp:
         part = self.part(args)
         return None if part is None else digests.batch(part[0], int(args["batches"]), int(part[1]))
 
-    def reach(self, args: Args, columns: int, rows: int = 0, *, own: bool = False) -> Reach:
+    def reach(self, args: Args, columns: int, rows: int = 0, *, own: bool = False) -> RecordSensitivity:
         """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
 
         `own` says that the holder itself asks, in its own process: a site answering others never does.
@@ -259,7 +259,7 @@ class SiteOp:
             raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
         return self._tried(lambda: self._reach(args, columns, rows))
 
-    def _reach(self, args: Args, columns: int, rows: int) -> Reach:
+    def _reach(self, args: Args, columns: int, rows: int) -> RecordSensitivity:
         check_sizes(args)
         check_common(args, columns)
         reach = self.sensitivity(args, columns)
@@ -276,7 +276,9 @@ class SiteOp:
             client_rows, positive(args, "client_clip") if "client_clip" in args else math.inf
         )
 
-    def checked(self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False) -> Reach:
+    def checked(
+        self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False
+    ) -> RecordSensitivity:
         """Return the reach of a question that `total` will answer, whatever stands in a site's rows.
 
         Beside the checks of `reach`, the digits are checked for so many rows and the statistic is computed
@@ -318,7 +320,7 @@ class SiteOp:
             problem = ArgumentError(f"failed at {self.name!r} ({type(error).__name__})")
         raise problem
 
-    def total(self, rows: SiteBlock, args: Args, reach: Reach | None = None) -> Floats:
+    def total(self, rows: SiteBlock, args: Args, reach: RecordSensitivity | None = None) -> Floats:
         """Return the sum over all rows, block by block; finite, whatever stands in them.
 
         Raises only what `checked` raises, for the arguments, and nothing with the reach that it returned.
@@ -329,13 +331,13 @@ class SiteOp:
             total = made_finite(clipped_total(self._sum(rows, args, reach), args))
         return total.reshape(reach.shape)
 
-    def rounded(self, sums: Accumulator, args: Args, reach: Reach, rows: int) -> Floats:
+    def rounded(self, sums: Accumulator, args: Args, reach: RecordSensitivity, rows: int) -> Floats:
         """Return an exact sum over so many rows, rounded to digits of a record's entry, and held in reach."""
         unit = unit_of(entry := reach.entry or reach.bound, digits(args)[0])
         largest_step = math.floor(rows * entry / unit)
         return np.asarray(np.clip(sums.steps(unit), -largest_step, largest_step) * unit, dtype=np.float64)
 
-    def _sum(self, rows: SiteBlock, args: Args, reach: Reach) -> Floats:
+    def _sum(self, rows: SiteBlock, args: Args, reach: RecordSensitivity) -> Floats:
         if self.sums is not None and digits(args)[0]:
             sums = self.sums(rows, args)
             sums.update(rows)
@@ -351,7 +353,7 @@ class PlainSums:
 
     __slots__ = ("_args", "_op", "_total", "public")
 
-    def __init__(self, op: SiteOp, args: Args, reach: Reach) -> None:
+    def __init__(self, op: SiteOp, args: Args, reach: RecordSensitivity) -> None:
         self._op = op
         self._args = args
         self._total = np.zeros(reach.shape)

@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import Args, positions, whole_number
-from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.summands import Counts
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.validation import check_flag
@@ -34,13 +34,13 @@ def _marks(rows: RowReader) -> tuple[Counts, ...]:
     return tuple(Counts(mark, BETWEEN_MARKS) for mark in marks)
 
 
-def _marks_reach(args: Args, columns: int) -> Reach:
+def _marks_reach(args: Args, columns: int) -> RecordSensitivity:
     chosen = positions(args, "columns", columns)
     outcome = check_flag(args.get("outcome", False), "outcome")
     size = len(chosen) + outcome + whole_number(args, "inputs", default=0, least=0)
     if not size:
         raise ArgumentError("name at least one column whose values are counted")
-    return Reach.positive_box((size,), 1.0, Derivations.MARKS_OUTSIDE)
+    return RecordSensitivity.positive_box((size,), 1.0, Derivations.MARKS_OUTSIDE)
 
 
 OUTSIDE_OPS: dict[str, SiteOp] = named(

@@ -51,7 +51,7 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     vector,
 )
-from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array
 from privinf.wire import Derivations, Statistics
@@ -95,11 +95,11 @@ def clipped_products(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(x, bound), bound, args)
 
 
-def _products_reach(args: Args, columns: int) -> Reach:
+def _products_reach(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "bound")
     if args.get("residual_clip") is not None:
         positive(args, "residual_clip")
-    return Reach.box((columns,), bound, Derivations.PRODUCTS)
+    return RecordSensitivity.box((columns,), bound, Derivations.PRODUCTS)
 
 
 def logistic_products(block: SiteBlock, args: Args) -> Floats:
@@ -116,8 +116,8 @@ def logistic_products(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(x, bound), bound, args)
 
 
-def _logistic_reach(args: Args, columns: int) -> Reach:
-    return Reach.box((columns,), positive(args, "bound"), Derivations.LOGISTIC_PRODUCTS)
+def _logistic_reach(args: Args, columns: int) -> RecordSensitivity:
+    return RecordSensitivity.box((columns,), positive(args, "bound"), Derivations.LOGISTIC_PRODUCTS)
 
 
 # Products of columns.
@@ -154,10 +154,10 @@ def forms_of(args: Args, size: int) -> int:
     return int(transform.shape[1])
 
 
-def _column_products_reach(args: Args, columns: int) -> Reach:
+def _column_products_reach(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "bound")
     shape = leading_size(args, columns), columns
-    return Reach.box(shape, bound**2, Derivations.COLUMN_PRODUCTS)
+    return RecordSensitivity.box(shape, bound**2, Derivations.COLUMN_PRODUCTS)
 
 
 def union_gram(block: SiteBlock, args: Args) -> Floats:
@@ -176,7 +176,7 @@ def union_gram(block: SiteBlock, args: Args) -> Floats:
     return np.asarray((a.T @ a)[rows, columns] * unit**2 * factors, dtype=np.float64)
 
 
-def _gram_reach(args: Args, columns: int) -> Reach:
+def _gram_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     bound = positive(args, "bound")
     norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
@@ -185,9 +185,9 @@ def _gram_reach(args: Args, columns: int) -> Reach:
     shape = (size * (size + 1) // 2,)
     derivation = Derivations.CLIPPED_RANK_ONE
     if size == 1:
-        return Reach(shape=shape, l2=q2, linf=q2, bound=q2, derivation=derivation)
+        return RecordSensitivity(shape=shape, l2=q2, linf=q2, bound=q2, derivation=derivation)
     product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
-    return Reach(
+    return RecordSensitivity(
         shape=shape,
         l2=math.sqrt(2.0) * q2,
         linf=max(2.0 * product, square),
@@ -223,9 +223,9 @@ def _targets_of(args: Args, columns: int) -> int:
     return forms_of(args, len(positions(args, "columns", columns)))
 
 
-def _score_reach(args: Args, columns: int) -> Reach:
+def _score_reach(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "clip") * positive(args, "residual_clip")
-    return Reach.ball((_targets_of(args, columns),), bound, Derivations.CLIPPED_SCORE)
+    return RecordSensitivity.ball((_targets_of(args, columns),), bound, Derivations.CLIPPED_SCORE)
 
 
 def slopes(block: SiteBlock, args: Args) -> Floats:
@@ -246,7 +246,7 @@ def slopes(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", u, x) * (u_unit * x_unit), dtype=np.float64)
 
 
-def _slopes_reach(args: Args, columns: int) -> Reach:
+def _slopes_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
@@ -254,7 +254,7 @@ def _slopes_reach(args: Args, columns: int) -> Reach:
     bound = positive(args, "clip") * positive(args, "column_clip")
     if args.get("norm") is not None:
         bound = min(bound, positive(args, "norm"))
-    return Reach.ball((size,), bound, Derivations.SLOPES)
+    return RecordSensitivity.ball((size,), bound, Derivations.SLOPES)
 
 
 def score_variances(block: SiteBlock, args: Args) -> Floats:
@@ -265,11 +265,13 @@ def score_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(u, out=u), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _variances_reach(args: Args, columns: int) -> Reach:
+def _variances_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
     l2 = top if size == 1 else math.sqrt(2.0) * top
-    return Reach(shape=(size,), l2=l2, linf=top, bound=top, derivation=Derivations.SCORE_VARIANCES)
+    return RecordSensitivity(
+        shape=(size,), l2=l2, linf=top, bound=top, derivation=Derivations.SCORE_VARIANCES
+    )
 
 
 # Residuals.
@@ -282,11 +284,11 @@ def residual_histogram(block: SiteBlock, args: Args) -> Floats:
     return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
 
 
-def _histogram_reach(args: Args, columns: int) -> Reach:
+def _histogram_reach(args: Args, columns: int) -> RecordSensitivity:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
         raise ArgumentError("edges must be positive and increasing")
-    return Reach(
+    return RecordSensitivity(
         shape=(len(edges) + 1,), l2=math.sqrt(2.0), linf=1.0, bound=1.0, derivation=Derivations.HISTOGRAM
     )
 
@@ -298,9 +300,11 @@ def squared_residuals(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(r, out=r), bound**2, args)[None]
 
 
-def _squares_reach(args: Args, columns: int) -> Reach:
+def _squares_reach(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "residual_clip") ** 2
-    return Reach(shape=(1,), l2=top, linf=top, bound=top, derivation=Derivations.SQUARED_RESIDUALS)
+    return RecordSensitivity(
+        shape=(1,), l2=top, linf=top, bound=top, derivation=Derivations.SQUARED_RESIDUALS
+    )
 
 
 def residual_sum(block: SiteBlock, args: Args) -> Floats:
@@ -309,8 +313,8 @@ def residual_sum(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(block.residual(args, bound), bound, args)[None]
 
 
-def _residual_sum_reach(args: Args, columns: int) -> Reach:
-    return Reach.box((1,), positive(args, "residual_clip"), Derivations.RESIDUALS)
+def _residual_sum_reach(args: Args, columns: int) -> RecordSensitivity:
+    return RecordSensitivity.box((1,), positive(args, "residual_clip"), Derivations.RESIDUALS)
 
 
 # Columns.
@@ -322,9 +326,9 @@ def column_sums(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(block.columns(args, np.asarray(args["columns"])), bound), bound, args)
 
 
-def _column_sums_reach(args: Args, columns: int) -> Reach:
+def _column_sums_reach(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
-    return Reach.box((size,), positive(args, "bound"), Derivations.COLUMN_SUMS)
+    return RecordSensitivity.box((size,), positive(args, "bound"), Derivations.COLUMN_SUMS)
 
 
 def column_squares(block: SiteBlock, args: Args) -> Floats:
@@ -334,10 +338,10 @@ def column_squares(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(x, out=x), bound**2, args)
 
 
-def _column_squares_reach(args: Args, columns: int) -> Reach:
+def _column_squares_reach(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
     top = positive(args, "bound") ** 2
-    return Reach.positive_box((size,), top, Derivations.COLUMN_SQUARES)
+    return RecordSensitivity.positive_box((size,), top, Derivations.COLUMN_SQUARES)
 
 
 # Arguments of every statistic of targets.

@@ -59,7 +59,7 @@ from privinf.mechanisms.statistics.block import (
     whole_number,
 )
 from privinf.mechanisms.statistics.layers import width_of_forms
-from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.regression import leading, leading_size
 from privinf.typing import Floats
 from privinf.validation import check_choice
@@ -112,7 +112,7 @@ def _largest(args: Args) -> float:
     return max(SQUARE_WEIGHT, float(args["slope_weight"]), float(args["average_weight"]))
 
 
-def _scores_reach(args: Args, columns: int) -> Reach:
+def _scores_reach(args: Args, columns: int) -> RecordSensitivity:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
@@ -124,7 +124,9 @@ def _scores_reach(args: Args, columns: int) -> Reach:
     l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
     linf = max(2.0, 1.5 * slope, 1.5 * average)
     derivation = Derivations.TARGET_SCORES
-    return Reach(shape=(3 * size + 1,), l2=l2, linf=linf, bound=_largest(args), derivation=derivation)
+    return RecordSensitivity(
+        shape=(3 * size + 1,), l2=l2, linf=linf, bound=_largest(args), derivation=derivation
+    )
 
 
 SINGLE_OPS: dict[str, SiteOp] = named(
@@ -162,9 +164,11 @@ def paper_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(forms, out=forms), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _paper_variances_reach(args: Args, columns: int) -> Reach:
+def _paper_variances_reach(args: Args, columns: int) -> RecordSensitivity:
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
-    return Reach.positive_box((width_of_forms(args, columns),), top, Derivations.BOOTSTRAP_VARIANCES)
+    return RecordSensitivity.positive_box(
+        (width_of_forms(args, columns),), top, Derivations.BOOTSTRAP_VARIANCES
+    )
 
 
 def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
@@ -173,9 +177,9 @@ def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(forms, out=forms), float(args["clip"]) ** 2, args)
 
 
-def _quadratic_reach(args: Args, columns: int) -> Reach:
+def _quadratic_reach(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "clip") ** 2
-    return Reach.positive_box((width_of_forms(args, columns),), top, Derivations.QUADRATIC_FORMS)
+    return RecordSensitivity.positive_box((width_of_forms(args, columns),), top, Derivations.QUADRATIC_FORMS)
 
 
 def multipliers(block: SiteBlock, args: Args) -> Floats:
@@ -210,7 +214,7 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(e @ scores * (e_unit * unit), dtype=np.float64)
 
 
-def _multiplier_reach(args: Args, columns: int) -> Reach:
+def _multiplier_reach(args: Args, columns: int) -> RecordSensitivity:
     check_choice(args.get("law"), LAWS, "law")
     draws = whole_number(args, "draws", least=1)
     if draws > MOST_DRAWS:
@@ -220,7 +224,7 @@ def _multiplier_reach(args: Args, columns: int) -> Reach:
     top = positive(args, "clip") * positive(args, "residual_clip")
     if args["law"] == "gaussian":
         top *= positive(args, "multiplier_bound")
-    return Reach.box((draws, width_of_forms(args, columns)), top, Derivations.MULTIPLIERS)
+    return RecordSensitivity.box((draws, width_of_forms(args, columns)), top, Derivations.MULTIPLIERS)
 
 
 FORM_OPS: dict[str, SiteOp] = named(
@@ -255,12 +259,14 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clip_norms(clipped(x, bound), norm), min(bound, norm), args)
 
 
-def _product_reach(args: Args, columns: int) -> Reach:
+def _product_reach(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "bound")
     norm = positive(args, "norm")
     l2 = 2.0 * min(norm, bound * math.sqrt(columns))
     top = min(bound, norm)
-    return Reach(shape=(columns,), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.PRODUCT_VECTORS)
+    return RecordSensitivity(
+        shape=(columns,), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.PRODUCT_VECTORS
+    )
 
 
 def column_product_vector(block: SiteBlock, args: Args) -> Floats:
@@ -284,13 +290,13 @@ def _room(lengths: Floats, norm: float) -> Floats:
     return np.asarray(norm / np.maximum(lengths, norm))
 
 
-def _column_product_reach(args: Args, columns: int) -> Reach:
+def _column_product_reach(args: Args, columns: int) -> RecordSensitivity:
     size = leading_size(args, columns)
     bound = positive(args, "bound")
     norm = positive(args, "norm")
     l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
     top = min(bound**2, norm)
-    return Reach(
+    return RecordSensitivity(
         shape=(size, columns), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.COLUMN_PRODUCT_VECTORS
     )
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import SMALLEST, Args, made_finite, vector
-from privinf.mechanisms.statistics.loops import Workroom, above, lengths, nearest
-from privinf.mechanisms.statistics.ops import Reach
+from privinf.mechanisms.statistics.loops import ScratchBuffers, above, lengths, nearest
+from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.mechanisms.statistics.regression import isometric_pairs
 from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
 from privinf.typing import Floats, Integers
@@ -106,7 +106,7 @@ class Counts:
         """Return an accumulator."""
         return _CellSums(len(self.thresholds))
 
-    def integers(self, room: Workroom | None = None) -> tuple[Integers]:
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
         """Return the cells in which the records stand, shape (rows,); 0 is below all thresholds."""
         return (above(self.values, self.thresholds),)
 
@@ -116,7 +116,7 @@ class Counts:
         return ExactSum.of(root @ sums.total.integers()), np.full(len(self.thresholds), 2.0**-DIGITS)
 
 
-def counted_reach(args: Args) -> Reach:
+def counted_reach(args: Args) -> RecordSensitivity:
     """Return how far a record moves U h; ArgumentError for thresholds that are not increasing."""
     thresholds = vector(args, "thresholds")
     if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not (np.diff(thresholds) > 0.0).all():
@@ -124,7 +124,7 @@ def counted_reach(args: Args) -> Reach:
     cells = len(thresholds)
     l2 = root_sensitivity(cells)
     longest = float(np.linalg.norm(root_matrix(cells)[:, -1]))
-    return Reach(
+    return RecordSensitivity(
         shape=(cells,), l2=l2, linf=1.0, bound=1.0, derivation=Derivations.RUNNING_SUMS, norm=longest
     )
 
@@ -150,7 +150,7 @@ def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
 # ---- products and squares
 
 
-class Along:
+class RowDirections:
     """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are asked for."""
 
     __slots__ = ("_steps", "length", "vectors")
@@ -163,7 +163,7 @@ class Along:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def steps(self, room: Workroom | None = None) -> Floats:
+    def steps(self, room: ScratchBuffers | None = None) -> Floats:
         """Return the directions on their grid, shape (k, rows)."""
         if self._steps is None:
             self._steps = _nearest(self.vectors, self.length, out=_buffer(self.vectors, room))
@@ -176,7 +176,7 @@ class Product:
 
     left: Floats
     top: float
-    along: Along
+    along: RowDirections
     factor: float = 1.0
 
     def plain(self) -> Floats:
@@ -189,7 +189,7 @@ class Product:
         """Return an accumulator."""
         return ProductSums((2, len(self.along)), squares=False)
 
-    def integers(self, room: Workroom | None = None) -> tuple[Floats, Floats]:
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats, Floats]:
         """Return both words of the numbers, shape (2, rows), and the directions, shape (k, rows)."""
         scores = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
         high = np.floor(scores)
@@ -229,7 +229,7 @@ class Square:
         """Return an accumulator."""
         return ProductSums((len(self.vectors),))
 
-    def integers(self, room: Workroom | None = None) -> tuple[Floats]:
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats]:
         """Return the vectors, shape (k, rows)."""
         out = self.vectors if self.size is None else _buffer(self.vectors, room)
         return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.size, out),)
@@ -245,7 +245,7 @@ def _room(vectors: Floats) -> float:
     return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
 
 
-def _buffer(vectors: Floats, room: Workroom | None) -> Floats | None:
+def _buffer(vectors: Floats, room: ScratchBuffers | None) -> Floats | None:
     """Return memory for as many numbers, if there is a room for them."""
     return None if room is None else room.take(*vectors.shape)
 

@@ -35,8 +35,8 @@ import numpy as np
 from privinf.mechanisms.rows import outside
 from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits, made_finite, made_up
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
-from privinf.mechanisms.statistics.loops import Workroom, forms, like, on_grid, rooms
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.loops import ScratchBuffers, forms, like, on_grid, rooms
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.mechanisms.statistics.summands import Counts, Product, Square
 from privinf.mechanisms.sums import FULL_SCALE, block_rows
 from privinf.typing import Floats, Integers
@@ -57,14 +57,14 @@ class PlacedRows:
         None where nothing is on a grid.
     size : ndarray, shape (rows,), or None
         What the rows are multiplied by.
-    room : Workroom or None
+    room : ScratchBuffers or None
         Memory for their forms, which are valid until rows are read again.
     """
 
     steps: Floats
     units: Floats | None = None
     size: Floats | None = None
-    room: Workroom | None = None
+    room: ScratchBuffers | None = None
 
     def forms(self, coefficients: Floats) -> Floats:
         """Return the linear forms A x of every row, A of shape (m, k); shape (m, rows)."""
@@ -111,7 +111,7 @@ class RowReader:
         self.block = block
         self.args = args
         self.exact = exact
-        self.room = Workroom()
+        self.room = ScratchBuffers()
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
         self._shared: dict[Any, Any] = {}
@@ -313,7 +313,7 @@ def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:
 def op_of_terms(
     name: str,
     terms: Terms,
-    sensitivity: Callable[[Args, int], Reach],
+    sensitivity: Callable[[Args, int], RecordSensitivity],
     arguments: tuple[str, ...],
     partition: Callable[[Args], tuple[str, str] | None] | None = None,
 ) -> SiteOp:

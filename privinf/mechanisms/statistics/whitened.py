@@ -51,8 +51,8 @@ from privinf.mechanisms.statistics.layers import (
     slope,
 )
 from privinf.mechanisms.statistics.loops import lengths
-from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.summands import Along, Counts, Product, Square, counted_reach
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_reach
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, op_of_terms
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
@@ -102,13 +102,13 @@ def _residuals(rows: RowReader) -> Floats:
     return _error(rows, z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0], root)
 
 
-def _scores(rows: RowReader) -> tuple[Along, Floats]:
+def _scores(rows: RowReader) -> tuple[RowDirections, Floats]:
     """Return v, of p entries, and the residuals."""
 
-    def make_scores() -> tuple[Along, Floats]:
+    def make_scores() -> tuple[RowDirections, Floats]:
         z, root = _rows(rows)
         forms = z.forms(np.vstack([rows.args["theta"], rows.args["whitening"]]))
-        return Along(forms[1:]), _error(rows, forms[0], root)
+        return RowDirections(forms[1:]), _error(rows, forms[0], root)
 
     return rows.once("scores", (*_UNITS, "residual_clip"), make_scores)
 
@@ -118,14 +118,14 @@ def _columns(rows: RowReader) -> tuple[Counts, ...]:
     return tuple(counted(column + 1.0, rows.args) for column in z.T)
 
 
-def _columns_reach(args: Args, columns: int) -> Reach:
+def _columns_reach(args: Args, columns: int) -> RecordSensitivity:
     chosen = positions(args, "columns", columns)
     if not len(chosen):
         raise ArgumentError("columns must name at least one column")
     column_reach = counted_reach(args)
     root = math.sqrt(len(chosen))
     norm = None if column_reach.norm is None else root * column_reach.norm
-    return Reach(
+    return RecordSensitivity(
         shape=(len(chosen) * column_reach.size,),
         l2=root * column_reach.l2,
         linf=column_reach.linf,
@@ -143,7 +143,7 @@ def _moments(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=vectors, top=float(rows.args["clip"]), length=lengths(vectors)),)
 
 
-def _moments_reach(args: Args, columns: int) -> Reach:
+def _moments_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     positive(args, "response_weight")
     return outer_reach(columns + 1, positive(args, "clip"))
@@ -158,7 +158,7 @@ def _counts(rows: RowReader) -> tuple[Counts]:
     return (counted(values, rows.args),)
 
 
-def _counts_reach(args: Args, columns: int) -> Reach:
+def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     check_choice(args.get("quantity"), Quantity, "quantity")
     return counted_reach(args)
@@ -169,7 +169,7 @@ def _gram(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=v, top=float(rows.args["clip"]), length=lengths(v)),)
 
 
-def _gram_reach(args: Args, columns: int) -> Reach:
+def _gram_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     return outer_reach(columns, positive(args, "clip"))
 
@@ -183,7 +183,7 @@ def _slopes(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=v.vectors, top=float(rows.args["clip"]), length=v.length * root, size=root),)
 
 
-def _slopes_reach(args: Args, columns: int) -> Reach:
+def _slopes_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     check_layers(args)
     return outer_reach(columns, positive(args, "clip"))
@@ -193,7 +193,7 @@ def _layer(rows: RowReader) -> tuple[Product]:
     return (layer(*_scores(rows), rows.args),)
 
 
-def _layer_reach(args: Args, columns: int) -> Reach:
+def _layer_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     return layer_reach(args, columns)
 
@@ -202,7 +202,7 @@ def _meat(rows: RowReader) -> tuple[Square]:
     return (meat(*_scores(rows), rows.args),)
 
 
-def _meat_reach(args: Args, columns: int) -> Reach:
+def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     return meat_reach(args, columns)
 
@@ -212,9 +212,11 @@ def _square(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=e[None], top=float(rows.args["residual_clip"]), length=np.abs(e)),)
 
 
-def _square_reach(args: Args, columns: int) -> Reach:
+def _square_reach(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
-    return Reach.positive_box((1,), positive(args, "residual_clip") ** 2, Derivations.SQUARED_RESIDUAL)
+    return RecordSensitivity.positive_box(
+        (1,), positive(args, "residual_clip") ** 2, Derivations.SQUARED_RESIDUAL
+    )
 
 
 def _check(args: Args, columns: int) -> None:

@@ -34,16 +34,16 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.binomial.thresholding import LogisticFit
-from privinf.lasso.omitted import GRAM, PICK, SIZE, SUSPECT, Suspects, critical_value, searched
-from privinf.lasso.picks import FOUND, picked_from
+from privinf.lasso.omitted import GRAM, PICK, SIZE, SUSPECT, OmittedCandidates, critical_value, searched
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
+from privinf.lasso.selection import FOUND, picked_from
 from privinf.lasso.sums import UNCLIPPED
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 
 
-def find_logistic_suspects(
+def screen_omitted_logistic(
     sums: LogisticSums,
     fit: LogisticFit,
     rho: float,
@@ -52,7 +52,7 @@ def find_logistic_suspects(
     clip: float,
     keep: bool,
     excluded: Sequence[int],
-) -> tuple[LogisticFit, Suspects | None]:
+) -> tuple[LogisticFit, OmittedCandidates | None]:
     """Return a fit with what it had missed, and the suspects; None if no column is left.
 
     Parameters

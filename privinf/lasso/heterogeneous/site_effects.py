@@ -58,7 +58,7 @@ class SharedPart:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class OwnFit:
+class SiteEffects:
     """One site's released fit: shared columns first, then all of its own that were picked.
 
     Attributes
@@ -129,7 +129,7 @@ def own_fits(
     looks: tuple[float, float],
     sparsity: int,
     extra: int,
-) -> dict[str, OwnFit]:
+) -> dict[str, SiteEffects]:
     """Return every site's fit.
 
     Parameters
@@ -210,7 +210,7 @@ def _fit(
     root: Whitening,
     scale: float,
     sparsity: int,
-) -> OwnFit:
+) -> SiteEffects:
     held = len(shared.support)
     beta = steps[-1].beta
     cov = np.zeros((len(support),) * 2)
@@ -218,7 +218,7 @@ def _fit(
     cov[held:, held:] = steps[-1].variance * root.values @ root.values.T
     kept = held + np.sort(np.argsort(-np.abs(beta[held:]), kind="stable")[:sparsity])
     lost = astray(steps, len(support) - held, scale, shared.response, root) or shared.astray
-    return OwnFit(
+    return SiteEffects(
         support=support,
         beta=beta,
         kept=[*range(held), *kept.tolist()],

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import NotAvailableError
-from privinf.glm.curved import FinalStep, Walk
-from privinf.glm.curved_sums import Noisy, Place
+from privinf.glm.curved import GLMNewtonPath, OneStepRelease
+from privinf.glm.curved_sums import ExpansionPoint, Noisy
 from privinf.glm.newton import OneStep, step_noise
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import LargeSample
@@ -50,7 +50,7 @@ LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Drawn:
+class PosteriorDraws:
     """Draws of coefficients in z, shape (draws, p), and what they say of the fit.
 
     Attributes
@@ -76,7 +76,7 @@ class Drawn:
     sampling: Floats
 
 
-def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
+def drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws:
     """Return the draws that a final release of `n` rows leaves, made from a seed of its own bytes."""
     hessian = step.hessian
     score = step.score
@@ -107,7 +107,7 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     params = moves.mean(axis=0) if weak else move
     inverse = (vectors / values) @ vectors.T
     theta = step.place.theta
-    return Drawn(
+    return PosteriorDraws(
         params=theta + back @ params,
         draws=theta + moves @ back.T,
         weak=weak,
@@ -143,7 +143,7 @@ beyond first order: what else the draws have, of the Hessian inverted with its n
 POSTERIOR_EQUATION = "cov: that of draws from a posterior; sampling, noise and prior are not told apart"
 
 
-def drawn_terms(step: FinalStep, noise_cov: Floats) -> dict[str, Floats]:
+def drawn_terms(step: OneStepRelease, noise_cov: Floats) -> dict[str, Floats]:
     """Return the terms of `noise_cov`, the draws' covariance less its sampling part."""
     values, vectors = step.hessian.floored()
     inverse = (vectors / values) @ vectors.T
@@ -154,7 +154,7 @@ def drawn_terms(step: FinalStep, noise_cov: Floats) -> dict[str, Floats]:
     return {**terms, "beyond first order": noise_cov - sum(terms.values())}
 
 
-def _seed(step: FinalStep) -> int:
+def _seed(step: OneStepRelease) -> int:
     """Return a seed from the release: anybody who has it makes the same draws."""
     parts = (step.place.theta, step.place.transform, step.score.mean, step.hessian.mean, step.meat)
     text = b"".join(np.ascontiguousarray(part, dtype="<f8").tobytes() for part in parts)
@@ -168,7 +168,7 @@ def _solved(matrices: Floats, vectors: Floats, low: float) -> Floats:
     return np.asarray(np.einsum("nij,nj->ni", axes, along))
 
 
-def _prior(step: FinalStep, constant: int | None) -> tuple[Floats, Floats]:
+def _prior(step: OneStepRelease, constant: int | None) -> tuple[Floats, Floats]:
     """Return mean and root of the covariance of D in whitened units, by the prior of the coefficients."""
     sds = np.full(len(step.place.theta), PRIOR_SLOPE)
     if constant is not None:
@@ -216,7 +216,7 @@ def _posterior(
 # ---- what files keep
 
 
-def recorded(step: FinalStep) -> dict[str, Any]:
+def recorded(step: OneStepRelease) -> dict[str, Any]:
     """Return a final release as JSON takes it."""
     return {
         "theta": step.place.theta.tolist(),
@@ -235,21 +235,21 @@ def recorded(step: FinalStep) -> dict[str, Any]:
     }
 
 
-def restored(record: Mapping[str, Any]) -> FinalStep:
+def restored(record: Mapping[str, Any]) -> OneStepRelease:
     """Return a final release that `recorded` wrote, without its iterates."""
     arrays = {
         name: np.array(record[name], dtype=np.float64) for name in ("theta", "transform", "score", "hessian")
     }
-    place = Place(arrays["theta"], arrays["transform"], float(record["level"]))
+    place = ExpansionPoint(arrays["theta"], arrays["transform"], float(record["level"]))
     second = np.array(record["second"], dtype=np.float64)
-    walk = Walk(
+    walk = GLMNewtonPath(
         path=[],
         walking=bool(record["walking"]),
         second=second,
         margin=float(record["margin"]),
         is_small=bool(record.get("few", False)),
     )
-    return FinalStep(
+    return OneStepRelease(
         place=place,
         score=Noisy(arrays["score"], float(record["score_sd"])),
         hessian=Noisy(arrays["hessian"], float(record["hessian_sd"])),
@@ -271,7 +271,7 @@ class CurvedScores(LargeSample):
 
     Attributes
     ----------
-    step : FinalStep
+    step : OneStepRelease
     n : int
     to_scaled : ndarray, shape (p, p)
         K: from whitened coordinates to the design's scaled ones.
@@ -282,7 +282,7 @@ class CurvedScores(LargeSample):
     cov_type : str
     """
 
-    step: FinalStep
+    step: OneStepRelease
     n: int
     to_scaled: Floats
     start: Floats
@@ -346,16 +346,16 @@ class CurvedScores(LargeSample):
         raise NotAvailableError("Fuller's modification is for corrected features, which this model has not")
 
 
-def equation_of(step: OneStep) -> FinalStep:
+def equation_of(step: OneStep) -> OneStepRelease:
     """Return the last Newton step of `GlmSums` as a final release in units that are not whitened."""
     eye = np.eye(len(step.params))
-    return FinalStep(
-        place=Place(step.start, eye, 1.0),
+    return OneStepRelease(
+        place=ExpansionPoint(step.start, eye, 1.0),
         score=Noisy(step.bread @ step.step, step.score_sd),
         hessian=Noisy(step.bread, step.bread_sd),
         meat=step.meat,
         allowance=0.0,
-        walk=Walk(path=[], walking=False, second=eye),
+        walk=GLMNewtonPath(path=[], walking=False, second=eye),
     )
 
 

@@ -133,7 +133,7 @@ def error_of_start(trajectory: Trajectory, bread: Floats, meat: Floats, n: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class Convergence:
     """How long the last step of a fit was.
 
     Attributes
@@ -158,7 +158,7 @@ class Settling:
         return self.shift <= LONGEST_SHIFT and (self.length <= LONGEST_STEP or self.remainder <= HARMLESS)
 
 
-def settling(step: Floats, covariance: Floats, start: Floats, shift: float) -> Settling:
+def settling(step: Floats, covariance: Floats, start: Floats, shift: float) -> Convergence:
     """Return how long a last step was.
 
     Parameters
@@ -172,7 +172,7 @@ def settling(step: Floats, covariance: Floats, start: Floats, shift: float) -> S
     """
     p = len(step)
     reported = _length(step, covariance)
-    return Settling(_length(step, covariance + start), shift, 0.5 * math.sqrt(p) * shift * reported)
+    return Convergence(_length(step, covariance + start), shift, 0.5 * math.sqrt(p) * shift * reported)
 
 
 def _length(step: Floats, covariance: Floats) -> float:

@@ -89,7 +89,7 @@ class PickRelease:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picked:
+class Selection:
     """Positions of the largest released entries, shape (k,) or (rows, k)."""
 
     support: Integers
@@ -187,7 +187,7 @@ class VectorServer:
         values: bool,
         candidates: Flags | None,
         sites: Sites,
-    ) -> Picked:
+    ) -> Selection:
         """Release the products with all columns, and return where the k largest of the candidates stand.
 
         Parameters and prices as for peeling: `rho` is that of each row.
@@ -220,7 +220,7 @@ class VectorServer:
             )
         )
         sizes = np.where(candidates, np.abs(noisy.values), -np.inf)
-        return Picked(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])
+        return Selection(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])
 
     def _clips(self, args: Mapping[str, Any], norm: float, entries: int, residual: bool) -> dict[str, float]:
         """Return the clips of a vector: of its norm alone, or without noise those of peeling alone."""
