@@ -81,7 +81,7 @@ class SeenRows:
 
     def check(self) -> None:
         """Raise AlignmentError unless every row has come."""
-        count = self._next if self._is_marked is None else int(self._seen.sum())
+        count = self._next if self._is_marked is None else int(self._is_marked.sum())
         if count != self.n:
             raise AlignmentError(f"{count} of {self.n} people have a row: every one is needed")
 
