@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors
-from privinf.fitting.model import SITES_NOISE, HidesRows, spending_of
+from privinf.error_boundary import doors, refuses
+from privinf.errors import NotAvailableError
+from privinf.fitting.model import SITES_NOISE, STATSMODELS, HidesRows
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -29,7 +29,9 @@ from privinf.glm.running import run_fit
 from privinf.glm.sums import NO_ROLES, Roles
 from privinf.schema import Schema
 from privinf.typing import (
+    AnyPath,
     Bounds,
+    Calibration,
     ClipRule,
     ColumnLike,
     ColumnsLike,
@@ -38,13 +40,16 @@ from privinf.typing import (
     IntervalNeed,
     Missing,
     Pair,
+    RngLike,
     SitePairs,
-    SpendingWords,
+    SpendingOptions,
     SumRelation,
     Table,
     Trust,
 )
 from privinf.validation import check_choice
+
+SPENDING_REFUSALS = {"source": SITES_NOISE}  # spending options of other models, and why no sum has them
 
 
 @doors
@@ -234,9 +239,16 @@ class GLM(HidesRows):
         self.ledger = check_ledger(ledger)
         return self
 
+    @refuses(SPENDING_REFUSALS)
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         optimizer: Newton | Optimizer | None = None,
         public_seed: int = 0,
         max_colluding: int = 0,
@@ -248,65 +260,82 @@ class GLM(HidesRows):
         nuisance: Sequence[str] = (),
         margins: bool = False,
         intervals: IntervalNeed = "required",
-        checkpoint: str | PathLike[str] | None = None,
-        **spending: Unpack[SpendingWords],
+        checkpoint: AnyPath | None = None,
+        calibration: Calibration | None = None,
     ) -> GLMResults:
         """Fit the model.
 
         Parameters
         ----------
-        epsilon, delta, mu, rho : float
-            The joint budget of everything released: epsilon with delta, or mu, or rho; ``epsilon=inf`` adds
-            no noise. A finite epsilon needs `delta`, which should be at most 1/n, such as 1e-6.
-        calibration : {"exact", "classic"}
-            How epsilon and delta become mu.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
-            By default the engines of least squares (`privinf.glm.least_squares`) and of logistic and Poisson
-            models (`privinf.glm.curved`). By name: rounds of `Newton` (without noise they run to
-            convergence), or a descent, which may have coefficients alone.
+            Default: the engines of least squares (`privinf.glm.least_squares`) and of logistic and Poisson
+            models (`privinf.glm.curved`). Or rounds of `Newton` (without noise they run to convergence), or a
+            descent, which may return coefficients alone.
         public_seed : int
-            Of batches and probes; fixed before the data are seen.
+            Seed of batches and probes; fixed before the data are seen, and public.
         max_colluding : int
-            Secure sums: sites that may be in league with the server, whose noise does not count.
+            Number of sites that may collude with the server in secure sums; their noise does not count
+            towards the guarantee.
         relation : {"replace-one", "zero-out"}
-            What the budget promises. Under "zero-out" a record is replaced by one that contributes nothing:
-            with C for 2C the same budget buys noise of half the size, and promises less, since a record that
-            is replaced by another one is protected at twice the mu. The ledger, and the sites' policies, must
-            be of that relation.
+            Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
+            nothing: the same budget buys noise of half the size and promises less, since a record that is
+            replaced by another one is protected at twice the mu. The ledger, and the policies of the sites,
+            must be of that relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site at once. A site is in every batch and every
-            round, and pays for each; without `client_clip` it counts as so many records as the largest site
+            round, and pays for each; without `client_clip` it counts as as many records as the largest site
             has.
         client_clip : float, optional
-            C of ``unit="client"``: a site's summed score is shrunk to this norm, and moves a sum by 2C at
-            most. First-order optimizers need it; sums over a batch of n_i/B records are about
-            sqrt(n_i/B) times as long as one record's score once the fit is near.
+            C of ``unit="client"``: the summed score of a site is shrunk to this norm, and moves a sum by 2C
+            at most. First-order optimizers need it. Sums over a batch of n_i/B records are about sqrt(n_i/B)
+            times as long as the score of one record once the fit is near.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            "HC1": of the linear model, "HC0" with its sampling part times n/(n - p). "cluster": as `OLS`.
-            "nonrobust" takes the Hessian for the meat too, which is right where the model's variance is, for
-            the logistic and the Poisson model, and saves the release of a meat (a tenth of the final budget).
-        targets, nuisance : sequence of str
-            Coefficients to report alone, also where there are too many for a Hessian of all of them; and
-            those whose columns the targets' may be correlated with. The final step is in these columns (and
-            the constant) alone, and their number is what the dimension rule counts. It takes for granted
-            that, given these columns, a target's is uncorrelated with every other one, weighted by the
-            curvature.
+            Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
+            its sampling part by n/(n - p). "nonrobust" uses the Hessian for the meat too, which is right
+            where the variance of the model is, for the logistic and the Poisson model, and saves the release
+            of a meat (a tenth of the final budget). "cluster", by the unit of the schema, is "HC0": sums over
+            rows have one row a unit (`MomentOLS` allows several).
+        targets : sequence of str, optional
+            Names of the coefficients to report alone, also where there are too many for a Hessian of all of
+            them. The final step is in their columns, those of `nuisance` and the constant alone, and their
+            number is what the dimension rule counts. It assumes that, given these columns, the column of a
+            target is uncorrelated with every other one, weighted by the curvature.
+        nuisance : sequence of str
+            Names of coefficients whose columns may be correlated with those of `targets`.
         margins : bool
-            Whether to keep a tenth of the budget for average marginal effects (`get_margeff`), of a logistic
+            Whether to keep a tenth of the budget for average marginal effects (`get_margeff`) of a logistic
             or Poisson model.
         intervals : {"required", "optional"}
-            "required" (default): a fit by the default optimizer that can have no intervals, because its rows
-            and budget are too few for its coefficients, is refused before anything is charged. "optional": it
-            is fitted by `DPSGD` and returns coefficients without standard errors. A fit by a named
-            `optimizer` is never refused for this.
+            "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
+            few for its coefficients, before anything is charged. "optional" returns coefficients without
+            standard errors. With "optional" it is fitted by `DPSGD`. A fit by a named `optimizer` is never
+            refused for this.
         checkpoint : path, optional
-            Folder of this fit alone, in which every question and release is kept: the same call goes on where
-            one that was stopped had come to, and pays nothing twice. With ``trust="server"`` it holds the
-            secret key of the noise: protect it as you protect the rows.
-        rng : None, int or Generator
-            Seeds simulation noise; None: secure noise.
-        source : None
-            The noise is the federation's.
+            Over a federation: folder of this call alone, in which every query and release is stored. If the
+            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
+            the folder holds the secret key of the noise: protect it as you protect the rows.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+
+        Returns
+        -------
+        GLMResults
+            Coefficients, covariance, tests, prediction and the privacy report, of one table as of a
+            federation.
 
         Raises
         ------
@@ -337,6 +366,9 @@ class GLM(HidesRows):
         strong signals, a clip that is small against the response) and has coefficients only, unless what the
         step leaves is negligible (`privinf.glm.convergence`; benchmarks/results/settled.md).
         """
+        spending = SpendingOptions(
+            epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
+        )
         request = FitRequest(
             optimizer=optimizer,
             public_seed=public_seed,
@@ -353,9 +385,9 @@ class GLM(HidesRows):
         )
         return self._fit(request, spending)
 
-    def _fit(self, request: FitRequest, spending: SpendingWords) -> GLMResults:
-        given = spending_of(spending, {"source": SITES_NOISE})
-        return run_fit(self._rows, self._trust, self.ledger, type(self).__name__, request, given)
+    def _fit(self, request: FitRequest, spending: SpendingOptions) -> GLMResults:
+        budget: dict[str, Any] = {**spending.spending()}
+        return run_fit(self._rows, self._trust, self.ledger, type(self).__name__, request, budget)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {self._rows.p} columns"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors
-from privinf.fitting.model import spending_of
+from privinf.error_boundary import doors, refuses
+from privinf.errors import NotAvailableError
+from privinf.fitting.model import STATSMODELS
 from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
-from privinf.glm.model import GLM
+from privinf.glm.model import GLM, SPENDING_REFUSALS
 from privinf.glm.plan import FitRequest, plan_fit
 from privinf.glm.results import GLMResults
 from privinf.glm.rows import glm_limits
@@ -17,6 +18,7 @@ from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
     Bounds,
+    Calibration,
     ClipRule,
     ColumnLike,
     ColumnsLike,
@@ -25,9 +27,10 @@ from privinf.typing import (
     IntervalNeed,
     Missing,
     Pair,
+    RngLike,
     ScoreTarget,
     SitePairs,
-    SpendingWords,
+    SpendingOptions,
     Table,
     Trust,
 )
@@ -121,8 +124,43 @@ class OneFamily(GLM):
         roles = Roles.of(columns)
         return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
 
-    def without_intervals(self, **spending: Unpack[SpendingWords]) -> str:
+    @refuses(SPENDING_REFUSALS)
+    def without_intervals(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        calibration: Calibration | None = None,
+    ) -> str:
         """Return why the default fit at this budget would have no intervals; nothing where it can have them.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such. Here nothing is drawn: it is an argument so that those of
+            `fit` can be passed.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+
+        Returns
+        -------
+        str
+            The reason, or an empty text.
 
         Notes
         -----
@@ -136,9 +174,8 @@ class OneFamily(GLM):
         >>> [model.without_intervals(epsilon=one, delta=1e-6)[:12] for one in (1, 20)]
         ['no intervals', '']
         """
-        level = {
-            name: value for name, value in spending_of(spending).items() if name not in ("rng", "source")
-        }
+        spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho, calibration=calibration)
+        level: dict[str, Any] = {**spending.spending()}
         return plan_fit(level, FitRequest(), self._rows.reported()).weak
 
 
@@ -189,40 +226,78 @@ class OLS(OneFamily):
 
     family = "gaussian"
 
+    @refuses(SPENDING_REFUSALS)
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(  # type: ignore[override]
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         cov_type: CovWord = "HC0",
         target: ScoreTarget = "mean",
         adapt_bounds: bool = False,
         max_colluding: int = 0,
         intervals: IntervalNeed = "required",
         checkpoint: AnyPath | None = None,
-        **spending: Unpack[SpendingWords],
+        calibration: Calibration | None = None,
     ) -> GLMResults:
         """Fit the model.
 
         Parameters
         ----------
-        epsilon, delta, mu, rho, calibration, rng
-            What may be spent, as for `GLM.fit`; ``epsilon=inf`` is ordinary least squares.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With it the fit is ordinary least
+            squares.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            "HC0" holds whatever the variance of the errors depends on, and "HC1" multiplies its sampling part
-            by n/(n - p); "nonrobust" assumes equal error variance. "cluster", by a schema's unit, is "HC0":
-            sums over rows take one row a unit (`MomentOLS` takes several).
+            Covariance of the coefficients. "HC0" (default) is right whatever the variance of the errors
+            depends on, and "HC1" multiplies its sampling part by n/(n - p). "nonrobust" assumes equal error
+            variance. "cluster", by the unit of the schema, is "HC0": sums over rows have one row a unit
+            (`MomentOLS` allows several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
-            their usual length, which few large errors cannot move; the same where errors are symmetric.
+            their usual length, which few large errors cannot move. It is the same where errors are symmetric.
         adapt_bounds : bool
             Whether rows count with weight min(1, 1/max_j x_j^2), x in units of narrower bounds that noisy
-            counts find (a twenty-fifth of the budget): less noise where bounds are far too wide. The target
-            is least squares with these weights, the same where the mean is linear in x.
-        max_colluding, checkpoint
-            As for `GLM.fit`.
+            counts suggest, for a twenty-fifth of the budget: less noise where bounds are far too wide. The
+            target is least squares with these weights, the same where the mean is linear in x.
+        max_colluding : int
+            Number of sites that may collude with the server in secure sums; their noise does not count
+            towards the guarantee.
         intervals : {"required", "optional"}
-            "required" (default): a fit that can have no intervals is refused before anything is charged;
-            `without_intervals` returns the reason. "optional": it returns coefficients alone.
+            "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
+            few for its coefficients, before anything is charged. "optional" returns coefficients without
+            standard errors. `without_intervals` returns the reason.
+        checkpoint : path, optional
+            Over a federation: folder of this call alone, in which every query and release is stored. If the
+            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
+            the folder holds the secret key of the noise: protect it as you protect the rows.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+
+        Returns
+        -------
+        GLMResults
+            Coefficients, covariance, tests, prediction and the privacy report, of one table as of a
+            federation.
         """
+        spending = SpendingOptions(
+            epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
+        )
         request = FitRequest(
             max_colluding=max_colluding,
             checkpoint=checkpoint,

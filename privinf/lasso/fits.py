@@ -64,7 +64,7 @@ from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.registry import studied
-from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
+from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, Trust
 from privinf.validation import check_choice, check_number, check_positive, reporting_delta, shown
 
 Variant = Literal["default", "paper"]
@@ -96,6 +96,21 @@ OPTIONS: Mapping[FitKind, set[str]] = {
         "target",
     },
     "binomial": {"max_sparsity", "iterations", "clip"},
+}
+# Options that every kind of fit has.
+OF_EVERY_FIT = {
+    "sparsity",
+    "targets",
+    "variant",
+    "heterogeneous",
+    "epsilon",
+    "delta",
+    "mu",
+    "rho",
+    "rng",
+    "precision_sparsity",
+    "shares",
+    "cov_type",
 }
 WORDS: Mapping[FitKind, str] = {
     "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
@@ -427,41 +442,19 @@ NO_MEAN = (
 )
 
 
-class LassoWords(SpendingWords, total=False):
-    """Words of `DebiasedLasso.fit` beside its own."""
-
-    max_sparsity: int | None
-    shared_sparsity: int | None
-    accounting: Accounting
-    precision: Precision
-    precision_sparsity: int | None
-    iterations: int | None
-    clip: float | None
-    refit: bool | None
-    center: Center | None
-    target: ScoreTarget | None
-    bootstrap_draws: int | None
-    bootstrap_multipliers: Multipliers
-    restricted_eigenvalues: bool
-    noise_variance: bool
-    bias_bound: bool
-    shares: Mapping[str, float] | None
-    extra_shares: Mapping[str, float] | None
-    paper_options: Mapping[str, Any] | None
-    max_colluding: int
-    cov_type: CovWord | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LassoOptions:
-    """What `DebiasedLasso.fit` was asked for; the first eight go with every kind of fit."""
+    """Options of `DebiasedLasso.fit`, which describes them."""
 
-    sparsity: int | Literal["auto"]
-    targets: Targets
+    sparsity: int | Literal["auto"] = "auto"
+    targets: Targets = "selected"
+    variant: Variant = "default"
+    heterogeneous: bool = False
     epsilon: float | None = None
     delta: float | None = None
     mu: float | None = None
     rho: float | None = None
+    rng: RngLike = None
     precision_sparsity: int | None = None
     shares: Mapping[str, float] | None = None
     max_sparsity: int | None = None
@@ -481,6 +474,7 @@ class LassoOptions:
     extra_shares: Mapping[str, float] | None = None
     paper_options: Mapping[str, Any] | None = None
     max_colluding: int = 0
+    cov_type: CovWord | None = None
 
     @property
     def every(self) -> bool:
@@ -492,7 +486,7 @@ class LassoOptions:
         """What the scores aim at, where nothing is said the mean if it can be had."""
         return self.target or ("robust" if self.every else "mean")
 
-    def kind(self, variant: Variant, heterogeneous: bool, trust: Trust, family: LassoFamily) -> FitKind:
+    def kind(self, trust: Trust, family: LassoFamily) -> FitKind:
         """Return which kind of fit is asked for.
 
         Raises
@@ -502,8 +496,8 @@ class LassoOptions:
         """
         check_choice(self.accounting, Accounting, "accounting")
         check_choice(self.precision, Precision, "precision")
-        paper = check_choice(variant, Variant, "variant") == "paper"
-        kind: FitKind = "paper" if paper else "heterogeneous" if heterogeneous else "joint"
+        paper = check_choice(self.variant, Variant, "variant") == "paper"
+        kind: FitKind = "paper" if paper else "heterogeneous" if self.heterogeneous else "joint"
         if family == "binomial":
             check_logistic("targets='all'" if self.every else WORDS[kind] * (kind != "joint"), trust)
             kind = "binomial"
@@ -519,7 +513,7 @@ class LassoOptions:
                 "the scores of all targets are one release, whose noise serves every interval: "
                 "accounting='per-interval' is offered with heterogeneous=True and with variant='paper'"
             )
-        for option in fields(self)[8:]:
+        for option in [one for one in fields(self) if one.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
                 homes = " or ".join(WORDS[home] for home, names in OPTIONS.items() if option.name in names)
                 raise ArgumentError(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, Unpack
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import doors, refuses
+from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
-from privinf.fitting.model import HidesRows, spending_of
+from privinf.fitting.model import STATSMODELS, HidesRows
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -25,7 +27,6 @@ from privinf.lasso.fits import (
     REFUSED,
     FitKind,
     LassoOptions,
-    LassoWords,
     Variant,
     fit_by_paper,
     fit_heterogeneous,
@@ -33,7 +34,7 @@ from privinf.lasso.fits import (
     fit_securely,
 )
 from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.plan import Targets
+from privinf.lasso.plan import Accounting, Center, Targets
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoFamily, lasso_limits, lasso_rows
 from privinf.schema import Schema
@@ -43,9 +44,13 @@ from privinf.typing import (
     Bounds,
     ColumnLike,
     ColumnsLike,
+    CovWord,
     Missing,
+    Multipliers,
     Pair,
+    Precision,
     RngLike,
+    ScoreTarget,
     SitePairs,
     Table,
     Trust,
@@ -232,98 +237,153 @@ class DebiasedLasso(HidesRows):
         self.ledger = check_ledger(ledger)
         return self
 
+    @refuses(REFUSED)
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         sparsity: int | Literal["auto"] = "auto",
         targets: Targets = "selected",
         variant: Variant = "default",
         heterogeneous: bool = False,
-        **words: Unpack[LassoWords],
+        max_sparsity: int | None = None,
+        shared_sparsity: int | None = None,
+        accounting: Accounting = "joint",
+        precision: Precision = "pooled",
+        precision_sparsity: int | None = None,
+        iterations: int | None = None,
+        clip: float | None = None,
+        refit: bool | None = None,
+        center: Center | None = None,
+        target: ScoreTarget | None = None,
+        bootstrap_draws: int | None = None,
+        bootstrap_multipliers: Multipliers = "rademacher",
+        restricted_eigenvalues: bool = False,
+        noise_variance: bool = False,
+        bias_bound: bool = False,
+        shares: Mapping[str, float] | None = None,
+        extra_shares: Mapping[str, float] | None = None,
+        paper_options: Mapping[str, Any] | None = None,
+        max_colluding: int = 0,
+        cov_type: CovWord | None = None,
     ) -> LassoResults | MachineResults:
         """Fit the sparse model and debias the targets.
 
         Parameters
         ----------
-        epsilon, delta : float
-            The joint budget of everything released; ``epsilon=inf`` is the non-private debiased estimate,
-            least squares where the columns are few. A finite epsilon needs `delta`, at most 1/n.
-        rho, mu : float
-            Instead of epsilon: the budget in zCDP (not for the paper's variant), or, on secure sums (all
-            noise is Gaussian), in Gaussian DP.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With it the fit is the debiased
+            estimate without noise, least squares where the columns are few.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`. Only on secure sums, where all
+            noise is Gaussian.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`. Not for the paper's
+            variant.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         sparsity : int or "auto"
-            Columns kept. "auto" (the default): columns are picked in blocks of five and fitted cheaply, until
-            fewer than three of a block stand out of their errors, or at `max_sparsity`. Those are kept that
-            differ from zero at 5% by Bonferroni's rule over all p in the full fit, which takes what picks
-            left of the price of the most (`privinf.lasso.thresholding`). Not for heterogeneous fits and the
-            paper's variant. At small n name one target: it is far narrower.
-        max_sparsity : int, optional
-            Default: as many as keep the noise of their Gram matrix small (`privinf.lasso.plan`), a function
-            of public numbers; with ``family="binomial"``, which picks all, at most ten. Secure sums need it.
+            Number of columns to keep. "auto" (default) selects columns in blocks of five and fits them
+            cheaply, until fewer than three of a block stand out of their errors, or at `max_sparsity`. It
+            keeps those that differ from zero at 5% by Bonferroni's rule over all p in the full fit, which has
+            the part of the price that the selection did not use (`privinf.lasso.thresholding`). "auto" is not
+            for heterogeneous fits and the paper's variant. At small n name one target: its interval is far
+            narrower.
         targets : sequence of names or positions, "selected", or "all"
-            Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
-            that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.
+            Coefficients whose intervals are wanted. All of them share a joint budget: name few. "selected"
+            (default): the columns that the fit keeps (not heterogeneous). "all": every column. On secure sums
+            it is a list.
         variant : {"default", "paper"}
-            "paper": the paper's own algorithms, for comparison (`studies.paper.model`).
+            "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
-            Whether sites have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
-            with ``sparsity - shared_sparsity`` nonzero entries. Results come by site, `MachineResults`.
+            Whether sites have parts of their own: coefficients u + v_i, where u has `shared_sparsity` and v_i
+            has ``sparsity - shared_sparsity`` nonzero entries. Results come by site, as `MachineResults`.
+        max_sparsity : int, optional
+            Largest number of columns for ``sparsity="auto"``. Default: as many as keep the noise of their
+            Gram matrix small (`privinf.lasso.plan`), a function of public numbers; with
+            ``family="binomial"``, which selects all of them, at most ten. Secure sums need it.
         shared_sparsity : int, optional
+            Number of nonzero entries of the shared part u, for ``heterogeneous=True`` and the paper's
+            variant.
         accounting : {"joint", "per-interval"}
-            "per-interval", for heterogeneous fits and the paper's variant, gives every interval the whole
-            budget for what it uses, as the paper does. That is not a joint guarantee: ledgers, limits and
-            reports always have the joint cost.
+            "joint" (default): the budget is for all intervals together. "per-interval", for heterogeneous
+            fits and the paper's variant, gives every interval the whole budget for what it uses, as the paper
+            does. That is not a joint guarantee: ledgers, limits and reports always have the joint cost.
         precision : {"pooled", "machine"}
-            Precision columns of heterogeneous fits: from all rows, or from each site's own where their
-            columns have different laws.
+            Nodewise regressions of heterogeneous fits: from all rows, or from those of each site where the
+            columns of sites have different distributions.
         precision_sparsity : int, optional
-            Neighbours in each precision column, beside the columns that were picked (double selection). By
-            default as many, 4 to 40, as budget, rows and the number of targets allow
+            Number of neighbors in each nodewise regression, in addition to the selected columns
+            (double selection). By default as many, 4 to 40, as budget, rows and the number of targets allow
             (`privinf.lasso.columns.neighbour_count`); 4 with ``heterogeneous=True``, none for all columns of
-            a homogeneous fit. `LassoResults.explained_shares` says what they explain, and results warn where
-            more would be needed. For the paper's variant the entries of a column, 5.
+            a homogeneous fit. `LassoResults.explained_shares` has what they explain, and results warn where
+            more would be needed. For the paper's variant it is the number of entries of a column, 5.
         iterations : int, optional
-            Blocks in which columns are picked, each on the residuals of the last fit; 3 by default. For the
-            paper's variant its T, log N. On secure sums every block is a release at its share of the price:
-            one finds more where few rows meet many columns, several where all columns are correlated.
+            Number of blocks in which columns are selected, each on the residuals of the last fit; default 3.
+            For the paper's variant its T, log N. On secure sums every block is a release at its share of the
+            price: one finds more where few rows meet many columns, several find more where all columns are
+            correlated.
         clip : float, optional
-            Where residuals and products are clipped in selection and refit, in multiples of the residuals'
-            released scale; 1.5 by default. For the paper's variant its R, in units of y. On secure sums
+            Where residuals and products are clipped in selection and refit, in multiples of the released
+            scale of the residuals; default 1.5. For the paper's variant its R, in units of y. On secure sums
             products are shrunk as a vector instead.
         refit : bool, optional
-            For the paper's variant: whether least squares on the support end it. The default is such a fit.
+            For the paper's variant: whether it ends with least squares on the support. The default variant
+            always does.
         center : {"declared", "released"}, optional
-            Where columns start: in the middle of their bounds, or at means of all, released for a share of
-            the budget (``means``, .04), to find columns whose mean is far off, such as rare levels. Fits of
-            all columns and heterogeneous ones are centred nowhere else: "released" is their default, and
-            "declared" the regression through the middle of all bounds, as a note says.
+            Where columns start: in the middle of their bounds, or at means of all columns that are released
+            for a share of the budget (``means``, 0.04), to find columns whose mean is far off, such as rare
+            levels. Fits of all columns and heterogeneous ones are centered nowhere else: "released" is their
+            default, and "declared" is the regression through the middle of all bounds, as a note states.
         target : {"mean", "robust"}, optional
-            "mean" (the default for named and selected targets): scores are clipped where noisy counts of
-            their tail say, in two layers, so that coefficients are those of the mean whatever the errors
-            (`privinf.lasso.mean_scores`). "robust", all there is for ``targets="all"``, heterogeneous fits
-            and the paper's: clipped as is best for normal errors, narrower; not the mean of skewed errors.
+            "mean" (default for named and selected targets): scores are clipped where noisy counts of their
+            tail suggest, in two layers, so that coefficients are those of the mean whatever the errors
+            (`privinf.lasso.mean_scores`). "robust", the only one for ``targets="all"``, heterogeneous fits
+            and the paper's variant: clipped as is best for normal errors. It is narrower, and not the mean of
+            skewed errors.
         bootstrap_draws : int, optional
-            Draws of the private bootstrap (Algorithm 7), for ``simultaneous(method="private-bootstrap")``;
-            the simulation from the released covariance is free.
+            Number of draws of the private bootstrap (Algorithm 7), for
+            ``simultaneous(method="private-bootstrap")``. The simulation from the released covariance is free.
         bootstrap_multipliers : {"rademacher", "gaussian"}
-        restricted_eigenvalues, noise_variance, bias_bound : bool
-            Release these too: attributes of the same names. The bias bound needs the eigenvalues.
+            Distribution of the multipliers of the private bootstrap.
+        restricted_eigenvalues : bool
+            Whether to release the restricted eigenvalues too, as an attribute of this name.
+        noise_variance : bool
+            Whether to release the variance of the errors too, as an attribute of this name.
+        bias_bound : bool
+            Whether to compute the bound of the bias too, as an attribute of this name; it needs
+            `restricted_eigenvalues`.
         shares : mapping, optional
-            All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
-            own_selection and own_refit), missed (a look for columns outside the fit, .05, further ones out of
-            score; not for ``targets="all"``), and means if they are released; they sum to one.
+            Shares of the budget; they sum to one. All of selection, refit, scales, neighbours, gram, slopes
+            and score (heterogeneous: also own_selection and own_refit), missed (a test for columns outside
+            the fit, 0.05, further ones from score; not for ``targets="all"``), and means if they are
+            released.
         extra_shares : mapping, optional
-            Of the whole budget, before `shares` divide what is left: bootstrap (.15), eigenvalues (.05),
-            noise_variance (.03).
+            Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
+            before `shares` divide the rest.
         paper_options : mapping, optional
-            Any of step, norm_bound, precision_clip, form, variance, multiplier_draws and public_seed of
-            `studies.paper.model.fit_paper`.
+            For the paper's variant: any of step, norm_bound, precision_clip, form, variance, multiplier_draws
+            and public_seed of `studies.paper.model.fit_paper`.
         max_colluding : int
-            Secure sums: sites that may be in league with the server, whose noise does not count.
-        rng : None, int or Generator
-            Seeds simulation noise; None: secure noise.
-        cov_type : {"HC0"}; calibration, source : None
-            There is one covariance; the prices are exact, and the noise is the federation's.
+            Number of sites that may collude with the server in secure sums; their noise does not count
+            towards the guarantee.
+        cov_type : {"HC0"}, optional
+            The only covariance of the debiased coefficients.
+
+        Returns
+        -------
+        LassoResults or MachineResults
+            Debiased coefficients of the targets and the sparse fit; by site for ``heterogeneous=True``.
 
         Raises
         ------
@@ -341,26 +401,52 @@ class DebiasedLasso(HidesRows):
         column stands out (``targets="selected"``), or the response of a logistic fit is too rare, the result
         has no coefficients, and what is left of the budget is not spent.
         """
-        given = spending_of(words, REFUSED, LassoWords.__annotations__)
-        check_made(given.pop("cov_type", None), "HC0", refused=NO_ROW_COUNT)
-        rng: RngLike = given.pop("rng", None)
-        options = LassoOptions(sparsity=sparsity, targets=targets, **given)
-        kind = options.kind(variant, heterogeneous, self._rows.trust, self._rows.family)
+        options = LassoOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            sparsity=sparsity,
+            targets=targets,
+            variant=variant,
+            heterogeneous=heterogeneous,
+            max_sparsity=max_sparsity,
+            shared_sparsity=shared_sparsity,
+            accounting=accounting,
+            precision=precision,
+            precision_sparsity=precision_sparsity,
+            iterations=iterations,
+            clip=clip,
+            refit=refit,
+            center=center,
+            target=target,
+            bootstrap_draws=bootstrap_draws,
+            bootstrap_multipliers=bootstrap_multipliers,
+            restricted_eigenvalues=restricted_eigenvalues,
+            noise_variance=noise_variance,
+            bias_bound=bias_bound,
+            shares=shares,
+            extra_shares=extra_shares,
+            paper_options=paper_options,
+            max_colluding=max_colluding,
+            cov_type=cov_type,
+        )
+        check_made(options.cov_type, "HC0", refused=NO_ROW_COUNT)
+        kind = options.kind(self._rows.trust, self._rows.family)
         if isinstance(self._rows.federation, LocalSites):
-            return self._fitted(kind, options, rng, heterogeneous=heterogeneous)
+            return self._fitted(kind, options)
         with stating_charges(self.ledger, delta=options.delta, resumable=False):
-            return self._fitted(kind, options, rng, heterogeneous=heterogeneous)
+            return self._fitted(kind, options)
 
-    def _fitted(
-        self, kind: FitKind, options: LassoOptions, rng: RngLike, *, heterogeneous: bool
-    ) -> LassoResults | MachineResults:
+    def _fitted(self, kind: FitKind, options: LassoOptions) -> LassoResults | MachineResults:
         """Return the fit of one kind."""
         if kind == "paper":
-            return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
+            return fit_by_paper(self._rows, self.ledger, options, options.heterogeneous, options.rng)
         if kind == "heterogeneous":
-            return fit_heterogeneous(self._rows, self.ledger, options, rng)
+            return fit_heterogeneous(self._rows, self.ledger, options, options.rng)
         fits = {"secure": fit_securely, "binomial": fit_logistic, "joint": fit_jointly}
-        return fits[kind](self._rows, self.ledger, options, rng)
+        return fits[kind](self._rows, self.ledger, options, options.rng)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {len(self._rows.names)} columns"
