@@ -39,7 +39,7 @@ C = TypeVar("C", bound=type)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep  # folder of the package's own code
 # Of a disk without room: for all, for this account, or for a file of this size.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_KEPT = (PrivinfError, Warning, MemoryError)  # errors that pass a door as they are
+_PASSING = (PrivinfError, Warning, MemoryError)  # errors that pass a door as they are
 
 
 def door(function: Callable[P, R]) -> Callable[P, R]:
@@ -94,8 +94,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
             del raised  # an exception and its own frame would keep each other, and the rows, alive
 
     # The copy counts as defined where the function is: doctest would skip it otherwise.
-    made = cast(FunctionType, through_the_door)
-    guarded = FunctionType(made.__code__, plain.__globals__, plain.__name__, None, made.__closure__)
+    wrapper = cast(FunctionType, through_the_door)
+    guarded = FunctionType(wrapper.__code__, plain.__globals__, plain.__name__, None, wrapper.__closure__)
     return cast(Callable[P, R], functools.wraps(plain)(guarded))
 
 
@@ -156,14 +156,14 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
-def _settled(error: BaseException, function: FunctionType, given: Iterable[str]) -> BaseException:
-    """Return what a door raises for what came to it; `given` are the keywords of the call."""
+def _settled(error: BaseException, function: FunctionType, keywords: Iterable[str]) -> BaseException:
+    """Return what a door raises for what came to it; `keywords` are those of the call."""
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next
     misfit = _misfit(error)
-    passes = isinstance(error, _KEPT) or not isinstance(error, Exception) or misfit
+    passes = isinstance(error, _PASSING) or not isinstance(error, Exception) or misfit
     raised = error if passes else _translated(error, function.__qualname__)
     if misfit:
-        raised = _unknown_option(function, given) or error
+        raised = _unknown_option(function, keywords) or error
     cause = raised.__cause__ if isinstance(raised, SiteConnectionError) else None
     raised.__cause__ = cause if is_bare(cause) else None
     raised.__context__ = None
@@ -172,9 +172,9 @@ def _settled(error: BaseException, function: FunctionType, given: Iterable[str])
 
 def bare(problem: OSError) -> OSError:
     """Return an error of the system as its kind and number alone: no text, no file, no traceback."""
-    kind = next(one for one in type(problem).__mro__ if one.__module__ == "builtins")
-    own = type(problem).__module__ == "builtins"  # others, such as TLS, have numbers of their own
-    number = problem.errno if own and isinstance(problem.errno, int) else None
+    kind = next(base for base in type(problem).__mro__ if base.__module__ == "builtins")
+    builtin = type(problem).__module__ == "builtins"  # others, such as TLS, have numbers of their own
+    number = problem.errno if builtin and isinstance(problem.errno, int) else None
     copy: OSError = kind() if number is None else kind(number, os.strerror(number))
     return copy
 
@@ -184,16 +184,16 @@ def is_bare(error: BaseException | None) -> bool:
     if not isinstance(error, OSError) or type(error).__module__ != "builtins":
         return False
     number = error.errno
-    known = () if number is None else (number, os.strerror(number))
+    expected = () if number is None else (number, os.strerror(number))
     clean = error.__traceback__ is None and error.__cause__ is None and error.__context__ is None
-    return clean and error.args == known and error.filename is None and not vars(error)
+    return clean and error.args == expected and error.filename is None and not vars(error)
 
 
-def _unknown_option(function: FunctionType, given: Iterable[str]) -> PrivinfError | None:
+def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfError | None:
     """Return the error for a keyword that the function does not have: its reason, or the closest name."""
     places = inspect.signature(function).parameters.values()
     options = [place.name for place in places if place.name not in ("self", "cls")]
-    name = next((name for name in given if name not in options), None)
+    name = next((name for name in keywords if name not in options), None)
     if name is None or any(place.kind == place.VAR_KEYWORD for place in places):
         return None
     refusals = vars(function).get("refusals", {})
@@ -201,9 +201,9 @@ def _unknown_option(function: FunctionType, given: Iterable[str]) -> PrivinfErro
         error, reason = refusals[name]
         return cast(PrivinfError, error(f"{name}= {reason}"))
     near = get_close_matches(name, options, 3)
-    told = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(options)}"
-    where = function.__qualname__.removesuffix(".__init__")
-    return ArgumentError(f"{name!r} is no option of {where}: {told}")
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(options)}"
+    owner = function.__qualname__.removesuffix(".__init__")
+    return ArgumentError(f"{name!r} is no option of {owner}: {hint}")
 
 
 def _misfit(error: BaseException) -> bool:
@@ -216,21 +216,21 @@ def _misfit(error: BaseException) -> bool:
 
 def _translated(error: BaseException, name: str) -> PrivinfError:
     """Return an error of the tree in place of a foreign one, without its text."""
-    where = name.removesuffix(".__init__")
+    owner = name.removesuffix(".__init__")
     if isinstance(error, FileNotFoundError):
         return FileMissingError(f"there is no {error.filename or 'such file or folder'}: check the path")
     if isinstance(error, OSError):
         reason = "cannot be used" if error.errno is None else os.strerror(error.errno)
         do = "free some room" if error.errno in FULL else "check the path, its folder and who may use it"
-        return StorageError(f"{error.filename or where}: {reason}; {do}")
+        return StorageError(f"{error.filename or owner}: {reason}; {do}")
     if isinstance(error, ImportError):
-        return NotAvailableError(f"{where} needs {error.name or 'a package'}, which is not installed")
+        return NotAvailableError(f"{owner} needs {error.name or 'a package'}, which is not installed")
     if isinstance(error, LinAlgError):
         return NotPositiveDefiniteError(
-            f"{where}: a system of equations has no solution; use fewer columns, or spend more"
+            f"{owner}: a system of equations has no solution; use fewer columns, or spend more"
         )
     return UnforeseenError(
-        f"{where} cannot use an argument of this type, shape or content: compare them with help({where}). "
+        f"{owner} cannot use an argument of this type, shape or content: compare them with help({owner}). "
         "What was wrong is not quoted, since it can be a value of a row"
     )
 

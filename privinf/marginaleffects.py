@@ -84,22 +84,25 @@ def model_of(result: Results, rows: Table) -> Any:
     with warned_once(result, "marginaleffects"):
         result.cov_params()
         result._rows(rows, True)
-    known = result.estimate
-    if known.bias is not None and (most := float(np.max(known.bias / known.bse))) > BIAS_SEEN:
-        warn(BIASED.format(most), HeavyTailWarning)
+    estimate = result.estimate
+    if (
+        estimate.bias is not None
+        and (largest_bias := float(np.max(estimate.bias / estimate.bse))) > BIAS_SEEN
+    ):
+        warn(BIASED.format(largest_bias), HeavyTailWarning)
     return _model_class()(result, _frame(rows, design))
 
 
 def _frame(rows: Table, design: Design) -> pd.DataFrame:
     """Return the columns of rows that the design reads; texts as the categories that the schema lists."""
     assert design.schema is not None
-    found = {}
+    columns = {}
     for name in design.inputs:
         values: Any = rows[name]  # type: ignore[index]
         column = pd.Series(np.asarray(values))
         levels = getattr(design.schema[name], "levels", None)
-        found[name] = column if levels is None else pd.Series(pd.Categorical(column, list(levels)))
-    return pd.DataFrame(found)
+        columns[name] = column if levels is None else pd.Series(pd.Categorical(column, list(levels)))
+    return pd.DataFrame(columns)
 
 
 @cache
@@ -136,9 +139,9 @@ def _model_class() -> Callable[[Results, pd.DataFrame], Any]:
 
         def get_predict(self, params: Floats, newdata: Any) -> Any:
             exog = newdata if isinstance(newdata, np.ndarray) else self.get_exog(newdata)
-            known = self.model
-            moved = known._with(
-                replace(known.estimate, params=np.asarray(params)), replace(known._context, point=None)
+            fitted = self.model
+            moved = fitted._with(
+                replace(fitted.estimate, params=np.asarray(params)), replace(fitted._context, point=None)
             )
             means = moved.predict(exog, transform=False)
             if isinstance(means, pd.Series):

@@ -68,7 +68,7 @@ def coefficients(
         matplotlib is not installed.
     """
     check_fraction(alpha, "alpha")
-    names = _shown(result, which)
+    names = _chosen_names(result, which)
     ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(names))
     center: Floats = np.array(result.params[names], dtype=np.float64)
     rows = np.arange(len(names), dtype=np.float64)
@@ -107,21 +107,21 @@ def several(
         As for `coefficients`.
     """
     check_fraction(alpha, "alpha")
-    shown = [_shown(result, None) for result in results.values()]
-    names = which or list(dict.fromkeys(name for found in shown for name in found))
+    chosen = [_chosen_names(result, None) for result in results.values()]
+    names = which or list(dict.fromkeys(name for fit_names in chosen for name in fit_names))
     if not names or not results:
         raise ArgumentError("there are no coefficients to plot: pass results by name")
     ax = new_axes(ax, width=6.4, height=1.7 + (0.2 + 0.16 * len(results)) * len(names))
     ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     for place, (label, result) in enumerate(results.items()):
-        own = [name for name in names if name in result.params.index]
+        present = [name for name in names if name in result.params.index]
         shift = 0.7 * ((place + 0.5) / len(results) - 0.5)
-        rows = np.array([names.index(name) for name in own]) + shift
-        interval, said = _interval_of(result, alpha)
-        ends = interval.loc[own].to_numpy(dtype=np.float64)
+        rows = np.array([names.index(name) for name in present]) + shift
+        interval, note = _interval_of(result, alpha)
+        ends = interval.loc[present].to_numpy(dtype=np.float64)
         color = FIT_COLORS[place % len(FIT_COLORS)]
-        center: Floats = np.array(result.params[own], dtype=np.float64)
-        _draw_intervals(ax, rows, center, ends, f"{label}{said}", color)
+        center: Floats = np.array(result.params[present], dtype=np.float64)
+        _draw_intervals(ax, rows, center, ends, f"{label}{note}", color)
         ax.plot(center, rows, "o", color="white", markeredgecolor=color, markersize=4.5, zorder=4)
     name_rows(ax, names)
     quiet(ax, grid="x")
@@ -135,13 +135,13 @@ def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
     if not isinstance(result, DescribedResults):
         return pd.DataFrame(result.conf_int(alpha)), " (not private)"
     kinds = dict.fromkeys(kind for kind, _ in getattr(result, "cautions", ()))
-    said = [f"epsilon {result.privacy.epsilon():.3g}", result.privacy.stamp, *kinds]
+    notes = [f"epsilon {result.privacy.epsilon():.3g}", result.privacy.stamp, *kinds]
     method: IntervalMethod = "wald" if result.estimate.cov is not None else "score"
-    found = pd.DataFrame(np.column_stack([result.params, result.params]), list(result.names))
+    intervals = pd.DataFrame(np.column_stack([result.params, result.params]), list(result.names))
     with warnings.catch_warnings(), suppress(NotAvailableError):
         warnings.simplefilter("ignore")  # the legend says it
-        found = result.conf_int(alpha, method=method)
-    return found, f" ({', '.join(filter(None, said))})"
+        intervals = result.conf_int(alpha, method=method)
+    return intervals, f" ({', '.join(filter(None, notes))})"
 
 
 @reads_intervals
@@ -174,14 +174,14 @@ def bands(
         raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
     ax = new_axes(ax, width=6.4, height=4.2)
     mean = exog @ result.estimate.params
-    known = result.estimate
+    estimate = result.estimate
     if simultaneous:
         factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value
-        half = factor * _spread(exog, np.asarray(known.covariance))
-        half = half if known.bias is None else half + np.abs(exog) @ known.bias
+        half = factor * _spread(exog, np.asarray(estimate.covariance))
+        half = half if estimate.bias is None else half + np.abs(exog) @ estimate.bias
     else:
-        factor = upper_quantile(alpha / 2.0, min(known.df, known.df_resid))
-        half = precision_of(known, exog).half_length(alpha)
+        factor = upper_quantile(alpha / 2.0, min(estimate.df, estimate.df_resid))
+        half = precision_of(estimate, exog).half_length(alpha)
     label = "total, whole curve" if simultaneous else "total (sampling and privacy noise)"
     ax.fill_between(axis, mean - half, mean + half, color=TOTAL, alpha=0.22, linewidth=0, label=label)
     sampling = result._context.sampling_cov
@@ -206,14 +206,14 @@ def bands(
     return ax
 
 
-def _shown(result: Any, which: list[str] | None) -> list[str]:
+def _chosen_names(result: Any, requested: list[str] | None) -> list[str]:
     if not isinstance(result, DescribedResults):
         return list(result.params.index.drop(THEIR_CONSTANTS, errors="ignore"))
-    if which is not None:
-        unknown = [name for name in which if name not in result.names]
-        if unknown or not which:
+    if requested is not None:
+        unknown = [name for name in requested if name not in result.names]
+        if unknown or not requested:
             raise ArgumentError(f"no coefficient {unknown}; coefficients are: {', '.join(result.names)}")
-        return list(which)
+        return list(requested)
     design = result._context.design
     constant = None if design is None else design.constant
     return [name for place, name in enumerate(result.names) if place != constant] or list(result.names)
@@ -237,8 +237,8 @@ def _draw_noise_free(
     ax: Axes, rows: Floats, result: DescribedResults, names: list[str], alpha: float
 ) -> None:
     try:
-        known = result.estimate
-        factor = upper_quantile(alpha / 2.0, min(known.df, known.df_resid))
+        estimate = result.estimate
+        factor = upper_quantile(alpha / 2.0, min(estimate.df, estimate.df_resid))
         half = factor * result.bse_sampling[names].to_numpy()
     except NotAvailableError:
         return
@@ -271,8 +271,8 @@ def new_axes(ax: Axes | None, *, width: float, height: float) -> Axes:
         from matplotlib import pyplot
     except ImportError:
         raise NotAvailableError("plots need matplotlib: pip install 'privinf[plots]'") from None
-    made: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
-    return made
+    axes: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return axes
 
 
 def quiet(ax: Axes, *, grid: str) -> None:

@@ -214,7 +214,11 @@ def _check_of(hint: Any) -> Check:
     if hasattr(hint, "__metadata__"):
         return cast(Check, hint.__metadata__[0])
     if is_typeddict(hint):
-        checks = {name: _check_of(one) for name, one in _entries(hint).items() if _is_required(one)}
+        checks = {
+            name: _check_of(inner_hint)
+            for name, inner_hint in _entries(hint).items()
+            if _is_required(inner_hint)
+        }
         return lambda value: (
             isinstance(value, Mapping)
             and all(name in value and check(value[name]) for name, check in checks.items())
@@ -223,8 +227,8 @@ def _check_of(hint: Any) -> Check:
     if get_origin(hint) is NotRequired:
         return _check_of(inner[0])
     if get_origin(hint) is list:
-        one = _check_of(inner[0])
-        return lambda value: isinstance(value, (list, tuple)) and all(map(one, value))
+        check_item = _check_of(inner[0])
+        return lambda value: isinstance(value, (list, tuple)) and all(map(check_item, value))
     if get_origin(hint) is Literal:
         return lambda value: isinstance(value, str) and value in inner
     return lambda value: isinstance(value, hint)
@@ -292,13 +296,15 @@ def check_kind(
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, sizes: dict[str, int]) -> None:
-    known = {**expected.arrays, **expected.more_arrays}
-    if not expected.arrays.keys() <= arrays.keys() <= known.keys():
+    shapes = {**expected.arrays, **expected.more_arrays}
+    if not expected.arrays.keys() <= arrays.keys() <= shapes.keys():
         raise StorageError("the release lacks an array of its kind, or has one too many")
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf" or not _finite(array):
             raise StorageError(f"the release's array {name!r} has entries that are no finite numbers")
-        axes = next((one for one in map(str.split, known[name].split("|")) if len(one) == array.ndim), [])
+        axes = next(
+            (names for names in map(str.split, shapes[name].split("|")) if len(names) == array.ndim), []
+        )
         # An axis that is not known yet is learnt from the first array that has it.
         if not axes or any(
             sizes.setdefault(axis, size) != size for axis, size in zip(axes, array.shape, strict=True)
@@ -318,9 +324,9 @@ def _check_lengths(
     d = sizes["d"]
     p = sizes["p"]
     q = sizes["q"]
-    told = {"n": sizes["n"], "k": sizes.get("k")}
+    counts = {"n": sizes["n"], "k": sizes.get("k")}
     lengths = {"scales": sizes.get("T", 1), "noise": sizes["noise"]}
-    wrong = [name for name, size in told.items() if name in law and law[name] != size]
+    wrong = [name for name, size in counts.items() if name in law and law[name] != size]
     wrong += [name for name, size in lengths.items() if name in law and len(law[name]) != size]
     if "units" in law and any(len(ends) != p for ends in law["units"].values()):
         wrong.append("units")

@@ -90,7 +90,7 @@ class Release(Released):
         object.__setattr__(self, "law", MappingProxyType(dict(self.law)))
 
     def __reduce__(self) -> Any:
-        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
         return _rebuilt, (state | {"arrays": dict(self.arrays), "law": dict(self.law)},)
 
     def __repr__(self) -> str:
@@ -322,30 +322,30 @@ def write_rows(
         write_manifest(_manifest(target), header, {"rows": digest}, format=ROW_FORMAT)
     except PrivinfError as error:
         target.unlink(missing_ok=True)
-        told: Exception = type(error)(f"{error}. {CHARGE_STANDS}")
+        failure: Exception = type(error)(f"{error}. {CHARGE_STANDS}")
     except (OSError, ValueError) as error:  # of the system, and of pyarrow
         target.unlink(missing_ok=True)
-        why = getattr(error, "strerror", None) or "the disk is full, or gone"
-        told = StorageError(
-            f"{target} could not be written ({why}), and nothing of it is a release: free some room, or name "
-            f"another folder. {CHARGE_STANDS}"
+        cause = getattr(error, "strerror", None) or "the disk is full, or gone"
+        failure = StorageError(
+            f"{target} could not be written ({cause}), and nothing of it is a release: free some room, or "
+            f"name another folder. {CHARGE_STANDS}"
         )
     else:
         return replace(release, arrays={**release.arrays, **row_arrays(target, kinds, release.nobs)})
-    raise told
+    raise failure
 
 
 def _read_rows(path: Path, key: bytes | None) -> Release:
     """Return a release of rows, once its JSON and the digest of all its bytes are right."""
-    beside = _manifest(path)
-    if path.is_file() and not beside.is_file():
+    manifest = _manifest(path)
+    if path.is_file() and not manifest.is_file():
         raise StorageError(
-            f"{path} is no release: {beside.name} is not beside it, so that it was not finished"
+            f"{path} is no release: {manifest.name} is not beside it, so that it was not finished"
         )
-    header, digests = read_manifest(beside, format=ROW_FORMAT, key=key)
+    header, digests = read_manifest(manifest, format=ROW_FORMAT, key=key)
     if digest_of(path) != digests.get("rows"):
         raise StorageError(
-            f"{path} is corrupted, or belongs to another {beside.name}: its checksum does not match"
+            f"{path} is corrupted, or belongs to another {manifest.name}: its checksum does not match"
         )
     row_parquet()
     return _opened(path, header)

@@ -40,25 +40,29 @@ def write_groups(
     written: Future[None] | None = None
     import pyarrow
 
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as executor:
         for block in blocks:
             if not kinds:
                 kinds |= {name: [*array.shape[1:], array.dtype.str] for name, array in block.items()}
             columns = dict[str, Any]()
             for name, array in block.items():
-                each = np.array(array.T, order="C").reshape(-1, len(array))  # the next block takes its memory
-                columns |= dict(zip(_columns(name, kinds[name]), each, strict=True))
+                transposed = np.array(array.T, order="C").reshape(
+                    -1, len(array)
+                )  # the next block takes its memory
+                columns |= dict(zip(_columns(name, kinds[name]), transposed, strict=True))
             table = pyarrow.table(columns)
             if written is None:
                 # A dictionary for a column that is constant so far, as an intercept: it takes no room then.
-                coded = [name for name, one in columns.items() if one.size and (one == one[0]).all()] or False
+                coded = [
+                    name for name, column in columns.items() if column.size and (column == column[0]).all()
+                ] or False
                 # No number is absent: none says so, and each is written with all others of its page.
                 schema = pyarrow.schema([field.with_nullable(False) for field in table.schema])
                 options = {"use_dictionary": coded, "write_statistics": False, "write_batch_size": READ_ROWS}
                 writer = parquet.ParquetWriter(hashing, schema, compression="none", **options)
             else:
                 written.result()
-            written = beside.submit(writer.write_table, table.cast(schema))
+            written = executor.submit(writer.write_table, table.cast(schema))
         if written is not None:
             written.result()
             writer.close()
@@ -83,8 +87,8 @@ def write_numbers(path: Path, arrays: Mapping[str, Any], header: Mapping[str, An
         raise NotAvailableError("the rows of this release stand in a Parquet file already: read that one")
     flat = {name: np.asarray(array, dtype=np.float64).ravel() for name, array in arrays.items()}
     columns = {
-        "array": np.repeat(list(flat), [one.size for one in flat.values()]),
-        "position": np.concatenate([np.arange(one.size) for one in flat.values()]),
+        "array": np.repeat(list(flat), [array.size for array in flat.values()]),
+        "position": np.concatenate([np.arange(array.size) for array in flat.values()]),
         "value": np.concatenate(list(flat.values())),
     }
     shapes = {name: list(np.shape(array)) for name, array in arrays.items()}
@@ -103,7 +107,7 @@ def _columns(name: str, kind: Sequence[Any]) -> list[str]:
 class _RowGroups:
     """The rows of one array in a Parquet file; the group that was read last is kept."""
 
-    __slots__ = ("_columns", "_file", "_flat", "_kept", "_path", "_starts", "_type")
+    __slots__ = ("_columns", "_file", "_flat", "_last_group", "_path", "_starts", "_type")
 
     def __init__(self, path: Path, columns: list[str], kind: Sequence[Any]) -> None:
         self._path = path
@@ -113,7 +117,7 @@ class _RowGroups:
         self._file = row_parquet().ParquetFile(path)
         sizes = [self._file.metadata.row_group(at).num_rows for at in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes]).tolist()
-        self._kept: tuple[int, Any] = (-1, None)
+        self._last_group: tuple[int, Any] = (-1, None)
 
     @property
     def rows(self) -> int:
@@ -133,7 +137,7 @@ class _RowGroups:
         return np.concatenate(parts) if parts else self._group(0)[:0]
 
     def _group(self, at: int) -> Any:
-        if self._kept[0] != at:
+        if self._last_group[0] != at:
             try:
                 table = self._file.read_row_group(at, columns=self._columns, use_threads=False)
             except (OSError, ValueError):
@@ -143,8 +147,8 @@ class _RowGroups:
             rows = np.empty((self._starts[at + 1] - self._starts[at], len(self._columns)), self._type)
             for place, column in enumerate(table.columns):
                 rows[:, place] = column.to_numpy()
-            self._kept = at, rows[:, 0] if self._flat else rows
-        return self._kept[1]
+            self._last_group = at, rows[:, 0] if self._flat else rows
+        return self._last_group[1]
 
     def __reduce__(self) -> Any:
         return _RowGroups, (self._path, self._columns, [*[0][self._flat :], self._type.str])
@@ -153,14 +157,14 @@ class _RowGroups:
 @reads("a release of rows")
 def row_arrays(path: Path, kinds: Mapping[str, Any], rows: int) -> dict[str, Any]:
     """Return the arrays that a Parquet file holds, read where they are wanted."""
-    found = {}
+    arrays = {}
     for name, kind in kinds.items():
         columns = _columns(name, kind)
         groups = _RowGroups(path, columns, kind)
         if groups.rows != rows:
             raise StorageError(f"{path} has another number of rows than its release")
-        found[name] = ReadRows((rows, *kind[:-1]), groups.read, kind[-1])
-    return found
+        arrays[name] = ReadRows((rows, *kind[:-1]), groups.read, kind[-1])
+    return arrays
 
 
 def row_parquet() -> Any:

@@ -52,7 +52,7 @@ def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
     return json.dumps({SEAL: checksum(record), **record}, indent=indent, allow_nan=False)
 
 
-def unsealed(record: object, what: str, fields: Iterable[str]) -> dict[str, Any]:
+def unsealed(record: object, subject: str, fields: Iterable[str]) -> dict[str, Any]:
     """Return a record that was read without its checksum, once that is right.
 
     A record without a checksum passes: it was written by an earlier version of the package. One that has
@@ -61,11 +61,11 @@ def unsealed(record: object, what: str, fields: Iterable[str]) -> dict[str, Any]
     Raises StorageError if it is no JSON object with these fields, or its checksum does not match.
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
-        raise StorageError(f"the text is not {what} of a version that this privinf reads")
+        raise StorageError(f"the text is not {subject} of a version that this privinf reads")
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(
-            f"the text is not {what} as it was written: its checksum does not match; take the original"
+            f"the text is not {subject} as it was written: its checksum does not match; take the original"
         )
     return content
 
@@ -76,13 +76,13 @@ def checksum(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
+def parse_json(text: str | bytes, subject: str, *, constants: bool = False) -> Any:
     """Return what a JSON text says.
 
     Parameters
     ----------
     text : str or bytes
-    what : str
+    subject : str
         What the message calls it.
     constants : bool
         Whether nan and infinities are numbers.
@@ -108,11 +108,15 @@ def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
         place = f" (line {problem.lineno})"
     except (RecursionError, TypeError, ValueError):
         pass
-    raise StorageError(f"{what} is not JSON that can be read{place}")
+    raise StorageError(f"{subject} is not JSON that can be read{place}")
 
 
 def read_bytes(
-    path: str | PathLike[str], what: str, *, most: int | None = MOST_BYTES, secret: SecretKind | None = None
+    path: str | PathLike[str],
+    subject: str,
+    *,
+    most: int | None = MOST_BYTES,
+    secret: SecretKind | None = None,
 ) -> bytes:
     """Return the content of a file, of a secret one by the rules of `open_secret`.
 
@@ -120,25 +124,25 @@ def read_bytes(
     """
     place = check_path(path)
     try:
-        with open(place if secret is None else open_secret(place, what, secret), "rb") as stream:
+        with open(place if secret is None else open_secret(place, subject, secret), "rb") as stream:
             content = stream.read(-1 if most is None else most + 1)
     except OSError as problem:
-        told = unreadable(path, problem)
+        failure = unreadable(path, problem)
     else:
         if most is None or len(content) <= most:
             return content
-        told = StorageError(f"{path} is too large for {what}")
-    raise told
+        failure = StorageError(f"{path} is too large for {subject}")
+    raise failure
 
 
-def read_text(path: str | PathLike[str], what: str, *, secret: SecretKind | None = None) -> str:
+def read_text(path: str | PathLike[str], subject: str, *, secret: SecretKind | None = None) -> str:
     """Return the text of a UTF-8 file (StorageError if it cannot be read, or is secret and not safe)."""
-    content = read_bytes(path, what, secret=secret)
+    content = read_bytes(path, subject, secret=secret)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         pass
-    raise StorageError(f"{path} is not text in UTF-8: it cannot be {what}")
+    raise StorageError(f"{path} is not text in UTF-8: it cannot be {subject}")
 
 
 @contextmanager
@@ -204,28 +208,28 @@ def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:
     return StorageError(f"{Path(path)} cannot be read ({problem.strerror or type(problem).__name__})")
 
 
-def reads(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def reads(subject: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function that reads what came from elsewhere raise errors of the tree only, and bare ones.
 
-    Whatever else it raises says that the content does not describe `what`; the text is left out.
+    Whatever else it raises says that the content does not describe `subject`; the text is left out.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
-        def read(*args: P.args, **kwargs: P.kwargs) -> R:
-            told: Exception
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            failure: Exception
             try:
                 return function(*args, **kwargs)
             except Exception as problem:
-                told = problem
-                known = isinstance(problem, (PrivinfError, PrivinfWarning))
-                if not known or isinstance(problem, UnforeseenError):
+                failure = problem
+                own_error = isinstance(problem, (PrivinfError, PrivinfWarning))
+                if not own_error or isinstance(problem, UnforeseenError):
                     words = "it is damaged, or of another version"
-                    told = StorageError(f"the content does not describe {what}: {words}")
-            told.__context__ = told.__cause__ = None
-            raise told
+                    failure = StorageError(f"the content does not describe {subject}: {words}")
+            failure.__context__ = failure.__cause__ = None
+            raise failure
 
-        return read
+        return wrapped
 
     return decorate
 
@@ -259,7 +263,7 @@ def write_json(content: Mapping[str, Any], path: AnyPath | None, overwrite: bool
 
 
 def write_parquet(
-    read: Callable[[], pd.DataFrame], content: Mapping[str, Any], path: AnyPath, overwrite: bool
+    make_table: Callable[[], pd.DataFrame], content: Mapping[str, Any], path: AnyPath, overwrite: bool
 ) -> None:
     """Write a table as a Parquet file, and plain content as JSON in its metadata."""
     try:
@@ -269,9 +273,9 @@ def write_parquet(
     target = check_vacant(path, overwrite)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the file says what they say
-        table = Table.from_pandas(read(), preserve_index=False)
+        table = Table.from_pandas(make_table(), preserve_index=False)
     text = json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
     stream = io.BytesIO()
-    whole = table.replace_schema_metadata({**(table.schema.metadata or {}), PARQUET_KEY: text})
-    parquet.write_table(whole, stream)
+    annotated = table.replace_schema_metadata({**(table.schema.metadata or {}), PARQUET_KEY: text})
+    parquet.write_table(annotated, stream)
     save_bytes(target, stream.getvalue(), overwrite=overwrite)

@@ -76,13 +76,13 @@ def own_path(path: str | PathLike[str]) -> Path:
     return place.parent.resolve() / place.name
 
 
-def open_secret(path: Path, what: str, kind: SecretKind, flags: int = os.O_RDONLY) -> int:
+def open_secret(path: Path, subject: str, kind: SecretKind, flags: int = os.O_RDONLY) -> int:
     """Open a secret file, or make one, and return its descriptor.
 
     Parameters
     ----------
     path : Path
-    what : str
+    subject : str
         What messages call it, such as "the noise key".
     kind : {"key", "ledger"}
         A key is read by its owner alone; a ledger only has to be written by its owner alone.
@@ -96,39 +96,39 @@ def open_secret(path: Path, what: str, kind: SecretKind, flags: int = os.O_RDONL
     OSError
         It cannot be opened.
     """
-    with _opened_folder(path.parent, what) as folder:
+    with _opened_folder(path.parent, subject) as folder:
         for _ in range(ATTEMPTS):
-            handle = _opened(path, flags, folder, what)
+            handle = _opened(path, flags, folder, subject)
             try:
-                known = os.fstat(handle)
-                if known.st_nlink:
-                    _refuse(_file_faults(known, path, what, kind), folder, path.parent, known)
+                status = os.fstat(handle)
+                if status.st_nlink:
+                    _refuse(_file_faults(status, path, subject, kind), folder, path.parent, status)
                     return handle
             except BaseException:
                 os.close(handle)
                 raise
             os.close(handle)  # it was replaced by a new one after it was opened
-    raise StorageError(f"{path} is replaced all the time: {what} cannot be read")
+    raise StorageError(f"{path} is replaced all the time: {subject} cannot be read")
 
 
-def check_secret(path: Path, what: str, kind: SecretKind) -> None:
+def check_secret(path: Path, subject: str, kind: SecretKind) -> None:
     """Raise StorageError or OSError unless a secret file can be opened, as `open_secret` does."""
-    os.close(open_secret(path, what, kind))
+    os.close(open_secret(path, subject, kind))
 
 
-def check_folder(folder: Path, what: str, *, sticky: bool = False) -> None:
+def check_folder(folder: Path, subject: str, *, sticky: bool = False) -> None:
     """Raise StorageError unless a folder is the caller's or root's, and others may not write to it.
 
     With `sticky` others may, where they cannot replace the caller's files: for files with random names.
     """
-    with _opened_folder(folder, what, sticky=sticky):
+    with _opened_folder(folder, subject, sticky=sticky):
         pass
 
 
-def faults_of(path: Path, what: str, kind: SecretKind) -> list[FileFault]:
+def faults_of(path: Path, subject: str, kind: SecretKind) -> list[FileFault]:
     """Return everything that is wrong with a secret file, without its folder; nothing is opened or raised."""
     with suppress(OSError):
-        return list(_file_faults(os.lstat(path), path, what, kind)) if POSIX else []
+        return list(_file_faults(os.lstat(path), path, subject, kind)) if POSIX else []
     return []
 
 
@@ -140,22 +140,22 @@ def folder_faults_of(folder: Path) -> list[FileFault]:
 
 
 @contextmanager
-def _opened_folder(folder: Path, what: str, *, sticky: bool = False) -> Iterator[int | None]:
+def _opened_folder(folder: Path, subject: str, *, sticky: bool = False) -> Iterator[int | None]:
     """Open and check the folder of a secret file; None where the system does not open folders."""
     if not POSIX:
         yield None
         return
     handle = os.open(folder, OF_FOLDERS)
     try:
-        known = os.fstat(handle)
-        if not (sticky and known.st_mode & stat.S_ISVTX and known.st_uid in (0, os.geteuid())):
-            _refuse(_folder_faults(known, folder, what), handle, folder, known)
+        status = os.fstat(handle)
+        if not (sticky and status.st_mode & stat.S_ISVTX and status.st_uid in (0, os.geteuid())):
+            _refuse(_folder_faults(status, folder, subject), handle, folder, status)
         yield handle
     finally:
         os.close(handle)
 
 
-def _opened(path: Path, flags: int, folder: int | None, what: str) -> int:
+def _opened(path: Path, flags: int, folder: int | None, subject: str) -> int:
     """Open a file of an opened folder; StorageError for a link, a pipe, or whatever else is no file."""
     name = path if folder is None else path.name
     try:
@@ -163,71 +163,71 @@ def _opened(path: Path, flags: int, folder: int | None, what: str) -> int:
     except OSError as problem:
         if isinstance(problem, FileExistsError):
             raise
-        known = None
+        status = None
         with suppress(OSError):
-            known = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if known is None or stat.S_ISREG(known.st_mode):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if status is None or stat.S_ISREG(status.st_mode):
             raise
-        fault = next(_file_faults(known, path, what, "key"))
+        fault = next(_file_faults(status, path, subject, "key"))
     raise StorageError(str(fault))
 
 
-def _file_faults(known: os.stat_result, path: Path, what: str, kind: SecretKind) -> Iterator[FileFault]:
+def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretKind) -> Iterator[FileFault]:
     """Yield what is wrong with a secret file."""
     name = shlex.quote(str(path))
-    if stat.S_ISLNK(known.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         yield FileFault(
             f"{path} is a symbolic link, and may have been planted",
             f"give the path of the file itself, or remove the link: rm {name}",
             of_permissions=False,
         )
         return
-    if not stat.S_ISREG(known.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         yield FileFault(
-            f"{path} is not a regular file, as {what} must be",
+            f"{path} is not a regular file, as {subject} must be",
             f"remove it: rm {name}",
             of_permissions=False,
         )
         return
     if not POSIX:
         return
-    if known.st_uid != (own := os.geteuid()):
+    if status.st_uid != (uid := os.geteuid()):
         yield FileFault(
-            f"{path} belongs to account {known.st_uid}, not to yours, {own}",
-            f"run as that account. If you know its content, take it: sudo chown {own} {name}; else rm {name}",
+            f"{path} belongs to account {status.st_uid}, not to yours, {uid}",
+            f"run as that account. If you know its content, take it: sudo chown {uid} {name}; else rm {name}",
         )
-    if known.st_nlink > 1:
+    if status.st_nlink > 1:
         yield FileFault(
-            f"{path} has {known.st_nlink} names (hard links), and must have one",
+            f"{path} has {status.st_nlink} names (hard links), and must have one",
             f"remove the others, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}",
             of_permissions=False,
         )
-    if known.st_mode & FORBIDDEN[kind]:
+    if status.st_mode & FORBIDDEN[kind]:
         yield FileFault(
-            f"{path} is open to others (mode {stat.S_IMODE(known.st_mode):o})",
+            f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):o})",
             f"if you trust who could use it, type chmod 600 {name}; else make a new one",
         )
 
 
-def _folder_faults(known: os.stat_result, folder: Path, what: str = "files in it") -> Iterator[FileFault]:
+def _folder_faults(status: os.stat_result, folder: Path, subject: str = "files in it") -> Iterator[FileFault]:
     """Yield what is wrong with the folder of a secret file."""
-    mode = stat.S_IMODE(known.st_mode)
-    if known.st_uid not in (0, os.geteuid()):
-        yield FileFault(f"the folder {folder} belongs to account {known.st_uid}, not to yours", OWN_FOLDER)
-    if mode & 0o002 or (mode & 0o020 and not _is_own_group(known.st_gid, folder)):
-        own = known.st_uid == os.geteuid() and not mode & stat.S_ISVTX
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid not in (0, os.geteuid()):
+        yield FileFault(f"the folder {folder} belongs to account {status.st_uid}, not to yours", OWN_FOLDER)
+    if mode & 0o002 or (mode & 0o020 and not _is_own_group(status.st_gid, folder)):
+        is_owner = status.st_uid == os.geteuid() and not mode & stat.S_ISVTX
         yield FileFault(
-            f"{folder} can be changed by others (mode {mode:o}), who could replace {what}",
-            f"chmod go-w {shlex.quote(str(folder))}" if own else OWN_FOLDER,
+            f"{folder} can be changed by others (mode {mode:o}), who could replace {subject}",
+            f"chmod go-w {shlex.quote(str(folder))}" if is_owner else OWN_FOLDER,
         )
 
 
-def _refuse(faults: Iterator[FileFault], folder: int | None, place: Path, known: os.stat_result) -> None:
+def _refuse(faults: Iterator[FileFault], folder: int | None, place: Path, status: os.stat_result) -> None:
     """Raise StorageError for the first fault that is one on this file system."""
     if folder is None:
         _warn_once(place)
     for fault in faults:
-        if folder is None or not fault.of_permissions or not _has_no_permissions(folder, known.st_dev):
+        if folder is None or not fault.of_permissions or not _has_no_permissions(folder, status.st_dev):
             raise StorageError(str(fault))
         _warn_once(place)
 
@@ -244,11 +244,11 @@ def _is_own_group(group: int, folder: Path) -> bool:
     grp = import_module("grp")
     try:
         account = pwd.getpwuid(os.geteuid())
-        found = grp.getgrgid(group)
+        group_entry = grp.getgrgid(group)
     except KeyError:
         return False
-    others = {*found.gr_mem, *(one.pw_name for one in pwd.getpwall() if one.pw_gid == group)}
-    return bool(found.gr_name == account.pw_name and others == {account.pw_name})
+    members = {*group_entry.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == group)}
+    return bool(group_entry.gr_name == account.pw_name and members == {account.pw_name})
 
 
 def _has_no_permissions(folder: int, device: int) -> bool:

@@ -94,14 +94,14 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if self.bounds is None:
             raise ArgumentError(BOUNDS_MISSING)
         spending = {name: getattr(self, name) for name in ("epsilon", "delta", "mu", "rho", "rng")}
-        given = {name: value for name, value in spending.items() if value is not None}
+        options = {name: value for name, value in spending.items() if value is not None}
         columns = add_constant(X) if check_flag(self.fit_intercept, "fit_intercept") else X
-        made = model(y, columns, bounds=self.bounds, ledger=self.ledger, **words)
-        if isinstance(made, GLM):
-            given["intervals"] = self.intervals
+        estimator = model(y, columns, bounds=self.bounds, ledger=self.ledger, **words)
+        if isinstance(estimator, GLM):
+            options["intervals"] = self.intervals
         elif check_choice(self.intervals, IntervalNeed, "intervals") != "required":
             raise ArgumentError(ALWAYS_INTERVALS)
-        result: Results = made.fit(**given)
+        result: Results = estimator.fit(**options)
         slopes = [name for name in result.names if not (self.fit_intercept and name == CONSTANT)]
         self.result_ = result
         self.n_features_in_ = len(slopes)
@@ -286,10 +286,10 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         labels = list(self.classes)
         if len(labels) != 2 or labels[0] == labels[1]:
             raise ArgumentError(OTHER_CLASSES)
-        given = np.asarray(y)
-        second = given == labels[1]
-        known = np.isin(given, labels)
-        if not known.all():
+        values = np.asarray(y)
+        second = values == labels[1]
+        is_class = np.isin(values, labels)
+        if not is_class.all():
             raise SchemaError("y holds a missing value or a label that classes does not name")
         self.classes_ = np.array(labels)
         return self._fitted(Logit, second.astype(np.float64), X, {})

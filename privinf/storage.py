@@ -136,8 +136,8 @@ def read_container(
         with open(open_secret(place, "a private file", "ledger") if private else place, "rb") as stream:
             return _read_archive(stream, path, format, version, key)
     except OSError as problem:
-        told = unreadable(path, problem)
-    raise told
+        failure = unreadable(path, problem)
+    raise failure
 
 
 def write_manifest(
@@ -224,10 +224,10 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
         raise StorageError(f"{path} was written by a newer privinf: update the package to read it")
     if manifest.get("format") != format:
         raise StorageError(f"{path} holds a {manifest.get('format')!r}, not a {format!r}")
-    found = manifest.get("version")
-    if not isinstance(found, int) or found > version:
+    number = manifest.get("version")
+    if not isinstance(number, int) or number > version:
         raise StorageError(
-            f"{path} holds version {found} of {format!r}; this privinf reads up to {version}: update it"
+            f"{path} holds version {number} of {format!r}; this privinf reads up to {version}: update it"
         )
 
 
@@ -277,18 +277,18 @@ def _read_array(archive: zipfile.ZipFile, name: str, digest: str, path: Any) -> 
 @reads("an array")
 def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
     """Return the array that a member holds: of a kind that is written, and as large as its header says."""
-    told = ARRAY_HEADER.match(content, 10)
+    match = ARRAY_HEADER.match(content, 10)
     if (
         not content.startswith(ARRAY_MAGIC)
-        or told is None
-        or told.end() != 10 + int.from_bytes(content[8:10], "little")
+        or match is None
+        or match.end() != 10 + int.from_bytes(content[8:10], "little")
     ):
         raise StorageError(f"{path}: array {name!r} is not of a format that this package writes")
-    dtype = np.dtype(told[1].decode())
-    shape = tuple(int(length) for length in told[2].decode().split(",") if length.strip())
-    if told.end() + math.prod(shape) * dtype.itemsize != len(content):
+    dtype = np.dtype(match[1].decode())
+    shape = tuple(int(length) for length in match[2].decode().split(",") if length.strip())
+    if match.end() + math.prod(shape) * dtype.itemsize != len(content):
         raise StorageError(f"{path}: array {name!r} is not of the size that its header says")
-    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, content, told.end())
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, content, match.end())
     if dtype.kind == "U":
         array.tolist()  # refuses characters that are none
     return array
@@ -320,8 +320,8 @@ def digest_of(path: Path) -> str:
         with open(path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as problem:
-        told = unreadable(path, problem)
-    raise told
+        failure = unreadable(path, problem)
+    raise failure
 
 
 def _tag(content: bytes, key: bytes | None) -> tuple[str, str]:

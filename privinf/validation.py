@@ -23,9 +23,9 @@ MOST_LISTED = 10
 READ_ROWS = 1 << 16  # rows that are in memory at once, of those that are read where they are wanted
 
 
-def even_parts(rows: int, most: int) -> Iterator[slice]:
-    """Cut so many rows into parts of at most `most`, as few and as even as can be."""
-    size = max(-(-rows // max(-(-rows // most), 1)), 1)
+def even_parts(rows: int, limit: int) -> Iterator[slice]:
+    """Cut so many rows into parts of at most `limit`, as few and as even as can be."""
+    size = max(-(-rows // max(-(-rows // limit), 1)), 1)
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
@@ -43,10 +43,10 @@ class ReadRows:
     __slots__ = ("_read", "dtype", "shape")
 
     def __init__(
-        self, shape: tuple[int, ...], read: Callable[[int, int], Any], dtype: DTypeLike = float
+        self, shape: tuple[int, ...], read_part: Callable[[int, int], Any], dtype: DTypeLike = float
     ) -> None:
         self.shape = shape
-        self._read = read
+        self._read_part = read_part
         self.dtype = np.dtype(dtype)
 
     @classmethod
@@ -68,8 +68,8 @@ class ReadRows:
             return np.asarray(self)[rows]
         start, stop, step = rows.indices(len(self))
         if stop - start <= READ_ROWS:
-            return self._read(start, max(start, stop))[::step]
-        parts = (self._read(at, min(at + READ_ROWS, stop)) for at in range(start, stop, READ_ROWS))
+            return self._read_part(start, max(start, stop))[::step]
+        parts = (self._read_part(at, min(at + READ_ROWS, stop)) for at in range(start, stop, READ_ROWS))
         ahead = range(start, stop, READ_ROWS)
         return np.concatenate(
             [part[(start - at) % step :: step] for at, part in zip(ahead, parts, strict=True)]
@@ -104,11 +104,11 @@ def shown_name(value: object) -> str:
     return shown(value) if isinstance(value, str) else type(value).__name__
 
 
-def listed(names: Iterable[str], most: int = MOST_LISTED) -> str:
+def listed(names: Iterable[str], limit: int = MOST_LISTED) -> str:
     """Return names in one line; of many the first ones, and how many more there are."""
     words = list(names)
-    more = len(words) - most
-    return ", ".join(words) if more <= 1 else f"{', '.join(words[:most])} and {more:,} more"
+    hidden = len(words) - limit
+    return ", ".join(words) if hidden <= 1 else f"{', '.join(words[:limit])} and {hidden:,} more"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -118,18 +118,20 @@ def nearest(name: str, names: Iterable[str]) -> str:
     near = [word for word in words if word.strip().casefold() == alike] or get_close_matches(name, words, 3)
     if not near:
         return f"known columns: {listed(words)}"
-    told = f"did you mean {' or '.join(map(repr, near))}?"
-    return f"{told} known columns: {listed(words)}" if len(words) <= MOST_LISTED else told
+    hint = f"did you mean {' or '.join(map(repr, near))}?"
+    return f"{hint} known columns: {listed(words)}" if len(words) <= MOST_LISTED else hint
 
 
 def blanks_alone(absent: Iterable[str], present: Iterable[object]) -> str:
     """Return what a message adds of names that are not there but for blanks around them; "" where none is."""
-    wanted = {name.strip(): name for name in absent}
+    by_stripped = {name.strip(): name for name in absent}
     near = [
-        (name, wanted[name.strip()]) for name in present if isinstance(name, str) and name.strip() in wanted
+        (name, by_stripped[name.strip()])
+        for name in present
+        if isinstance(name, str) and name.strip() in by_stripped
     ]
-    told = [f"its column {name!r} differs from {other!r} by blanks alone" for name, other in near]
-    return f"; {listed(told)}: rename it, or declare the name as it is written" if told else ""
+    notes = [f"its column {name!r} differs from {declared!r} by blanks alone" for name, declared in near]
+    return f"; {listed(notes)}: rename it, or declare the name as it is written" if notes else ""
 
 
 def counted(number: int, noun: str) -> str:
@@ -180,8 +182,8 @@ OTHER_COVARIANCES = {
 
 def check_cov_type(value: object, choices: object) -> Any:
     """Return `value` if it is one of `choices`, else raise ArgumentError, for those of statsmodels why."""
-    known: tuple[object, ...] = getattr(choices, "__args__", None) or tuple(cast(Iterable[object], choices))
-    if isinstance(value, str) and value not in known and (reason := OTHER_COVARIANCES.get(value)):
+    allowed: tuple[object, ...] = getattr(choices, "__args__", None) or tuple(cast(Iterable[object], choices))
+    if isinstance(value, str) and value not in allowed and (reason := OTHER_COVARIANCES.get(value)):
         raise ArgumentError(f"cov_type={value!r} {reason}")
     return check_choice(value, choices, "cov_type")
 
@@ -203,9 +205,9 @@ def check_number(
     below = number <= low if open_low else number < low
     above = number >= high if open_high else number > high
     if math.isnan(number) or (math.isinf(number) and not infinite) or below or above:
-        left = "(" if open_low else "["
-        right = ")" if open_high else "]"
-        raise ArgumentError(f"{name}={shown(value)} must lie in {left}{low:g}, {high:g}{right}")
+        opening = "(" if open_low else "["
+        closing = ")" if open_high else "]"
+        raise ArgumentError(f"{name}={shown(value)} must lie in {opening}{low:g}, {high:g}{closing}")
     return number
 
 
@@ -231,8 +233,8 @@ NO_PURE = (
 def _delta_text(text: str, n: int | None, pure: str) -> str:
     """Return a message about delta that names a value; `n` records, where their number is known."""
     usual = USUAL_DELTA if n is None else min(USUAL_DELTA, 10.0 ** (math.floor(-math.log10(n)) - 1))
-    known = "" if n is None else f" = {1.0 / n:.3g}"
-    return text.format(usual, known, f". {pure}" if pure else "")
+    one_record = "" if n is None else f" = {1.0 / n:.3g}"
+    return text.format(usual, one_record, f". {pure}" if pure else "")
 
 
 def delta_missing(n: int | None = None, pure: str = "") -> str:
@@ -295,10 +297,10 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, 
     if isinstance(value, ReadRows) and value.ndim == ndim:
         return cast(Floats, value)
     try:
-        given = np.asarray(value)
-        casting: Literal["unsafe", "no"] = "unsafe" if given.dtype.kind in "biufO" else "no"
+        raw = np.asarray(value)
+        casting: Literal["unsafe", "no"] = "unsafe" if raw.dtype.kind in "biufO" else "no"
         with np.errstate(over="ignore"):
-            array = given.astype(np.float64, casting=casting, copy=copy)
+            array = raw.astype(np.float64, casting=casting, copy=copy)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:
@@ -311,8 +313,8 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, 
 
 def kept_array(value: ArrayLike, name: str, *, ndim: int) -> Floats:
     """Return `value` as `check_array` does, read-only; it is copied only where others may write in it."""
-    own = isinstance(value, np.ndarray) and value.base is None and not value.flags.writeable
-    array = check_array(value, name, ndim=ndim, copy=not own)
+    reusable = isinstance(value, np.ndarray) and value.base is None and not value.flags.writeable
+    array = check_array(value, name, ndim=ndim, copy=not reusable)
     array.flags.writeable = False
     return array
 
@@ -353,13 +355,13 @@ def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
     return np.random.default_rng(int(rng))
 
 
-def check_words(given: Iterable[str], words: Collection[str]) -> None:
+def check_words(keywords: Iterable[str], words: Collection[str]) -> None:
     """Raise ArgumentError for a keyword that is none of the `words`, a misspelt one say."""
-    for name in given:
+    for name in keywords:
         if name not in words:
             near = get_close_matches(name, words, 1)
-            told = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
-            raise ArgumentError(f"{name!r} is no option of this call: {told}")
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
+            raise ArgumentError(f"{name!r} is no option of this call: {hint}")
 
 
 def in_digits(value: object, digits: int = 6) -> Any:
@@ -372,5 +374,7 @@ def in_digits(value: object, digits: int = 6) -> Any:
         return value
     if (largest := float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))) == 0.0:
         return value
-    found = np.rint(array / largest * 10.0**digits) / 10.0**digits * float(f"{largest:.{digits - 1}e}") + 0.0
-    return found if array.ndim else float(found)
+    rounded = (
+        np.rint(array / largest * 10.0**digits) / 10.0**digits * float(f"{largest:.{digits - 1}e}") + 0.0
+    )
+    return rounded if array.ndim else float(rounded)

@@ -41,7 +41,7 @@ LEAST_SIGNAL = 100.0  # n mu of one column, below which no bound is worth its pr
 LABEL = Labels.FIND_BOUNDS
 # Of the rows, how many more than twice what was wanted may lie outside for certain.
 MOST_BEYOND = 0.05
-OTHER = "other"  # name of the level as which rare levels are pooled
+POOLED_LEVEL = "other"  # name of the level as which rare levels are pooled
 ANOTHER = "another"  # the same where a column has a level of that name
 NO_COMMON_LEVEL = (
     "column {!r}: no level was seen in {:.0f} rows or more, so nearly all levels are pooled as one; spend "
@@ -138,33 +138,40 @@ def find_bounds(
     texts = [name for name, kind in kinds.items() if kind == "levels"]
     event = _unseen(budget, len(texts), len(kinds), grouped=unit is not None)
     part = 1.0 / len(kinds)
-    each = budget.mu * math.sqrt(part)
+    column_mu = budget.mu * math.sqrt(part)
     numbers = [name for name in kinds if name not in texts]
-    whole: list[Loss] = [GaussianLoss(each * math.sqrt(len(numbers)))] if numbers else []
-    if not math.isinf(each):
-        whole += [ThresholdLoss(each, event)] * len(texts)
-    budget.ledger.check(whole)
+    losses: list[Loss] = [GaussianLoss(column_mu * math.sqrt(len(numbers)))] if numbers else []
+    if not math.isinf(column_mu):
+        losses += [ThresholdLoss(column_mu, event)] * len(texts)
+    budget.ledger.check(losses)
     searches = _Searches(OpenColumns(table, numbers, unit=unit, max_rows=max_rows), numbers, shares[0])
     labels = {name: OpenLabels(table, name) for name in texts}
-    n = _same({*searches.counted(), *(one.n for one in labels.values())})
-    _check_signal(n / max_rows, each, len(kinds))
+    n = _same({*searches.counted(), *(column.n for column in labels.values())})
+    _check_signal(n / max_rows, column_mu, len(kinds))
     ranges, entries = searches.released(part, budget)
-    found: dict[str, tuple[Declaration, list[float]]] = {}
+    declarations: dict[str, tuple[Declaration, list[float]]] = {}
     for name in kinds:
         if name in labels:
-            shown, recorded = labels[name].levels(part, event, budget, LABEL)
+            noisy_levels, recorded = labels[name].levels(part, event, budget, LABEL)
             entries += recorded
-            found[name] = _pooled(name, shown, shares[1])
+            declarations[name] = _pooled(name, noisy_levels, shares[1])
         else:
-            one = _checked(name, ranges[name], shares[0])
-            found[name] = (
-                Numeric(one.low, one.high),
-                [one.low, one.high, shares[0], one.most, math.nan, one.moves],
+            column_range = _checked(name, ranges[name], shares[0])
+            declarations[name] = (
+                Numeric(column_range.low, column_range.high),
+                [
+                    column_range.low,
+                    column_range.high,
+                    shares[0],
+                    column_range.most,
+                    math.nan,
+                    column_range.moves,
+                ],
             )
-    told = {name: row for name, (_, row) in found.items()}
-    clips = pd.DataFrame.from_dict(told, "index", columns=CLIP_COLUMNS)
+    clip_rows = {name: row for name, (_, row) in declarations.items()}
+    clips = pd.DataFrame.from_dict(clip_rows, "index", columns=CLIP_COLUMNS)
     return FoundSchema(
-        columns={name: declared for name, (declared, _) in found.items()},
+        columns={name: declared for name, (declared, _) in declarations.items()},
         clips=clips,
         unit=unit,
         max_rows=max_rows,
@@ -175,32 +182,32 @@ def find_bounds(
 class _Searches:
     """Searches for the ranges of columns, whose next looks are counted by one pass over rows together."""
 
-    def __init__(self, held: OpenColumns, names: Sequence[str], clip: float) -> None:
-        self._held = held
+    def __init__(self, columns: OpenColumns, names: Sequence[str], clip: float) -> None:
+        self._columns = columns
         self._searches = {name: range_search(clip) for name in names}
-        self._asked = {name: next(search) for name, search in self._searches.items()}
+        self._edges = {name: next(search) for name, search in self._searches.items()}
         self._cells = dict[str, Cells]()
 
     def counted(self) -> tuple[int, ...]:
         """Count what is asked for, and return the number of rows; nothing where there is no column."""
-        if not self._asked:
+        if not self._edges:
             return ()
-        self._cells = self._held.cells({name: edges for name, (edges, _) in self._asked.items()})
-        return (self._held.n,)
+        self._cells = self._columns.cells({name: edges for name, (edges, _) in self._edges.items()})
+        return (self._columns.n,)
 
     def released(self, part: float, budget: Spending) -> tuple[dict[str, Range], list[LedgerEntry]]:
         """Release what was counted, and look on, each column for a share of the budget's mu^2."""
         ranges = dict[str, Range]()
         entries = list[LedgerEntry]()
-        while self._asked:
-            for name, (_, share) in list(self._asked.items()):
-                looked, lines = self._held.release(name, self._cells[name], part * share, budget, LABEL)
+        while self._edges:
+            for name, (_, share) in list(self._edges.items()):
+                looked, lines = self._columns.release(name, self._cells[name], part * share, budget, LABEL)
                 entries += lines
                 try:
-                    self._asked[name] = self._searches[name].send(looked)
+                    self._edges[name] = self._searches[name].send(looked)
                 except StopIteration as end:
                     ranges[name] = end.value
-                    del self._asked[name]
+                    del self._edges[name]
             self.counted()
         return ranges, entries
 
@@ -233,42 +240,53 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
     if budget.delta is None:
         raise ArgumentError("levels need delta=, with which one record's own may be shown: or declare them")
     epsilon = gaussian_epsilon(budget.mu, budget.delta)
-    left = [
+    remaining = [
         (budget.delta - gaussian_delta(epsilon, budget.mu * math.sqrt(1.0 - 0.5 * k / columns))) / k
         for k in range(1, texts + 1)
     ]
-    return min(left)
+    return min(remaining)
 
 
-def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[float]]:
+def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, list[float]]:
     """Return the levels that are kept, and what may be pooled; see `find_bounds`."""
-    common = [at for at in range(len(shown.labels)) if shown.counts[at] >= rare * shown.n]
+    common = [
+        at for at in range(len(noisy_levels.labels)) if noisy_levels.counts[at] >= rare * noisy_levels.n
+    ]
     if not common:
-        least = max(shown.threshold, rare * shown.n)
-        warn(NO_COMMON_LEVEL.format(name, least), ChangedTargetWarning)
-        if not shown.labels:
-            return Factor((OTHER, ANOTHER), other=OTHER), [
+        smallest_count = max(noisy_levels.threshold, rare * noisy_levels.n)
+        warn(NO_COMMON_LEVEL.format(name, smallest_count), ChangedTargetWarning)
+        if not noisy_levels.labels:
+            return Factor((POOLED_LEVEL, ANOTHER), other=POOLED_LEVEL), [
                 math.nan,
                 math.nan,
                 rare,
                 1.0,
-                shown.threshold,
+                noisy_levels.threshold,
                 0.0,
             ]
-        common = [int(np.argmax(shown.counts))]
-    left = shown.n - float(shown.counts[common].sum())
-    slack = 2.0 * shown.sd * math.sqrt(len(common))
-    labels = [shown.labels[at] for at in common]
-    largest = int(np.argmax(shown.counts[common]))
-    other = labels[largest]
-    most = min(max(left, 0.0) + slack, shown.n) / shown.n
-    seen = max(float(shown.counts[common][largest]) - 2.0 * shown.sd, 0.0) / shown.n
-    moves = most / (most + seen) if most > 0.0 else 0.0
-    if len(labels) == 1 or left > max(slack, rare * shown.n):
-        other = OTHER if labels != [OTHER] else ANOTHER
+        common = [int(np.argmax(noisy_levels.counts))]
+    pooled_count = noisy_levels.n - float(noisy_levels.counts[common].sum())
+    slack = 2.0 * noisy_levels.sd * math.sqrt(len(common))
+    labels = [noisy_levels.labels[at] for at in common]
+    largest = int(np.argmax(noisy_levels.counts[common]))
+    pool_level = labels[largest]
+    pooled_share = min(max(pooled_count, 0.0) + slack, noisy_levels.n) / noisy_levels.n
+    largest_share = (
+        max(float(noisy_levels.counts[common][largest]) - 2.0 * noisy_levels.sd, 0.0) / noisy_levels.n
+    )
+    moves = pooled_share / (pooled_share + largest_share) if pooled_share > 0.0 else 0.0
+    if len(labels) == 1 or pooled_count > max(slack, rare * noisy_levels.n):
+        pool_level = POOLED_LEVEL if labels != [POOLED_LEVEL] else ANOTHER
         moves = 0.0
-        labels += [] if other in labels else [other]
-    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold, moves]
+        labels += [] if pool_level in labels else [pool_level]
+    return Factor(tuple(labels), other=pool_level), [
+        math.nan,
+        math.nan,
+        rare,
+        pooled_share,
+        noisy_levels.threshold,
+        moves,
+    ]
 
 
 def _check_signal(n: float, mu: float, columns: int) -> None:
@@ -279,13 +297,13 @@ def _check_signal(n: float, mu: float, columns: int) -> None:
         )
 
 
-def _checked(name: str, found: Range, wanted: float) -> Range:
-    if found.beyond > 2.0 * wanted + MOST_BEYOND:
-        warn(BEYOND_ALL_BOUNDS.format(name, min(found.beyond, 1.0)), ChangedTargetWarning)
-    elif found.hidden:
+def _checked(name: str, column_range: Range, clip: float) -> Range:
+    if column_range.beyond > 2.0 * clip + MOST_BEYOND:
+        warn(BEYOND_ALL_BOUNDS.format(name, min(column_range.beyond, 1.0)), ChangedTargetWarning)
+    elif column_range.hidden:
         warn(
             f"column {name!r}: as far as the noise lets one see all rows have one value, and up to "
-            f"{found.most:.0%} may lie beyond the bounds found; spend more, or declare its bounds",
+            f"{column_range.most:.0%} may lie beyond the bounds found; spend more, or declare its bounds",
             ChangedTargetWarning,
         )
-    return found
+    return column_range

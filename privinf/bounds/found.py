@@ -85,27 +85,27 @@ class FoundSchema(Schema):
         """
         moves = {} if "moves" not in self.clips else self.clips.moves.dropna().to_dict()
         response = sum(moves.get(name, 0.0) for name in outcome)
-        found = {
-            name: (sum(moves.get(one, 0.0) for one in inputs) + response) * abs(slope) / max(se, 1e-300)
+        ratios = {
+            name: (sum(moves.get(column, 0.0) for column in inputs) + response) * abs(slope) / max(se, 1e-300)
             for (name, inputs), slope, se in zip(columns.items(), params, bse, strict=True)
             if inputs and slope != 0.0
         }
-        notable = {name: ratio for name, ratio in found.items() if ratio >= NOTABLE_SHIFT}
+        notable = {name: ratio for name, ratio in ratios.items() if ratio >= NOTABLE_SHIFT}
         sizes = ", ".join(f"{min(ratio, 99.0):.1f}" for ratio in notable.values())
         return (MAY_SHIFT.format(", ".join(notable), sizes),) if notable else ()
 
-    def _bought(self, made: Schema) -> Schema:
-        kept = [name for name in self.clips.index if made.columns.get(name) == self.columns[name]]
-        if not kept:
-            return made
-        clips = self.clips.loc[kept]
+    def _bought(self, schema: Schema) -> Schema:
+        unchanged = [name for name in self.clips.index if schema.columns.get(name) == self.columns[name]]
+        if not unchanged:
+            return schema
+        clips = self.clips.loc[unchanged]
         report = self.privacy
-        if isinstance(made, FoundSchema):
-            clips = pd.concat([made.clips, clips])
-            both = (*made.privacy.entries, *report.entries)
-            report = PrivacyReport.of(both, delta=max(made.privacy.default_delta, report.default_delta))
+        if isinstance(schema, FoundSchema):
+            clips = pd.concat([schema.clips, clips])
+            entries = (*schema.privacy.entries, *report.entries)
+            report = PrivacyReport.of(entries, delta=max(schema.privacy.default_delta, report.default_delta))
         return FoundSchema(
-            columns=made.columns, clips=clips, privacy=report, unit=made.unit, max_rows=made.max_rows
+            columns=schema.columns, clips=clips, privacy=report, unit=schema.unit, max_rows=schema.max_rows
         )
 
     def _bought_for(self) -> Json:
@@ -155,24 +155,24 @@ def load_schema(path: AnyPath) -> Schema:
     ...     load_schema(f"{folder}/survey.toml")["sex"].levels
     ('f', 'm')
     """
-    read = read_schema(path)
+    saved = read_schema(path)
     reason = ""
     try:
-        plain = Schema(read.columns, unit=read.unit, max_rows=read.max_rows)
+        plain = Schema(saved.columns, unit=saved.unit, max_rows=saved.max_rows)
     except SchemaError as problem:
         reason = str(problem)
     if reason:
         raise SchemaError(f"{path}: {reason}")
-    if (bought := read.bought) is None:
+    if (bought := saved.bought) is None:
         return plain
     clips = pd.DataFrame.from_dict(bought["clips"], "index", columns=CLIP_COLUMNS).astype(float)
     privacy = PrivacyReport.from_dict(parse_json(bought["privacy"], "the price of the bounds"))
-    kept = [name for name, row in clips.iterrows() if _as_bought(plain.columns.get(str(name)), row)]
-    if not kept:
+    unchanged = [name for name, row in clips.iterrows() if _as_bought(plain.columns.get(str(name)), row)]
+    if not unchanged:
         return plain
     return FoundSchema(
         columns=plain.columns,
-        clips=clips.loc[kept],
+        clips=clips.loc[unchanged],
         privacy=privacy,
         unit=plain.unit,
         max_rows=plain.max_rows,

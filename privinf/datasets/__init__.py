@@ -57,15 +57,15 @@ def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
     >>> load("fair").formula
     'yrs_married ~ rate_marriage + age + children + religious + educ + occupation + occupation_husb + affairs'
     """
-    known = NAMES + INDEXED + PACKED
-    if name not in known:
-        raise ArgumentError(f"no data set {name!r}; there are {', '.join(known)}")
+    names = NAMES + INDEXED + PACKED
+    if name not in names:
+        raise ArgumentError(f"no data set {name!r}; there are {', '.join(names)}")
     loader: Callable[..., Dataset]
     loader = LOADERS[name] if name in LOADERS else studied(f"data.{name}", f"data set {name!r}").load
-    taken = list(signature(loader).parameters)
-    if unknown := [option for option in options if option not in taken]:
+    accepted = list(signature(loader).parameters)
+    if unknown := [option for option in options if option not in accepted]:
         raise ArgumentError(
-            f"data set {name!r} has no option {unknown[0]!r}; it has {', '.join(taken) or 'none'}"
+            f"data set {name!r} has no option {unknown[0]!r}; it has {', '.join(accepted) or 'none'}"
         )
     return loader(**options)
 

@@ -75,8 +75,8 @@ def _names(
     names = [chosen, *features]
     for column in names:
         if column not in declared or names.count(column) > 1:
-            what = "is named twice" if column in declared else "is no declared column"
-            raise ArgumentError(f"data set {name!r}: {column!r} {what}; there are {', '.join(declared)}")
+            reason = "is named twice" if column in declared else "is no declared column"
+            raise ArgumentError(f"data set {name!r}: {column!r} {reason}; there are {', '.join(declared)}")
     return names
 
 

@@ -126,11 +126,11 @@ def load_co2(*, features: Features = "harmonic") -> Dataset:
     """
     check_choice(features, Features, "features")
     co2 = wheel_table("co2")["co2"].interpolate()
-    made = _harmonics(co2) if features == "harmonic" else _lags(co2)
+    table = _harmonics(co2) if features == "harmonic" else _lags(co2)
     bounds = Numeric(-1.0, 1.0) if features == "harmonic" else CO2_BOUNDS
-    columns = {"co2": CO2_BOUNDS, **dict.fromkeys(made.columns, bounds)}
-    made.insert(0, "co2", co2)
-    return record("co2", made, "co2", columns, **CO2_TEXTS)
+    columns = {"co2": CO2_BOUNDS, **dict.fromkeys(table.columns, bounds)}
+    table.insert(0, "co2", co2)
+    return record("co2", table, "co2", columns, **CO2_TEXTS)
 
 
 def _harmonics(co2: pd.Series) -> pd.DataFrame:

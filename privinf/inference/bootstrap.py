@@ -152,11 +152,11 @@ def pairs_bootstrap(
     spread = check_array(bse, "bse", ndim=1)
     labels = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(labels.max()) + 1
-    least = FEWEST_PER_COEFFICIENT * len(center)
-    if units < least:
+    fewest = FEWEST_PER_COEFFICIENT * len(center)
+    if units < fewest:
         raise ArgumentError(
             f"the pairs bootstrap draws {units} units again for {len(center)} coefficients, and a draw "
-            f"has too few different ones below {least}: use method='multiplier'"
+            f"has too few different ones below {fewest}: use method='multiplier'"
         )
     replicates = []
     pivots = []
@@ -200,8 +200,8 @@ def covariance_root(cov: Floats) -> Floats:
     tolerance = max(float(values[-1]), 0.0) * len(values) * np.finfo(float).eps
     if values[0] < -1e3 * tolerance:
         raise ArgumentError("the covariance has a negative eigenvalue: no distribution has it")
-    kept = values > tolerance
-    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]), dtype=np.float64)
+    positive = values > tolerance
+    return np.asarray(vectors[:, positive] * np.sqrt(values[positive]), dtype=np.float64)
 
 
 def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floats:

@@ -119,10 +119,10 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         self._fourth = directions, _response_part(fourth_response, len(cumulants)), cumulants
         self._shared_response_noise = shared_response_noise
         self._units = Units(n, groups)
-        given = check_weights(weights, n)
+        checked_weights = check_weights(weights, n)
         self._X, self._y = self._units.sort(features), self._units.sort(response)
-        self._weights = None if given is None else self._units.sort(given)
-        self._mean_weight = 1.0 if given is None else float(given.mean())
+        self._weights = None if checked_weights is None else self._units.sort(checked_weights)
+        self._mean_weight = 1.0 if checked_weights is None else float(checked_weights.mean())
         self.cov_type = "HC0" if groups is None else "cluster"
         self._gram, products = self._moments(self._weights)
         self.g: Floats = products - self._mean_weight * self._cross
@@ -168,11 +168,13 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         V, response, cumulants = self._fourth
         fourth = (V.T * (cumulants * (response - V @ beta) ** 2)) @ V
         between = self._between_rows(gram) if self._shared_response_noise else 0.0
-        own = mean_square * (q * S + np.outer(d, d) + fourth) - np.outer(psibar, d) - np.outer(d, psibar)
+        noise_on_noise = (
+            mean_square * (q * S + np.outer(d, d) + fourth) - np.outer(psibar, d) - np.outer(d, psibar)
+        )
         return {
             "feature noise": max(self._weighted_variance(squares, beta), 0.0) * S,
             "feature noise in residuals": q * (gram - mean_square * S),
-            "noise on noise": own,
+            "noise on noise": noise_on_noise,
             "response noise": self.y_noise_var * (gram + between),
         }
 
@@ -233,8 +235,8 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         columns = int((~self.noise_free).sum())
         metric = self._mean_weight * self.noise_cov
         # Noisy columns may sum to one without noise (all levels of a factor): there the metric stays regular.
-        least = REGULAR * np.where(self.noise_free, 0.0, np.diag(metric))
-        return metric + np.diag(least), 2.0 * np.sqrt(columns / self._effective_n())
+        floor = REGULAR * np.where(self.noise_free, 0.0, np.diag(metric))
+        return metric + np.diag(floor), 2.0 * np.sqrt(columns / self._effective_n())
 
     def fuller_gram(self, a: float | None = None) -> Floats:
         r"""Return ``mean w x x' - kappa S``, kappa = min(1, l - 1/n) - a/n; always positive definite.

@@ -34,8 +34,8 @@ def upper_quantile(p: float, df: float = np.inf) -> float: ...
 def upper_quantile(p: float, df: float | Floats) -> float | Floats: ...
 def upper_quantile(p: float, df: float | Floats = np.inf) -> float | Floats:
     """Return z with P(Z > z) = p, Z normal, or t with finite `df`; one for each `df`."""
-    found = -ndtri(p) if np.isinf(df).all() else -stdtrit(df, p)
-    return float(found) if np.ndim(found) == 0 else np.asarray(found, dtype=np.float64)
+    quantile = -ndtri(p) if np.isinf(df).all() else -stdtrit(df, p)
+    return float(quantile) if np.ndim(quantile) == 0 else np.asarray(quantile, dtype=np.float64)
 
 
 _SYMMETRY_TOLERANCE = 1e-8  # rounding of a covariance, relative to the product of both standard errors
@@ -75,11 +75,13 @@ class VarianceTerms:
 
     def check(self, cov: Floats, noise_cov: Floats | None) -> None:
         """Raise ArgumentError unless the terms add up to `cov`, and those of noise to `noise_cov`."""
-        every = {**self.sampling, **self.noise}
+        all_terms = {**self.sampling, **self.noise}
         bse = np.sqrt(np.diag(cov))
-        for terms, total in ((every, cov), (self.noise, noise_cov)):
-            left = 0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
-            if not isinstance(self.equation, str) or np.any(np.abs(left) > _ADDING * np.outer(bse, bse)):
+        for terms, total in ((all_terms, cov), (self.noise, noise_cov)):
+            remainder = (
+                0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
+            )
+            if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
                 raise ArgumentError("the terms of a variance do not add up to it")
 
 

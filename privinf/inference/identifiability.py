@@ -53,11 +53,11 @@ def check_full_rank(gram: Floats, names: Sequence[str]) -> None:
     involved = columns_along(vectors[:, null] / unit[:, None], unit, names)
     rank = p - int(null.sum())
     if len(involved) == 1:
-        what = f"column {involved[0]} is 0 in all rows"
+        problem = f"column {involved[0]} is 0 in all rows"
     else:
-        what = f"columns {', '.join(involved)} are linear combinations of one another in these rows"
+        problem = f"columns {', '.join(involved)} are linear combinations of one another in these rows"
     raise NotPositiveDefiniteError(
-        f"{what}: {p} coefficients are not identified (rank {rank}). Leave out what repeats the others"
+        f"{problem}: {p} coefficients are not identified (rank {rank}). Leave out what repeats the others"
     )
 
 
@@ -96,12 +96,12 @@ def check_finite_maximum(
     values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
     root = (vectors / np.sqrt(values)) / lengths[:, None]
     curvature, directions = np.linalg.eigh(root.T @ information @ root)
-    gone = curvature * n < LEAST_INFORMATION
-    if not gone.any():
+    flat = curvature * n < LEAST_INFORMATION
+    if not flat.any():
         return
-    if gone.all():
+    if flat.all():
         raise ConvergenceError(ALIKE[family])
-    involved = columns_along(root @ directions[:, gone], lengths, names)
+    involved = columns_along(root @ directions[:, flat], lengths, names)
     if family == "binomial":
         involved = [f"{', '.join(involved)} {'separates' if len(involved) == 1 else 'separate'}"]
     raise ConvergenceError(SEPARATED[family].format(", ".join(involved)))

@@ -58,13 +58,13 @@ class Precision:
 
     def pvalues(self, z: ArrayLike, alternative: Alternative = "two-sided") -> Floats:
         """Return p-values of statistics ``z = deviation / se``, the largest that a bias allows."""
-        given = np.asarray(z, dtype=np.float64)
+        statistics = np.asarray(z, dtype=np.float64)
         if alternative == "two-sided" and self.bias is None:
-            return two_sided_pvalue(given, self.df)
+            return two_sided_pvalue(statistics, self.df)
         moved = np.divide(self._largest_bias, self.se, out=np.zeros_like(self.se), where=self.se > 0.0)
         if alternative == "two-sided":
-            return np.minimum(moved_tails(np.abs(given), moved, self.df), 1.0)
-        above = (given if alternative == "greater" else -given) - moved
+            return np.minimum(moved_tails(np.abs(statistics), moved, self.df), 1.0)
+        above = (statistics if alternative == "greater" else -statistics) - moved
         return np.asarray(upper_tail(above) if np.isinf(self.df).all() else stdtr(self.df, -above))
 
     @property

@@ -63,9 +63,9 @@ class ScoreLaw:
         """Return the test as a summary prints it: ``chi2(3) = 4.2`` or ``F(3, 96) = 1.3``."""
         if self.rows is None:
             return f"chi2({df}) = {statistic:.4g}"
-        left = self.rows - statistic
+        remainder = self.rows - statistic
         lower = self._denominator(df)
-        ratio = math.inf if left <= 0.0 else statistic / left * lower / df
+        ratio = math.inf if remainder <= 0.0 else statistic / remainder * lower / df
         return f"F({df}, {lower}) = {ratio:.4g}"
 
     def _denominator(self, df: int) -> int:
@@ -305,12 +305,12 @@ class Concentrated:
     projection: Floats
     lift: Floats
 
-    def coefficients(self, kept: Floats) -> Floats:
+    def coefficients(self, values: Floats) -> Floats:
         """Return all p coefficients at the given kept ones."""
-        return np.asarray((self.lift @ np.append(kept, 1.0))[:-1], dtype=np.float64)
+        return np.asarray((self.lift @ np.append(values, 1.0))[:-1], dtype=np.float64)
 
 
-def kept_columns(kept: ArrayLike | None, noise_free: Flags) -> Flags:
+def kept_columns(tested: ArrayLike | None, noise_free: Flags) -> Flags:
     """Return the mask of the columns under test: by default, and always at least, those with noise.
 
     Raises
@@ -318,10 +318,10 @@ def kept_columns(kept: ArrayLike | None, noise_free: Flags) -> Flags:
     ArgumentError
         If a column with noise is left out: only noise-free columns can be concentrated out exactly.
     """
-    if kept is None:
+    if tested is None:
         mask: Flags = ~noise_free
     else:
-        mask = np.asarray(kept)
+        mask = np.asarray(tested)
         if mask.dtype != np.bool_ or mask.shape != noise_free.shape:
             raise ArgumentError(f"the mask of tested columns must be {noise_free.shape[0]} booleans")
     if (~mask & ~noise_free).any():
@@ -331,8 +331,8 @@ def kept_columns(kept: ArrayLike | None, noise_free: Flags) -> Flags:
     return mask
 
 
-def concentrate(gram: Floats, g: Floats, kept: Flags) -> Concentrated:
-    """Return the maps that concentrate the columns outside `kept` out of ``psibar(b) = g - A b``.
+def concentrate(gram: Floats, g: Floats, tested: Flags) -> Concentrated:
+    """Return the maps that concentrate the columns outside `tested` out of ``psibar(b) = g - A b``.
 
     Notes
     -----
@@ -340,19 +340,19 @@ def concentrate(gram: Floats, g: Floats, kept: Flags) -> Concentrated:
     never weak; the noise in A_xz multiplies psi_z, which is zero at b_z: an error of second order.
     """
     p = gram.shape[0]
-    k = int(kept.sum())
-    projection = np.eye(p)[kept]
+    k = int(tested.sum())
+    projection = np.eye(p)[tested]
     lift = np.zeros((p + 1, k + 1))
-    lift[np.append(kept, True)] = np.eye(k + 1)
+    lift[np.append(tested, True)] = np.eye(k + 1)
     if k < p:
-        others = np.column_stack([gram[np.ix_(~kept, kept)], g[~kept]])
-        solved = np.linalg.lstsq(gram[np.ix_(~kept, ~kept)], others, rcond=None)[0]
-        projection[:, ~kept] = -solved[:, :-1].T
-        lift[np.append(~kept, False)] = np.column_stack([-solved[:, :-1], solved[:, -1]])
+        coupling = np.column_stack([gram[np.ix_(~tested, tested)], g[~tested]])
+        solved = np.linalg.lstsq(gram[np.ix_(~tested, ~tested)], coupling, rcond=None)[0]
+        projection[:, ~tested] = -solved[:, :-1].T
+        lift[np.append(~tested, False)] = np.column_stack([-solved[:, :-1], solved[:, -1]])
     return Concentrated(projection, lift)
 
 
-def partialled(gram: Floats, kept: Flags) -> Floats:
+def partialled(gram: Floats, tested: Flags) -> Floats:
     """Return ``A_xx - A_xz A_zz^-1 A_zx`` of a symmetric matrix, shape (k, k)."""
-    reduced = concentrate(gram, np.zeros(gram.shape[0]), kept).projection @ gram[:, kept]
+    reduced = concentrate(gram, np.zeros(gram.shape[0]), tested).projection @ gram[:, tested]
     return (reduced + reduced.T) / 2

@@ -51,9 +51,11 @@ class Distribution(Protocol):
     def n(self) -> int: ...  # noqa: D102
 
 
-def monotone(found: Distribution) -> Floats:
+def monotone(distribution: Distribution) -> Floats:
     """Return counts that rows can have: the isotonic regression, within [0, n]."""
-    return np.asarray(np.clip(isotonic_regression(found.counts).x, 0.0, found.n), dtype=np.float64)
+    return np.asarray(
+        np.clip(isotonic_regression(distribution.counts).x, 0.0, distribution.n), dtype=np.float64
+    )
 
 
 def signed_powers(parts: int = 1) -> Floats:
@@ -63,12 +65,12 @@ def signed_powers(parts: int = 1) -> Floats:
     return np.concatenate([-powers[::-1], powers])
 
 
-def seen_range(found: Distribution) -> tuple[int, int]:
+def seen_range(distribution: Distribution) -> tuple[int, int]:
     """Return the edges, by position, between which all rows are but those of two tails that are not seen."""
-    counts = monotone(found)
-    least = np.maximum(CERTAIN * found.sds, 0.5)
-    below = np.flatnonzero(counts >= least)
-    above = np.flatnonzero(found.n - counts >= least)
+    counts = monotone(distribution)
+    threshold = np.maximum(CERTAIN * distribution.sds, 0.5)
+    below = np.flatnonzero(counts >= threshold)
+    above = np.flatnonzero(distribution.n - counts >= threshold)
     last = len(counts) - 1
     low = max(int(below[0]) - 1, 0) if len(below) else last - 1
     high = min(int(above[-1]) + 1, last) if len(above) else 1
@@ -83,10 +85,10 @@ class Search:
     high: float
 
     @classmethod
-    def of(cls, found: Distribution) -> Search:
+    def of(cls, distribution: Distribution) -> Search:
         """Return what a first look shows."""
-        first, last = seen_range(found)
-        return cls(float(found.edges[first]), float(found.edges[last]))
+        first, last = seen_range(distribution)
+        return cls(float(distribution.edges[first]), float(distribution.edges[last]))
 
     @property
     def degenerate(self) -> bool:
@@ -99,10 +101,10 @@ class Search:
         ends = sorted((abs(self.low), abs(self.high)))
         return self.low * self.high > 0.0 and ends[1] <= 4.0 * ends[0]
 
-    def narrowed(self, found: Distribution) -> Search:
+    def narrowed(self, distribution: Distribution) -> Search:
         """Return the range within a narrow one, a cell added on each side."""
-        first, last = seen_range(found)
-        edges = found.edges
+        first, last = seen_range(distribution)
+        edges = distribution.edges
         return Search(float(edges[max(first - 1, 0)]), float(edges[min(last + 1, len(edges) - 1)]))
 
     def last_edges(self) -> Floats:
@@ -112,8 +114,8 @@ class Search:
         span = self.high - self.low
         core = np.linspace(self.low - span, self.high + span, 3 * INNER + 1)
         growth = brentq(lambda r: (r**OUTER - 1.0) * r / (r - 1.0) - FAR * INNER, 1.001, 2.0)
-        beyond = span / INNER * np.cumsum(growth ** np.arange(1.0, OUTER + 1.0))
-        return np.concatenate([(core[0] - beyond)[::-1], core, core[-1] + beyond])
+        distances = span / INNER * np.cumsum(growth ** np.arange(1.0, OUTER + 1.0))
+        return np.concatenate([(core[0] - distances)[::-1], core, core[-1] + distances])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,37 +135,39 @@ class Range:
     beyond: float
 
 
-def range_at(found: Distribution, clip: float) -> Range:
+def range_at(distribution: Distribution, clip: float) -> Range:
     """Return the bounds that a share `clip` of the rows passes, half of it on each side.
 
     Where that is too few to be seen, the tail goes on from where it was seen as an exponential law does,
     at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
     """
-    counts = monotone(found)
-    aim = 0.5 * clip * found.n
-    upper = found.edges, found.n - counts, found.sds
-    lower = -found.edges[::-1], counts[::-1], found.sds[::-1]
-    high = _tail_end(*upper, aim, found.n)
-    low = -_tail_end(*lower, aim, found.n)
+    counts = monotone(distribution)
+    aim = 0.5 * clip * distribution.n
+    upper = distribution.edges, distribution.n - counts, distribution.sds
+    lower = -distribution.edges[::-1], counts[::-1], distribution.sds[::-1]
+    high = _tail_end(*upper, aim, distribution.n)
+    low = -_tail_end(*lower, aim, distribution.n)
     if not low < high:
-        place = min(max(int(np.searchsorted(found.edges, low)), 1), len(found.edges) - 1)
-        low, high = (float(edge) for edge in found.edges[place - 1 : place + 1])
-    at_low = min(int(np.searchsorted(found.edges, low, side="left")), len(counts) - 1)
-    at_high = max(int(np.searchsorted(found.edges, high, side="right")) - 1, 0)
-    outside = counts[at_low] + found.n - counts[at_high]
-    slack = 2.0 * (found.sds[at_low] + found.sds[at_high])
-    seen = (counts >= IN_TAIL * found.sds) & (found.n - counts >= IN_TAIL * found.sds)
-    mean, variance = _clipped_moments(found.edges, counts, found.n, low, high)
-    cut = _cut(*upper, found.n, high) * (high - mean) + _cut(*lower, found.n, -low) * (mean - low)
-    moves = cut / (found.n * variance) if variance > 0.0 else math.inf
-    most = min(float(outside + slack) / found.n, 1.0)
+        place = min(max(int(np.searchsorted(distribution.edges, low)), 1), len(distribution.edges) - 1)
+        low, high = (float(edge) for edge in distribution.edges[place - 1 : place + 1])
+    at_low = min(int(np.searchsorted(distribution.edges, low, side="left")), len(counts) - 1)
+    at_high = max(int(np.searchsorted(distribution.edges, high, side="right")) - 1, 0)
+    outside = counts[at_low] + distribution.n - counts[at_high]
+    slack = 2.0 * (distribution.sds[at_low] + distribution.sds[at_high])
+    visible = (counts >= IN_TAIL * distribution.sds) & (distribution.n - counts >= IN_TAIL * distribution.sds)
+    mean, variance = _clipped_moments(distribution.edges, counts, distribution.n, low, high)
+    cut = _cut(*upper, distribution.n, high) * (high - mean) + _cut(*lower, distribution.n, -low) * (
+        mean - low
+    )
+    moves = cut / (distribution.n * variance) if variance > 0.0 else math.inf
+    largest_share = min(float(outside + slack) / distribution.n, 1.0)
     return Range(
         low=low,
         high=high,
-        most=most,
-        hidden=not seen.any(),
+        most=largest_share,
+        hidden=not visible.any(),
         moves=float(moves),
-        beyond=float(outside - 2.0 * slack) / found.n,
+        beyond=float(outside - 2.0 * slack) / distribution.n,
     )
 
 
@@ -175,40 +179,44 @@ def _clipped_moments(edges: Floats, counts: Floats, n: int, low: float, high: fl
     return mean, float(shares @ (at - mean) ** 2)
 
 
-def _tail(edges: Floats, beyond: Floats, sds: Floats, n: int) -> tuple[int, float, float]:
+def _tail(edges: Floats, tail_counts: Floats, sds: Floats, n: int) -> tuple[int, float, float]:
     """Return the last edge, by position, at which a tail is seen, its level there, and the tail's length."""
-    seen = np.flatnonzero(beyond >= IN_TAIL * sds)
-    if not len(seen):
+    visible = np.flatnonzero(tail_counts >= IN_TAIL * sds)
+    if not len(visible):
         return -1, 0.0, 0.0
-    outer = int(seen[-1])
+    outer = int(visible[-1])
     level = IN_TAIL * float(sds[outer])
     top = min(TAIL_RATIO * level, 0.5 * n)
-    inner = np.flatnonzero(beyond >= np.minimum(TAIL_RATIO * IN_TAIL * sds, 0.5 * n))
+    inner = np.flatnonzero(tail_counts >= np.minimum(TAIL_RATIO * IN_TAIL * sds, 0.5 * n))
     length = float(edges[outer] - edges[min(int(inner[-1]), outer) if len(inner) else 0])
     return outer, level, length / math.log(top / level) if top > 1.2 * level else length
 
 
-def _tail_end(edges: Floats, beyond: Floats, sds: Floats, aim: float, n: int) -> float:
+def _tail_end(edges: Floats, tail_counts: Floats, sds: Floats, aim: float, n: int) -> float:
     """Return where `aim` rows lie beyond; edges run outward, and counts beyond them fall."""
     if aim >= IN_TAIL * sds.max():
-        passed = np.flatnonzero(beyond <= aim)
+        passed = np.flatnonzero(tail_counts <= aim)
         return float(edges[passed[0]] if len(passed) else edges[-1])
-    outer, level, length = _tail(edges, beyond, sds, n)
+    outer, level, length = _tail(edges, tail_counts, sds, n)
     if outer < 0:
         return float(edges[0])
     start = float(edges[min(outer + 1, len(edges) - 1)])
     return min(start + length * math.log(max(level / aim, 1.0)), float(edges[-1]))
 
 
-def _cut(edges: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> float:
+def _cut(edges: Floats, tail_counts: Floats, sds: Floats, n: int, bound: float) -> float:
     """Return how far at most rows lie beyond a bound, added up: the integral of the counts beyond it."""
-    outer, _, length = _tail(edges, beyond, sds, n)
+    outer, _, length = _tail(edges, tail_counts, sds, n)
     outer = max(outer, 0)
     length = max(length, float(edges[min(outer + 1, len(edges) - 1)] - edges[outer]))
-    most = np.minimum.accumulate(beyond + 2.0 * sds)
+    upper_counts = np.minimum.accumulate(tail_counts + 2.0 * sds)
     widths = np.diff(np.maximum(edges[: outer + 1], bound))
-    rest = most[outer] * length * math.exp(-min(max(bound - edges[outer], 0.0) / max(length, 1e-300), 700.0))
-    return float(widths @ most[:outer] + rest)
+    rest = (
+        upper_counts[outer]
+        * length
+        * math.exp(-min(max(bound - edges[outer], 0.0) / max(length, 1e-300), 700.0))
+    )
+    return float(widths @ upper_counts[:outer] + rest)
 
 
 def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, Range]:
@@ -229,34 +237,34 @@ def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, R
 # ---- quantiles
 
 
-def inverse(found: Distribution, at: Floats, low: float, high: float) -> Floats:
+def inverse(distribution: Distribution, at: Floats, low: float, high: float) -> Floats:
     """Return the points within [low, high] at which so many rows lie below, straight between edges."""
-    edges = np.concatenate([[low], found.edges, [high]])
-    counts = np.concatenate([[0.0], monotone(found), [float(found.n)]])
+    edges = np.concatenate([[low], distribution.edges, [high]])
+    counts = np.concatenate([[0.0], monotone(distribution), [float(distribution.n)]])
     right = np.clip(np.searchsorted(counts, at, side="left"), 1, len(counts) - 1)
     rise = np.maximum(counts[right] - counts[right - 1], 1e-300)
     share = np.clip((at - counts[right - 1]) / rise, 0.0, 1.0)
     return np.asarray(edges[right - 1] + share * (edges[right] - edges[right - 1]))
 
 
-def window_edges(found: Distribution, q: float, z: float, low: float, high: float) -> Floats:
+def window_edges(distribution: Distribution, q: float, z: float, low: float, high: float) -> Floats:
     """Return edges for a second look at a quantile: within z standard errors and 3 sds of noise of it.
 
     Half of them draw near to the estimate by a constant factor, half divide the rows that were seen equally.
     """
-    counts = monotone(found)
-    aim = q * found.n
-    slack = z * math.sqrt(found.n * q * (1.0 - q)) + 3.0 * found.sds
+    counts = monotone(distribution)
+    aim = q * distribution.n
+    slack = z * math.sqrt(distribution.n * q * (1.0 - q)) + 3.0 * distribution.sds
     below = np.flatnonzero(counts <= aim - slack)
     above = np.flatnonzero(counts >= aim + slack)
-    first = float(found.edges[below[-1]]) if len(below) else low
-    last = float(found.edges[above[0]]) if len(above) else high
-    middle = float(np.clip(inverse(found, np.array([aim]), low, high)[0], first, last))
+    first = float(distribution.edges[below[-1]]) if len(below) else low
+    last = float(distribution.edges[above[0]]) if len(above) else high
+    middle = float(np.clip(inverse(distribution, np.array([aim]), low, high)[0], first, last))
     nearer = SHRINK ** np.arange(WINDOW // 4)
     start, stop = np.interp(
-        [first, last], np.concatenate([[low], found.edges, [high]]), [0, *counts, found.n]
+        [first, last], np.concatenate([[low], distribution.edges, [high]]), [0, *counts, distribution.n]
     )
-    equal = inverse(found, np.linspace(start, stop, WINDOW // 2 + 2), low, high)
+    equal = inverse(distribution, np.linspace(start, stop, WINDOW // 2 + 2), low, high)
     edges = np.concatenate([middle - (middle - first) * nearer, middle + (last - middle) * nearer, equal])
     edges = np.unique(np.clip(edges, first, last))
     inside = edges[(edges > low) & (edges < high)]
@@ -264,21 +272,21 @@ def window_edges(found: Distribution, q: float, z: float, low: float, high: floa
 
 
 def quantile_interval(
-    found: Distribution, q: float, z: float, low: float, high: float
+    distribution: Distribution, q: float, z: float, low: float, high: float
 ) -> tuple[float, float, float]:
     """Return a quantile within public bounds and the ends of its interval.
 
     The lower end is the edge before the first with F >= qn - z (nq(1-q) + s^2)^.5, the upper one the edge
     after the last with F <= qn + the same: edges between which the truth is not rejected, and all between.
     """
-    edges = np.concatenate([[low], found.edges, [high]])
-    aim = q * found.n
-    half = z * np.sqrt(found.n * q * (1.0 - q) + found.sds**2)
-    reached = np.flatnonzero(found.counts >= aim - half)
-    passed = np.flatnonzero(found.counts <= aim + half)
-    first = int(reached[0]) if len(reached) else len(found.edges)
+    edges = np.concatenate([[low], distribution.edges, [high]])
+    aim = q * distribution.n
+    half = z * np.sqrt(distribution.n * q * (1.0 - q) + distribution.sds**2)
+    reached = np.flatnonzero(distribution.counts >= aim - half)
+    passed = np.flatnonzero(distribution.counts <= aim + half)
+    first = int(reached[0]) if len(reached) else len(distribution.edges)
     last = int(passed[-1]) + 2 if len(passed) else 1
-    middle = float(inverse(found, np.array([aim]), low, high)[0])
+    middle = float(inverse(distribution, np.array([aim]), low, high)[0])
     return middle, min(float(edges[first]), middle), max(float(edges[last]), middle)
 
 
@@ -347,7 +355,7 @@ class MeanClip:
         return max(self.worst(n)) > half
 
 
-def mean_clip(found: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:
+def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:
     """Return the clip within public bounds that makes a mean's interval shortest; noise has sd range/mu.
 
     Beyond the point t0 where its count passes `CERTAIN` sds of the noise a tail is taken to fall as a power
@@ -355,38 +363,45 @@ def mean_clip(found: Distribution, low: float, high: float, z: float, mu: float)
     stays at its public bound where the noise hides half of the rows, where t0 and t1 are fewer than
     four cells apart (a sharp end has no slope), and where more than a twentieth of the rows would be cut.
     """
-    counts = monotone(found)
-    middle, lower, upper = inverse(found, found.n * np.array([0.5, 0.16, 0.84]), low, high)
-    up, down = found.edges > middle, found.edges < middle
-    lower_tail = (middle - found.edges[down])[::-1], counts[down][::-1], found.sds[down][::-1]
-    upper_tail = found.edges[up] - middle, found.n - counts[up], found.sds[up]
-    ends = _side(*lower_tail, found.n, middle - low), _side(*upper_tail, found.n, high - middle)
+    counts = monotone(distribution)
+    middle, lower, upper = inverse(distribution, distribution.n * np.array([0.5, 0.16, 0.84]), low, high)
+    up, down = distribution.edges > middle, distribution.edges < middle
+    lower_tail = (middle - distribution.edges[down])[::-1], counts[down][::-1], distribution.sds[down][::-1]
+    upper_tail = distribution.edges[up] - middle, distribution.n - counts[up], distribution.sds[up]
+    ends = _side(*lower_tail, distribution.n, middle - low), _side(*upper_tail, distribution.n, high - middle)
     reach = ends[0][0][:, None] + ends[1][0]
-    spread = np.sqrt(found.n * (0.5 * (upper - lower)) ** 2 + (reach / mu) ** 2)
+    spread = np.sqrt(distribution.n * (0.5 * (upper - lower)) ** 2 + (reach / mu) ** 2)
     at = np.unravel_index(np.argmin(z * spread + ends[0][1][:, None] + ends[1][1]), reach.shape)
-    (left, below, few), (right, above, many) = (
+    (left, below, below_count), (right, above, above_count) = (
         tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)
     )
     left, right = float(middle) - left, float(middle) + right
     return MeanClip(
-        low=left, high=right, below=below, above=above, most=(few, many), rest=(left - low, high - right)
+        low=left,
+        high=right,
+        below=below,
+        above=above,
+        most=(below_count, above_count),
+        rest=(left - low, high - right),
     )
 
 
-def _side(t: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> tuple[Floats, Floats, Floats]:
+def _side(t: Floats, tail_counts: Floats, sds: Floats, n: int, bound: float) -> tuple[Floats, Floats, Floats]:
     """Return distances at which one side may be clipped, what each may cut, and how many rows."""
     none = np.array([bound]), np.zeros(1), np.zeros(1)
     if not len(t) or 0.5 * n < 4.0 * CERTAIN * sds.max() or not sds.max() > 0.0:
         return none
-    outer, inner = (np.flatnonzero(beyond >= times * CERTAIN * sds) for times in (1.0, 4.0))
+    outer, inner = (np.flatnonzero(tail_counts >= times * CERTAIN * sds) for times in (1.0, 4.0))
     if not len(inner) or outer[-1] - inner[-1] < 4:
         return none
     t0 = int(outer[-1])
     t1 = int(inner[-1])
-    ratio = max(beyond[t1] / beyond[t0], 1.001)
+    ratio = max(tail_counts[t1] / tail_counts[t0], 1.001)
     slope = float(np.clip(math.log(ratio) / math.log(t[t0] / t[t1]), *SLOPES))
-    most = beyond + 2.0 * sds
-    likely = np.where(t > t[t0], np.minimum(most, most[t0] * (t / t[t0]) ** -slope), most)
+    upper_counts = tail_counts + 2.0 * sds
+    likely = np.where(
+        t > t[t0], np.minimum(upper_counts, upper_counts[t0] * (t / t[t0]) ** -slope), upper_counts
+    )
     cut = np.cumsum((likely * np.diff(np.append(t, bound)))[::-1])[::-1]
-    kept = likely <= MOST_CUT * n
-    return np.append(t[kept], bound), np.append(cut[kept], 0.0), np.append(most[kept], 0.0)
+    allowed = likely <= MOST_CUT * n
+    return np.append(t[allowed], bound), np.append(cut[allowed], 0.0), np.append(upper_counts[allowed], 0.0)

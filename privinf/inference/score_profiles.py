@@ -69,10 +69,10 @@ class Lines:
         w = minima @ self.surface.unwhiten.T
         away = (w[:, self.coordinates] - self.centres * w[:, -1:]) * np.sign(w[:, -1:])
         even = np.linspace(-np.pi / 2, np.pi / 2, _GRID + 1)
-        found = []
+        grids = []
         for angles in np.arctan2(away, self.scales * np.abs(w[:, -1:])).T:
-            found.append(np.unique(np.concatenate([even, angles[np.abs(angles) < np.pi / 2 - 1e-9]])))
-        return found
+            grids.append(np.unique(np.concatenate([even, angles[np.abs(angles) < np.pi / 2 - 1e-9]])))
+        return grids
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -119,16 +119,16 @@ class Profiles:
         """Return the grid with what is known without a search."""
         surface = lines.surface
         angles = lines.angles()
-        sizes = np.array([len(own) for own in angles])
+        sizes = np.array([len(grid) for grid in angles])
         line = np.repeat(np.arange(len(sizes)), sizes)
         flat = np.concatenate(angles)
         normals = lines.normals(line, flat)
-        starts, least = surface.starts(normals, min(surface.B.shape[1] - 1, _STARTS))
+        starts, smallest = surface.starts(normals, min(surface.B.shape[1] - 1, _STARTS))
         firsts = np.cumsum(sizes) - sizes
         place = np.arange(len(flat)) - firsts[line]
         ring = np.array([place - 1, place + 1]) % sizes[line] + firsts[line]
         points = starts[:, 0].copy()
-        beyond = least > lines.critical * surface.largest
+        outside = smallest > lines.critical * surface.largest
         return cls(
             lines=lines,
             line=line,
@@ -137,7 +137,7 @@ class Profiles:
             starts=starts,
             values=surface.values(points),
             points=points,
-            beyond=beyond,
+            beyond=outside,
             sought=np.zeros(len(flat), dtype=np.bool_),
             neighbours=ring,
         )
@@ -154,11 +154,11 @@ class Profiles:
 
     def settle(self) -> None:
         """Seek minima wherever the state is not proved, and on both sides of every edge."""
-        wanted = ~self.inside & ~self.beyond
+        to_search = ~self.inside & ~self.beyond
         while True:
             edges = self.edges()
-            wanted[edges] = wanted[edges + 1] = True
-            new = np.flatnonzero(wanted & ~self.sought)
+            to_search[edges] = to_search[edges + 1] = True
+            new = np.flatnonzero(to_search & ~self.sought)
             if not new.size:
                 return
             self._lower(

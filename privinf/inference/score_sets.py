@@ -140,8 +140,8 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
     b = null.start
     if null.free.shape[1]:
         inner = null.free.T @ system.A @ null.free
-        left = null.free.T @ (system.g - system.A @ null.start)
-        b = null.at(np.asarray(np.linalg.lstsq(inner, left, rcond=None)[0], dtype=np.float64))
+        free_scores = null.free.T @ (system.g - system.A @ null.start)
+        b = null.at(np.asarray(np.linalg.lstsq(inner, free_scores, rcond=None)[0], dtype=np.float64))
     statistic = quadratic_statistic(P @ (system.g - system.A @ b), P @ system.null_meat(b) @ P.T, system.n)
     return ScoreTestResult(
         statistic=statistic, pvalue=system.law.pvalue(statistic, len(R)), df=len(R), null=q, law=system.law
@@ -251,34 +251,36 @@ def score_sets(
     (True, False)
     """
     check_fraction(alpha, "alpha")
-    kept = kept_columns(tested, system.noise_free)
-    p = kept.shape[0]
-    wanted = range(p) if columns is None else columns
-    if not all(0 <= column < p for column in wanted):
+    under_test = kept_columns(tested, system.noise_free)
+    p = under_test.shape[0]
+    requested = range(p) if columns is None else columns
+    if not all(0 <= column < p for column in requested):
         raise ArgumentError(f"columns must lie in 0..{p - 1}")
     tensor = system.tensor()
     if not tensor[:-1].any() and not tensor[:, :-1].any():
-        return tuple(_ellipse_set(system, tensor[-1, -1], kept, column, alpha) for column in wanted)
+        return tuple(_ellipse_set(system, tensor[-1, -1], under_test, column, alpha) for column in requested)
     alike: dict[bytes, list[int]] = {}
-    for column in wanted:
-        alike.setdefault(_mask(kept, column).tobytes(), []).append(column)
-    found: dict[int, ScoreSet] = {}
+    for column in requested:
+        alike.setdefault(_mask(under_test, column).tobytes(), []).append(column)
+    sets: dict[int, ScoreSet] = {}
     for columns_alike in alike.values():
-        mask = _mask(kept, columns_alike[0])
+        mask = _mask(under_test, columns_alike[0])
         maps = concentrate(system.A, system.g, mask)
         surface = ScoreSurface.of(system.A, system.g, tensor, system.n, maps)
         places = [int(mask[:column].sum()) for column in columns_alike]
-        found |= zip(columns_alike, projected_sets(surface, places, alpha, system.law), strict=True)
-    return tuple(found[column] for column in wanted)
+        sets |= zip(columns_alike, projected_sets(surface, places, alpha, system.law), strict=True)
+    return tuple(sets[column] for column in requested)
 
 
-def _ellipse_set(system: LinearScores, meat: Floats, kept: Flags, column: int, alpha: float) -> ScoreSet:
+def _ellipse_set(
+    system: LinearScores, meat: Floats, under_test: Flags, column: int, alpha: float
+) -> ScoreSet:
     """Return the set of one coefficient where the meat is the same everywhere: the shadow of an ellipse.
 
     ``T(b) = n (h - J b)' V^-1 (h - J b)`` has the set ``b^_j +- sqrt(chi2_k [J^-1 V J^-T]_jj / n)``. So it is
     without noise, of scores that were released at one point.
     """
-    mask = _mask(kept, column)
+    mask = _mask(under_test, column)
     maps = concentrate(system.A, system.g, mask)
     J = maps.projection @ system.A @ maps.lift[:-1, :-1]
     h = maps.projection @ (system.g - system.A @ maps.lift[:-1, -1])
@@ -293,8 +295,8 @@ def _ellipse_set(system: LinearScores, meat: Floats, kept: Flags, column: int, a
     return ScoreSet(((middle - half, middle + half),), 1.0 - alpha, df)
 
 
-def _mask(kept: Flags, column: int) -> Flags:
-    mask = kept.copy()
+def _mask(under_test: Flags, column: int) -> Flags:
+    mask = under_test.copy()
     mask[column] = True
     return mask
 
@@ -312,8 +314,8 @@ def projected_sets(
     sets = []
     for line in range(len(coordinates)):
         inside = profiles.inside[profiles.line == line]
-        own = ends[profiles.line[edges] == line]
-        limits = np.concatenate([[-np.inf] if inside[0] else [], own, [np.inf] if inside[-1] else []])
+        line_ends = ends[profiles.line[edges] == line]
+        limits = np.concatenate([[-np.inf] if inside[0] else [], line_ends, [np.inf] if inside[-1] else []])
         pieces = tuple((float(low), float(high)) for low, high in limits.reshape(-1, 2))
         sets.append(ScoreSet(pieces, 1.0 - alpha, df))
     return sets

@@ -106,12 +106,12 @@ class ScoreSurface:
         """Return C as matrices: of products v v to V, of products v q to dV q, of products q q to D."""
         m = self.C.shape[0]
         k = self.C.shape[2]
-        both = self.C + self.C.transpose(1, 0, 2, 3)
+        symmetric = self.C + self.C.transpose(1, 0, 2, 3)
         i, j = _halves(m)
-        meat = np.where(i == j, 0.5, 1.0)[:, None] * both[i, j].reshape(-1, k * k)
-        change = both.transpose(1, 3, 2, 0).reshape(m * k, k * m)
+        meat = np.where(i == j, 0.5, 1.0)[:, None] * symmetric[i, j].reshape(-1, k * k)
+        change = symmetric.transpose(1, 3, 2, 0).reshape(m * k, k * m)
         a, b = _halves(k)
-        twice = both.transpose(2, 3, 0, 1) / 2.0
+        twice = symmetric.transpose(2, 3, 0, 1) / 2.0
         bend = np.where(a == b, 0.5, 1.0)[:, None] * (twice[a, b] + twice[b, a]).reshape(-1, m * m)
         return meat, change, bend
 
@@ -136,19 +136,19 @@ class ScoreSurface:
         P = np.eye(F.shape[0]) - np.einsum("ni,nj->nij", normals, normals)
         inside = P @ F @ P + lift * np.einsum("ni,nj->nij", normals, normals)
         values, vectors = np.linalg.eigh(inside)
-        least = values[:, 0] - 1e-13 * len(F) * lift
-        return np.asarray(vectors[:, :, :count].transpose(0, 2, 1), dtype=np.float64), least
+        smallest = values[:, 0] - 1e-13 * len(F) * lift
+        return np.asarray(vectors[:, :, :count].transpose(0, 2, 1), dtype=np.float64), smallest
 
     def least(self, lift: Floats) -> float:
         """Return the least T over the points ``w = lift u``, lift of shape (m, r); at infinity too."""
         axes = np.linalg.qr(np.linalg.solve(self.unwhiten, lift))[0]
         C = _changed(self.C, axes, np.eye(self.C.shape[2]))
-        own = ScoreSurface(self.B @ axes, C, self.unwhiten @ axes)
+        restricted = ScoreSurface(self.B @ axes, C, self.unwhiten @ axes)
         if axes.shape[1] == 1:
-            return float(own.evaluate(np.ones((1, 1)))[0][0])
+            return float(restricted.evaluate(np.ones((1, 1)))[0][0])
         count = min(_STARTS, axes.shape[1])
-        v = own.starts(np.zeros((1, axes.shape[1])), count)[0][0]
-        return float(own.minimise(v, np.zeros_like(v))[0].min())
+        v = restricted.starts(np.zeros((1, axes.shape[1])), count)[0][0]
+        return float(restricted.minimise(v, np.zeros_like(v))[0].min())
 
     def minimise(self, v: Floats, normals: Floats) -> tuple[Floats, Floats]:
         """Return local minima of T on {v orthogonal to normal}, from N starting points.

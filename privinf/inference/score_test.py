@@ -91,12 +91,12 @@ def score_test(
     >>> bool(score_test(system).pvalue < 1e-6), bool(score_test(system, [1.0, -1.0]).pvalue > 0.05)
     (True, True)
     """
-    kept = kept_columns(tested, system.noise_free)
-    df = int(kept.sum())
+    under_test = kept_columns(tested, system.noise_free)
+    df = int(under_test.sum())
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
         raise ArgumentError(f"null must have {df} values, one for each tested column, got {values.shape[0]}")
-    maps = concentrate(system.A, system.g, kept)
+    maps = concentrate(system.A, system.g, under_test)
     beta = maps.coefficients(values)
     psi = maps.projection @ (system.g - system.A @ beta)
     meat = maps.projection @ system.null_meat(beta) @ maps.projection.T

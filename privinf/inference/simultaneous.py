@@ -76,8 +76,8 @@ def gaussian_max_t(
     observed = np.abs(check_array(statistics, "statistics", ndim=1))
     root = _correlation_root(check_array(cov, "cov", ndim=2), len(observed))
     count = check_count(draws, "draws")
-    found = _summarize(observed, _gaussian_blocks(root, count, df, as_generator(rng)), count, alpha)
-    return _inside_sidak(found, observed, alpha, df)
+    simulated = _summarize(observed, _gaussian_blocks(root, count, df, as_generator(rng)), count, alpha)
+    return _inside_sidak(simulated, observed, alpha, df)
 
 
 def multiplier_max_t(
@@ -148,17 +148,17 @@ def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: fl
     return MaxT(float(critical), ((single + 1.0) / (draws + 1.0))[back], stepped[back], draws)
 
 
-def _inside_sidak(found: MaxT, observed: Floats, alpha: float, df: float) -> MaxT:
+def _inside_sidak(simulated: MaxT, observed: Floats, alpha: float, df: float) -> MaxT:
     count = len(observed)
     order = np.argsort(-observed, kind="stable")
     pointwise = two_sided_pvalue(observed, df)
-    single = np.clip(found.single_step, pointwise, _sidak(pointwise, count))
-    left = np.arange(count, 0, -1)
-    stepped = np.clip(found.step_down[order], pointwise[order], _sidak(pointwise[order], left))
+    single = np.clip(simulated.single_step, pointwise, _sidak(pointwise, count))
+    remaining = np.arange(count, 0, -1)
+    stepped = np.clip(simulated.step_down[order], pointwise[order], _sidak(pointwise[order], remaining))
     stepped = np.minimum(np.maximum.accumulate(stepped)[np.argsort(order)], single)
     low = upper_quantile(alpha / 2.0, df)
     high = upper_quantile(-math.expm1(math.log1p(-alpha) / count) / 2.0, df)
-    return MaxT(float(np.clip(found.critical_value, low, high)), single, stepped, found.draws)
+    return MaxT(float(np.clip(simulated.critical_value, low, high)), single, stepped, simulated.draws)
 
 
 def _sidak(pointwise: Floats, count: int | Integers) -> Floats:

@@ -332,9 +332,9 @@ def totals_noise_terms(form: Callable[[Floats, Floats], Floats], beta: Floats) -
     share an entry of what was released.
     """
     slopes = np.append(beta, 0.0)
-    own = np.append(np.zeros_like(beta), 1.0)
-    terms = {"score noise": form(own, own), "Hessian noise": form(slopes, slopes)}
-    if (cross := form(slopes, own)).any():
+    last_axis = np.append(np.zeros_like(beta), 1.0)
+    terms = {"score noise": form(last_axis, last_axis), "Hessian noise": form(slopes, slopes)}
+    if (cross := form(slopes, last_axis)).any():
         terms[BOTH] = cross + cross.T
     return {name: (term + term.T) / 2.0 for name, term in terms.items()}
 

@@ -32,8 +32,8 @@ FLATTEST = 1.5  # least slope of the power law beyond the last count that is see
 STEEPEST = 8.0  # largest slope of that power law
 FLATTEST_SQUARES = 1.1  # least slope of the power law of squares: above 1 their mean is finite
 APART = 8.0  # the second point of the power law has this many times the first one's count
-MOST = 0.7  # or this share of all rows, if that is less
-BEYOND = 0.6  # what lies beyond the clip is taken as this times lambda times the signed layer below it
+LARGEST_SHARE = 0.7  # or this share of all rows, if that is less
+TAIL_SHARE = 0.6  # what lies beyond the clip is taken as this times lambda times the signed layer below it
 ALLOWED = 0.7  # this times lambda times the layer may be wrong of that
 LAYER = 1.0 / 3.0  # where the lower layer ends, relative to the clip
 LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the layer, lambda
@@ -83,14 +83,14 @@ class Tail:
         widths = np.diff(self.thresholds)
         pieces = 0.5 * widths * (self.counts[1:] + self.counts[:-1])
         inside = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
-        beyond = self._beyond(np.maximum(c, last))
+        power_part = self._power_tail(np.maximum(c, last))
         place = np.clip(np.searchsorted(self.thresholds, c, side="right") - 1, 0, len(self.counts) - 1)
         ahead = np.minimum(place + 1, len(self.counts) - 1)
         at = np.interp(c, self.thresholds, self.counts)
         rest = 0.5 * (self.thresholds[ahead] - c) * (at + self.counts[ahead])
         within = np.where(c < last, inside[ahead] + rest, 0.0)
         below = np.where(c < first, inside[0] + self.rows * (first - c), within)
-        return np.asarray(np.where(c < first, below, within) + beyond)
+        return np.asarray(np.where(c < first, below, within) + power_part)
 
     def above(self, clip: float) -> float:
         """Return N(c)."""
@@ -99,10 +99,10 @@ class Tail:
             return 0.0
         if clip >= last:
             return float(self.counts[-1]) * math.pow(clip / last, -self.alpha)
-        found = np.interp(clip, self.thresholds, self.counts, left=float(self.rows))
-        return float(np.asarray(found))
+        count = np.interp(clip, self.thresholds, self.counts, left=float(self.rows))
+        return float(np.asarray(count))
 
-    def _beyond(self, c: Floats) -> Floats:
+    def _power_tail(self, c: Floats) -> Floats:
         """Return the integral of the power law from c >= the last threshold to the top."""
         last = self.thresholds[-1]
         count = self.counts[-1]
@@ -145,20 +145,20 @@ def tail_of(
     fitted = decreasing(counts, sd)
     passed = np.flatnonzero(fitted > seen * sd)
     last = int(passed[-1]) if len(passed) else 0
-    kept = fitted[: last + 1]
+    tail_counts = fitted[: last + 1]
     if not len(passed):
-        kept = np.maximum(kept, UNSEEN * sd[0])
-    kept = np.minimum(kept, float(rows))
-    enough = np.flatnonzero(kept[:last] >= min(APART * kept[last], MOST * rows))
+        tail_counts = np.maximum(tail_counts, UNSEEN * sd[0])
+    tail_counts = np.minimum(tail_counts, float(rows))
+    enough = np.flatnonzero(tail_counts[:last] >= min(APART * tail_counts[last], LARGEST_SHARE * rows))
     alpha = 2.0
-    if len(enough) and kept[last] > 0.0:
-        other = enough[-1]
-        apart = math.log(thresholds[last] / thresholds[other])
-        alpha = math.log(max(kept[other] / kept[last], 1.0)) / apart
+    if len(enough) and tail_counts[last] > 0.0:
+        earlier = enough[-1]
+        apart = math.log(thresholds[last] / thresholds[earlier])
+        alpha = math.log(max(tail_counts[earlier] / tail_counts[last], 1.0)) / apart
     alpha = min(max(alpha, flattest), STEEPEST)
     return Tail(
         thresholds=thresholds[: last + 1],
-        counts=kept,
+        counts=tail_counts,
         alpha=alpha,
         top=top,
         rows=rows,
@@ -210,14 +210,14 @@ def looked_for(
     passed = far[fitted[far] > SEEN_FAR * sd[far]]
     if len(passed):
         chosen = np.unique(np.linspace(far[0], passed[-1], SEVERAL).round().astype(np.int64))
-        again, again_sd = ask(thresholds[chosen], ONCE_MORE_COSTS)
-        found = np.flatnonzero(decreasing(again, again_sd) > SEEN_AGAIN * again_sd)
-        stop = int(chosen[found[-1]]) + 1 if len(found) else int(far[0])
-        weights = np.square(sd[chosen] / again_sd)
-        counts[chosen] = (counts[chosen] + weights * again) / (1.0 + weights)
-        both = sd.copy()
-        both[chosen] /= np.sqrt(1.0 + weights)
-        tail = tail_of(thresholds[:stop], counts[:stop], both[:stop], rows, top)
+        second_counts, second_sd = ask(thresholds[chosen], ONCE_MORE_COSTS)
+        confirmed = np.flatnonzero(decreasing(second_counts, second_sd) > SEEN_AGAIN * second_sd)
+        stop = int(chosen[confirmed[-1]]) + 1 if len(confirmed) else int(far[0])
+        weights = np.square(sd[chosen] / second_sd)
+        counts[chosen] = (counts[chosen] + weights * second_counts) / (1.0 + weights)
+        combined_sd = sd.copy()
+        combined_sd[chosen] /= np.sqrt(1.0 + weights)
+        tail = tail_of(thresholds[:stop], counts[:stop], combined_sd[:stop], rows, top)
         return replace(tail, hidden=(SEEN + SURE) * float(sd[len(tail.thresholds) - 1]))
     return tail_of(thresholds, counts, sd, rows, top)
 
@@ -281,9 +281,9 @@ class Clip:
         return np.asarray(ALLOWED * self.ratio * of_layer(signed, sd, self.layer * length))
 
 
-def of_layer(signed: Floats, sd: Floats, most: Floats) -> Floats:
-    """Return the size of forms of the upper layer's sum, with a sd of their noise; `most` by the counts."""
-    return np.asarray(np.minimum(np.abs(signed) + sd, most))
+def of_layer(signed: Floats, sd: Floats, limit: Floats) -> Floats:
+    """Return the size of forms of the upper layer's sum, with a sd of their noise; `limit` by the counts."""
+    return np.asarray(np.minimum(np.abs(signed) + sd, limit))
 
 
 def layered(tail: Tail, dimension: int, mu: float) -> Clip:
@@ -299,17 +299,17 @@ def layered(tail: Tail, dimension: int, mu: float) -> Clip:
     """
     clip = best_clip(tail, lambda c: dimension * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
     low = LAYER * clip
-    beyond, both = (float(part) for part in tail.excess(np.array([clip, low])))
-    layer = max(both - beyond, 0.0)
-    ratio = 0.0 if clip >= tail.top or layer == 0.0 else min(LARGEST_RATIO, beyond / layer)
+    excess_at_clip, excess_at_low = (float(part) for part in tail.excess(np.array([clip, low])))
+    layer = max(excess_at_low - excess_at_clip, 0.0)
+    ratio = 0.0 if clip >= tail.top or layer == 0.0 else min(LARGEST_RATIO, excess_at_clip / layer)
     return Clip(
         low=low,
         high=clip,
         ratio=ratio,
-        weight=1.0 + BEYOND * ratio,
+        weight=1.0 + TAIL_SHARE * ratio,
         layer=layer,
         cut=tail.above(clip),
-        beyond=beyond,
+        beyond=excess_at_clip,
         hidden=tail.hidden,
     )
 
@@ -342,10 +342,10 @@ def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
     mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
     away = meat - mean * shape
     size2 = float((away**2).sum())
-    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
+    weight = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
     root = np.linalg.cholesky(shape)
-    white = np.linalg.solve(root, np.linalg.solve(root, mean * shape + kept * away).T)
+    white = np.linalg.solve(root, np.linalg.solve(root, mean * shape + weight * away).T)
     values, vectors = np.linalg.eigh(white)
     half = root @ vectors
-    found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
-    return np.asarray(found * (mean * p / float(np.trace(found))))
+    shrunken = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
+    return np.asarray(shrunken * (mean * p / float(np.trace(shrunken))))

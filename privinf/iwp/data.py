@@ -76,8 +76,8 @@ class Examples:
                 raise ArgumentError(f"labels must be the codes 0, ..., {levels - 1} of the declared levels")
         else:
             check_number(label, "label", low=0.0)
-        sent = tuple(response for response in responses if not response.clear)
-        return cls(X=features, labels=codes, noise=variances, responses=sent, label=label)
+        noisy_responses = tuple(response for response in responses if not response.clear)
+        return cls(X=features, labels=codes, noise=variances, responses=noisy_responses, label=label)
 
     @property
     def n(self) -> int:

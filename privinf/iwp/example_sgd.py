@@ -161,10 +161,10 @@ def fit_sgd(
     schedule = Schedule.checked(step=step, batch=batch, decay=decay, average=average, burn_in=burn_in)
     path = sgd(example_gradient(system), system.n, point, schedule, theta_radius=theta_radius, keep=keep)
     cov = _average_cov(system, path, schedule)
-    found = None if isinstance(cov, str) else cov
+    covariance = None if isinstance(cov, str) else cov
     return ExampleSGD(
         params=path.params,
-        cov=found,
+        cov=covariance,
         reason=cov if isinstance(cov, str) else "",
         path=path,
         schedule=schedule,
@@ -341,5 +341,5 @@ def _remembered(bread: Floats, schedule: Schedule, steps: int) -> float:
     Without noise an iterate's distance shrinks by 1 - step x curvature at every step.
     """
     lowest = float(np.linalg.eigvalsh((bread + bread.T) / 2.0)[0])
-    left = np.exp(-lowest * np.cumsum(schedule.sizes(steps)))
-    return float(left[min(math.ceil(schedule.burn_in * steps), steps - 1) :].mean())
+    memory = np.exp(-lowest * np.cumsum(schedule.sizes(steps)))
+    return float(memory[min(math.ceil(schedule.burn_in * steps), steps - 1) :].mean())

@@ -89,10 +89,10 @@ def score_interval(
     check_positive(reach, "reach")
     if check_count(column, "column", least=0) >= system.p:
         raise ArgumentError(f"column must lie in 0..{system.p - 1}")
-    wanted = np.arange(system.p) == column
-    kept = parameters_under_test(system, wanted | ~system.noise_free)
-    df = int(kept.sum())
-    profile = _Profile(system, kept, int(kept[:column].sum()), CHI_SQUARE.critical(df, alpha))
+    is_column = np.arange(system.p) == column
+    under_test = parameters_under_test(system, is_column | ~system.noise_free)
+    df = int(under_test.sum())
+    profile = _Profile(system, under_test, int(under_test[:column].sum()), CHI_SQUARE.critical(df, alpha))
     centre, unit = profile.centre(root.params)
     low, high = (profile.end(centre, side * unit, reach) for side in (-1.0, 1.0))
     return ScoreSet(((low, high),), 1.0 - alpha, df)
@@ -218,12 +218,12 @@ class _Profile:
         """
         n = self.system.n
         w = np.linalg.solve(point.meat, point.score)
-        left = w @ point.projection
+        influence = w @ point.projection
         pull = np.empty(n)
         for rows in self.system.blocks():
-            pull[rows] = self.system.block_scores(point.theta, rows) @ left
+            pull[rows] = self.system.block_scores(point.theta, rows) @ influence
         pull -= pull.mean()
-        change = left @ self.system.weighted_jacobian(point.theta, pull) @ point.lift
+        change = influence @ self.system.weighted_jacobian(point.theta, pull) @ point.lift
         gradient = 2.0 * n * (change - w @ point.slope)
         curvature = 2.0 * n * point.slope.T @ np.linalg.solve(point.meat, point.slope)
         return gradient, curvature

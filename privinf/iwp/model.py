@@ -217,18 +217,18 @@ class IWPGLM(ReleaseModel):
             raise NotAvailableError(WEIGHTS)
         self._loss = check_choice(loss, LossName, "loss")
         check_numeric(loss, y_bounds)
-        held = rows_of_arrays(
+        arrays = rows_of_arrays(
             y, X, Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public), missing=missing
         )
         mechanism = LocalExamples(
-            held.design,
+            arrays.design,
             label="gaussian" if loss in NUMERIC else "response",
-            binary=binary_names(binary, held.design.names),
+            binary=binary_names(binary, arrays.design.names),
             binary_mechanism=binary_mechanism,
             missing=missing,
-            data_bounds=held.data_bounds,
+            data_bounds=arrays.data_bounds,
         )
-        self._bind(mechanism, held, ledger)
+        self._bind(mechanism, arrays, ledger)
 
     @classmethod
     def from_formula(
@@ -272,8 +272,8 @@ class IWPGLM(ReleaseModel):
             raise NotAvailableError(
                 "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
             )
-        given = {"label": _sent(formula, schema, loss), **options}
-        model = cls._of_table(formula, data, schema, missing, ledger, given)
+        mechanism_options = {"label": _label_mode(formula, schema, loss), **options}
+        model = cls._of_table(formula, data, schema, missing, ledger, mechanism_options)
         check_label(loss, model.mechanism.label.levels)
         model._loss = loss
         return model
@@ -473,7 +473,7 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
     return tuple(notes)
 
 
-def _sent(formula: str, schema: Schema, loss: LossName) -> str:
+def _label_mode(formula: str, schema: Schema, loss: LossName) -> str:
     """Return how a label is sent unless the caller says otherwise."""
     name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
     bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name

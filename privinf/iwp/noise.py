@@ -133,14 +133,14 @@ class ResponseColumns:
 
     def weights(self, X: Floats) -> Floats:
         """Return the inverse weights (b, k) of a block, the reference level first."""
-        sent = X[:, list(self.columns)]
-        reference = 1.0 - sent.sum(axis=1, keepdims=True)
-        return inverse_weights(np.hstack([reference, sent]), keep=self.keep, other=self.other)
+        indicators = X[:, list(self.columns)]
+        reference = 1.0 - indicators.sum(axis=1, keepdims=True)
+        return inverse_weights(np.hstack([reference, indicators]), keep=self.keep, other=self.other)
 
     def check_sent(self, X: Floats) -> None:
         """Raise ArgumentError unless the columns hold 0/1 indicators of at most one level."""
-        sent = X[:, list(self.columns)]
-        if not ((sent == 0.0) | (sent == 1.0)).all() or (sent.sum(axis=1) > 1.0).any():
+        indicators = X[:, list(self.columns)]
+        if not ((indicators == 0.0) | (indicators == 1.0)).all() or (indicators.sum(axis=1) > 1.0).any():
             raise ArgumentError(
                 f"columns {list(self.columns)} of X must be 0/1 indicators of at most one level a row"
             )

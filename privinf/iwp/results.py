@@ -112,8 +112,8 @@ class IWPGLMResults(Results):
         transform, shift = self._map
         R = restrictions.R
         q = restrictions.q
-        found = test_restrictions(system, R @ transform, q - R @ shift, near=self._scaled_params)
-        return replace(found, null=q)
+        test = test_restrictions(system, R @ transform, q - R @ shift, near=self._scaled_params)
+        return replace(test, null=q)
 
     def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
         system, design = self._scored
@@ -132,8 +132,8 @@ class IWPGLMResults(Results):
         if values.shape != (len(names),):
             raise ArgumentError(f"beta0 must hold {len(names)} values: {', '.join(names)}")
         factors = np.diag(self._map[0])[self._private]
-        found = test_examples(system, values / factors, tested=self._private)
-        return replace(found, null=values)
+        test = test_examples(system, values / factors, tested=self._private)
+        return replace(test, null=values)
 
     def bootstrap(
         self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
@@ -242,8 +242,8 @@ class IWPGLMResults(Results):
         try:
             ratio, se = self.dispersion
         except NotAvailableError as reason:
-            found = predicted(self._estimate, rows, self.loss)
-            return replace(found, observation=None, reason=str(reason))
+            prediction = predicted(self._estimate, rows, self.loss)
+            return replace(prediction, observation=None, reason=str(reason))
         return predicted(self._estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
 
     @cached_property
@@ -256,10 +256,10 @@ class IWPGLMResults(Results):
         system, _ = self._scored
         if self.loss != "poisson" or system.correction != "exact":
             raise NotAvailableError("dispersion: of counts, corrected for the noise (loss='poisson')")
-        found = count_dispersion(system.data, self._scaled_params)
-        if not math.isfinite(found[1]):
+        ratio_and_se = count_dispersion(system.data, self._scaled_params)
+        if not math.isfinite(ratio_and_se[1]):
             raise NotAvailableError("dispersion: the noise of these examples hides how counts scatter")
-        return found
+        return ratio_and_se
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         design = self._context.design or self._kept_release.design
@@ -275,13 +275,13 @@ class IWPGLMResults(Results):
         centred = bool(sent_units(self._kept_release)[0].any())
         sets = []
         for column in tqdm(range(system.p), desc="score intervals", disable=None):
-            own = system
+            column_system = system
             point = self._scaled_params
             if centred and column % len(design.names) == _constant(design):
-                own, point = self._uncentred
+                column_system, point = self._uncentred
             root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
-            found = score_interval(own, root, column, alpha=alpha)
-            sets.append(found.mapped(float(transform[column, column]), float(shift[column])))
+            interval = score_interval(column_system, root, column, alpha=alpha)
+            sets.append(interval.mapped(float(transform[column, column]), float(shift[column])))
         return tuple(sets)
 
     @cached_property

@@ -276,9 +276,9 @@ def solve_root(
             tried=len(paths),
             start=first,
         )
-    found = [path for path, _ in paths if not path.reason]
-    if found:
-        best = min(found, key=lambda path: float(np.linalg.norm(path.point - first)))
+    converged = [path for path, _ in paths if not path.reason]
+    if converged:
+        best = min(converged, key=lambda path: float(np.linalg.norm(path.point - first)))
         return Root(
             params=best.point,
             converged=False,

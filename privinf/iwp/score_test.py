@@ -118,12 +118,12 @@ def score_test(
     >>> bool(score_test(system).pvalue < 1e-4), bool(score_test(system, [2.0]).pvalue > 0.05)
     (True, True)
     """
-    kept = parameters_under_test(system, tested)
-    df = int(kept.sum())
+    under_test = parameters_under_test(system, tested)
+    df = int(under_test.sum())
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
         raise ArgumentError(f"null must have {df} values, one for each tested parameter, got {values.shape}")
-    return _tested(system, null_point(system, values, kept), values)
+    return _tested(system, null_point(system, values, under_test), values)
 
 
 def _tested(system: ExampleScores, point: NullPoint, null: Floats) -> ScoreTestResult:
@@ -153,7 +153,7 @@ def parameters_under_test(system: ExampleScores, tested: ArrayLike | None) -> Fl
 
 
 def null_point(
-    system: ExampleScores, values: Floats, kept: Flags, *, start: Floats | None = None
+    system: ExampleScores, values: Floats, tested: Flags, *, start: Floats | None = None
 ) -> NullPoint:
     """Return scores, influence and meat at a null, the nuisance coefficients at their root.
 
@@ -167,9 +167,9 @@ def null_point(
         If the scores are linearly dependent.
     """
     theta = np.zeros(system.p)
-    theta[kept] = values
-    null = Restriction.columns(theta, kept)
-    return restricted_point(system, null, None if start is None else start[~kept])
+    theta[tested] = values
+    null = Restriction.columns(theta, tested)
+    return restricted_point(system, null, None if start is None else start[~tested])
 
 
 @np.errstate(over="ignore", invalid="ignore")  # coefficients without a root may run away; none is used
@@ -249,11 +249,11 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
                 "records"
             )
     if system.correction == "conditional":
-        left = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
-        if left < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
+        records = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
+        if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
                 f"loss={system.loss!r}: at these coefficients the noise leaves a residual to about "
-                f"{left:.3g} of {system.n} records, too few "
+                f"{records:.3g} of {system.n} records, too few "
                 + ("for the coefficients that are not tested: test them too" if nuisances else "for a test")
             )
     return ""
@@ -327,12 +327,12 @@ def identification(
         )
     bread = system.jacobian(params)
     null = Restriction.columns(np.zeros(system.p), noisy)
-    left = null.projection(bread)
+    projection = null.projection(bread)
     lift = null.direction(bread)
-    reduced = left @ bread @ lift
+    reduced = projection @ bread @ lift
     values, vectors = linalg.eigh((reduced + reduced.T) / 2, np.diag(_metric(system)[noisy]))
     direction = vectors[:, 0]
-    edge = np.sqrt(2.0 * d) * _entry_error(system, params, direction @ left, lift @ direction)
+    edge = np.sqrt(2.0 * d) * _entry_error(system, params, direction @ projection, lift @ direction)
     statistic = float(values[0] / edge) if edge > 0.0 else np.inf
     weak = statistic < limit or bool(no_central_limit(system, params, nuisances=True))
     return Identification(

@@ -184,7 +184,7 @@ def sgd(
     late = steps // 2
     theta, _ = _projected(np.array(check_array(start, "start", ndim=1)), radius)
     marks = np.linspace(0, steps, min(check_count(keep, "keep", least=0), steps) + 1).round().astype(int)
-    kept = {*marks.tolist()[1:], steps}
+    saved_steps = {*marks.tolist()[1:], steps}
     iterates = [theta]
     total = np.zeros_like(theta)
     outside = 0
@@ -199,7 +199,7 @@ def sgd(
                 skipped += 1
             if schedule.average and t > burnt:
                 total += theta
-            if t in kept:
+            if t in saved_steps:
                 iterates.append(theta)
     return SGDPath(
         last=theta,
@@ -209,7 +209,7 @@ def sgd(
         projected=outside,
         skipped=skipped,
         iterates=np.array(iterates),
-        batches=np.array([0, *sorted(kept)], dtype=np.int64),
+        batches=np.array([0, *sorted(saved_steps)], dtype=np.int64),
     )
 
 

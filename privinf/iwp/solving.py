@@ -162,17 +162,17 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
     """
     if isinstance(items, str):
         raise ArgumentError("binary must be a list of column names or positions")
-    found = []
+    columns = []
     for item in items:
         if isinstance(item, (int, np.integer)):
             if isinstance(item, bool) or not 0 <= item < len(names):
                 raise ArgumentError(
                     f"binary: there is no column {shown(item)}; positions are 0..{len(names) - 1}"
                 )
-            found.append(names[int(item)])
+            columns.append(names[int(item)])
         else:
-            found.append(item)
-    return found
+            columns.append(item)
+    return columns
 
 
 class ExampleSettings(TypedDict):
@@ -205,7 +205,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     law = examples_law(release)
     private = np.flatnonzero(design.private)
     shift = 0.0 if centred else np.divide(*sent_units(release))
-    X: Any = _whole(design, shift, release.arrays["features"], release.arrays["public"])
+    X: Any = _shifted_columns(design, shift, release.arrays["features"], release.arrays["public"])
     noise = np.zeros(len(design.names))
     noise[private[law["gaussian"]]] = law["scale"] ** 2
     responses = tuple(
@@ -230,10 +230,10 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     )
 
 
-def _whole(design: Design, shift: Floats | float, features: Floats, public: Floats) -> Any:
+def _shifted_columns(design: Design, shift: Floats | float, features: Floats, public: Floats) -> Any:
     """Return all columns of a design, in its order, shifted; of rows that are in a file, block by block."""
     if isinstance(features, ReadRows):
-        return ReadRows.of(partial(_whole, design, shift), len(design.names), features, public)
+        return ReadRows.of(partial(_shifted_columns, design, shift), len(design.names), features, public)
     if design.private.all() and not np.any(shift):
         return np.asarray(features, dtype=np.float64)
     X = np.empty((len(features), len(design.names)))
@@ -247,13 +247,13 @@ def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
     design = release.design
     label = examples_law(release)["label"]
-    sent = np.asarray(release.arrays["labels"])
+    labels = np.asarray(release.arrays["labels"])
     if "levels" in label:
-        return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
+        return labels, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
     scale = float(label.get("scale", 0.0))
     if loss == "squared":
-        return sent, scale**2
-    return sent * design.y_scale + design.y_center, (scale * design.y_scale) ** 2
+        return labels, scale**2
+    return labels * design.y_scale + design.y_center, (scale * design.y_scale) ** 2
 
 
 def sent_units(release: Release) -> tuple[Floats, Floats]:
@@ -323,8 +323,8 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) 
             method,
             {},
         )
-    estimate, known = _with_cov(system, root.params, cov, names, scores)
-    return ExampleFit(estimate, known, method, {})
+    estimate, clean_cov = _with_cov(system, root.params, cov, names, scores)
+    return ExampleFit(estimate, clean_cov, method, {})
 
 
 def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: LossName) -> ExampleFit:
@@ -337,8 +337,8 @@ def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: 
         bare = Estimate(params=single.params, cov=None, names=names, nobs=system.n, weak_reason=single.reason)
         return ExampleFit(bare, None, method, options)
     scores = system.scores(single.params)
-    estimate, known = _with_cov(system, single.params, single.cov, names, scores)
-    return ExampleFit(estimate, known, method, options)
+    estimate, clean_cov = _with_cov(system, single.params, single.cov, names, scores)
+    return ExampleFit(estimate, clean_cov, method, options)
 
 
 def unstarted(
@@ -359,8 +359,8 @@ def _with_cov(
     system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...], scores: Floats | None
 ) -> tuple[Estimate, Floats | None]:
     """Return the estimate, and the covariance without noise where it is identified."""
-    known = _clean_cov(system, params)
-    noise = None if known is None else _noise_part(cov, known)
+    clean_cov = _clean_cov(system, params)
+    noise = None if clean_cov is None else _noise_part(cov, clean_cov)
     bread = system.jacobian(params)
     if noise is None:
         terms = VarianceTerms(EQUATION, {"sampling and noise": cov}, {})
@@ -376,7 +376,7 @@ def _with_cov(
         noise_cov=noise,
         cov_type="HC0",
         terms=terms,
-    ), known
+    ), clean_cov
 
 
 def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:

@@ -139,7 +139,7 @@ class MixedLeastSquares:
             )
         if (variances < 0.0).any():
             raise ArgumentError("noise must hold variances: numbers from 0 up")
-        self._given: dict[str, Any] = {
+        self._arguments: dict[str, Any] = {
             "X": features,
             "y": response,
             "noise": variances,
@@ -152,7 +152,7 @@ class MixedLeastSquares:
             "disjoint": disjoint,
         }
         self.n = check_count(n, "n")
-        self._kept = (1.0 - check_number(share, "share", low=0.0, high=0.99)) * self.n
+        self._effective_n = (1.0 - check_number(share, "share", low=0.0, high=0.99)) * self.n
         self._y_noise = check_number(y_noise, "y_noise", low=0.0)
         self._population = population
         self._disjoint = disjoint
@@ -177,7 +177,9 @@ class MixedLeastSquares:
         if k <= d:
             raise ArgumentError(f"{k} mixed rows cannot identify {d} coefficients: more rows are needed")
         self._rows_noise = k + added  # how often the noise of one row is in the Gram matrix
-        self._unit = self.n * k / self._kept**2  # from the covariance of one row's x e to n times psibar's
+        self._unit = (
+            self.n * k / self._effective_n**2
+        )  # from the covariance of one row's x e to n times psibar's
         self._noise = variances[slopes]
         self.df = float(k - d)
         self.df_resid = np.inf
@@ -192,7 +194,7 @@ class MixedLeastSquares:
         """Return mean (y - x'b)^2 of the people, without noise; it may be negative."""
         slopes, shift = self._split(beta)
         e = self._y - self._X @ slopes
-        return float(e @ e - self._rows_noise * self._row_noise(slopes)) / self._kept + shift**2
+        return float(e @ e - self._rows_noise * self._row_noise(slopes)) / self._effective_n + shift**2
 
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
         """Return the terms of `noise_meat`: `row_terms`, that of the means, and mixing, which is the rest.
@@ -203,7 +205,7 @@ class MixedLeastSquares:
         """
         slopes, _ = self._split(beta)
         S = np.diag(self._noise)
-        size = self._kept / self.k
+        size = self._effective_n / self.k
         common = self._common(slopes)
         square = residual_square(self._X, self._y, slopes, *self._row_moments)
         people = square - self._row_noise(slopes)
@@ -219,12 +221,12 @@ class MixedLeastSquares:
     def leaving_out(self, part: int, parts: int) -> MixedLeastSquares:
         """Return the system of the mixed rows but every `parts`-th, scaled as if they were all."""
         keep = np.arange(self.k) % parts != part
-        given = dict(self._given)
+        arguments = dict(self._arguments)
         up = math.sqrt(self.k / int(keep.sum()))
-        X = given.pop("X")[keep] * up
-        y = given.pop("y")[keep] * up
-        noise = given.pop("noise") * up**2
-        return MixedLeastSquares(X, y, noise, y_noise=self._y_noise * up**2, **given)
+        X = arguments.pop("X")[keep] * up
+        y = arguments.pop("y")[keep] * up
+        noise = arguments.pop("noise") * up**2
+        return MixedLeastSquares(X, y, noise, y_noise=self._y_noise * up**2, **arguments)
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the meat of mixing and noise, given the people; shape (p, p)."""
@@ -258,7 +260,7 @@ class MixedLeastSquares:
         noisy = ~self.noise_free
         d = int(noisy.sum())
         metric = np.zeros(len(noisy))
-        metric[self._slopes] = self._noise * self._rows_noise / self._kept
+        metric[self._slopes] = self._noise * self._rows_noise / self._effective_n
         return np.diag(metric), 2.0 * math.sqrt(d / self.k) if d else 0.0
 
     def fuller_gram(self, a: float | None = None) -> Floats:
@@ -287,7 +289,7 @@ class MixedLeastSquares:
         return statistic, self.law.pvalue(statistic, int(tested.sum()))
 
     def _equations(self) -> tuple[Floats, Floats]:
-        cross = self._X.T @ self._y / self._kept
+        cross = self._X.T @ self._y / self._effective_n
         if self._means is None:
             return self._gram, cross
         x, y = self._means
@@ -303,7 +305,7 @@ class MixedLeastSquares:
     @cached_property
     def _gram(self) -> Floats:
         gram = self._X.T @ self._X - self._rows_noise * np.diag(self._noise)
-        return np.asarray(gram / self._kept, dtype=np.float64)
+        return np.asarray(gram / self._effective_n, dtype=np.float64)
 
     def _split(self, beta: Floats) -> tuple[Floats, float]:
         """Return the slopes and the mean residual at `beta`."""
@@ -317,8 +319,8 @@ class MixedLeastSquares:
         (slopes, _), sampling = self._split(beta), variance * self._gram
         if self._disjoint and variance > 0.0:
             products = self._X * (self._y - self._X @ slopes)[:, None]
-            shown = self._unit * centred_scatter(products, self.df)
-            sampling = shown_sampling(shown, self._row_meat(slopes), sampling, self.k)
+            row_scatter = self._unit * centred_scatter(products, self.df)
+            sampling = shown_sampling(row_scatter, self._row_meat(slopes), sampling, self.k)
         return self._joined(sampling, variance)
 
     def _row_meat(self, slopes: Floats) -> Floats:
@@ -330,7 +332,7 @@ class MixedLeastSquares:
     def _row_moments(self) -> tuple[Floats, Floats]:
         """The people's second moments in one row, and the covariance of a row's noise."""
         noise = self._noise * (self._rows_noise / self.k)
-        return self._gram * (self._kept / self.k), np.diag(noise)
+        return self._gram * (self._effective_n / self.k), np.diag(noise)
 
     def _row_noise(self, slopes: Floats) -> float:
         return self._y_noise + float(slopes @ (self._noise * slopes))
@@ -392,4 +394,4 @@ class MixedLeastSquares:
         """Return the residual variance without noise as a nonnegative quadratic form in (slopes, 1)."""
         Z = np.column_stack([-self._X, self._y])
         noise = np.diag(np.append(self._noise, self._y_noise))
-        return nonnegative((Z.T @ Z - self._rows_noise * noise) / self._kept)
+        return nonnegative((Z.T @ Z - self._rows_noise * noise) / self._effective_n)

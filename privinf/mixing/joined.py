@@ -69,9 +69,9 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     if isinstance(releases, Release) and releases.kind.startswith(JOINED):
         return releases
     by_party = _named(releases)
-    first, *others = by_party.values()
-    for other in others:
-        _check_agreement(first, other)
+    first, *rest = by_party.values()
+    for release in rest:
+        _check_agreement(first, release)
     schema = _joint_schema(by_party)
     arrays = {"rows": np.hstack([release.arrays["rows"] for release in by_party.values()])}
     if "ones" in first.arrays:
@@ -90,7 +90,11 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     if imputes(*laws.values()):
         law["missing"] = IMPUTING
     if named := first.law.get("regression"):
-        law |= {"regression": named} if all(one.get("regression") == named for one in laws.values()) else {}
+        law |= (
+            {"regression": named}
+            if all(party_terms.get("regression") == named for party_terms in laws.values())
+            else {}
+        )
     entries = tuple(entry for release in by_party.values() for entry in release.entries)
     design = party_design(schema, centred=party_law(first)["centred"])
     return Release(
@@ -120,14 +124,14 @@ def _named(releases: Any) -> dict[str, Release]:
     return by_party
 
 
-def _check_agreement(first: Release, other: Release) -> None:
+def _check_agreement(first: Release, second: Release) -> None:
     for key in AGREED:
-        if first.law.get(key) != other.law.get(key):
-            parties = f"parties {party_law(first)['party'] or 1!r} and {party_law(other)['party'] or 2!r}"
+        if first.law.get(key) != second.law.get(key):
+            parties = f"parties {party_law(first)['party'] or 1!r} and {party_law(second)['party'] or 2!r}"
             raise AlignmentError(f"{parties} do not agree in {WORDS.get(key, key)}: they made other plans")
-    if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], other.arrays["ones"]):
+    if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], second.arrays["ones"]):
         raise AlignmentError(
-            f"party {party_law(other)['party']!r} used another mixing matrix: its mixture of ones differs"
+            f"party {party_law(second)['party']!r} used another mixing matrix: its mixture of ones differs"
         )
 
 
@@ -197,13 +201,13 @@ def formula_design(released: Design, formula: str) -> Design:
     """
     assert released.schema is not None
     design = Design.from_formula(formula, released.schema)
-    known = released_columns(released)
+    positions = released_columns(released)
     for column in (*design.columns, design.outcome.column):
-        if column.pieces and column.pieces not in known:
+        if column.pieces and column.pieces not in positions:
             coding = len(column.pieces) == 1 and isinstance(column.pieces[0], Indicator)
-            what = "another coding of a factor" if coding else "a function of released columns"
+            reason = "another coding of a factor" if coding else "a function of released columns"
             raise NotAvailableError(
-                f"{column.name!r} is {what}: the releases hold {', '.join(released.private_names)}; "
+                f"{column.name!r} is {reason}: the releases hold {', '.join(released.private_names)}; "
                 "a holder can declare and release a derived column"
             )
     return design
@@ -219,9 +223,9 @@ def _conversion(joined: Release, column: Column, center: float, scale: float) ->
     """Return (position among the released columns, factor, shift): ``x' = factor x + shift * ones``."""
     design = joined.design
     at = released_columns(design)[column.pieces]
-    own = np.flatnonzero(design.private)[at]
-    factor = float(design.scale[own]) / scale
-    return at, factor, (float(design.center[own]) - center) / scale
+    position = np.flatnonzero(design.private)[at]
+    factor = float(design.scale[position]) / scale
+    return at, factor, (float(design.center[position]) - center) / scale
 
 
 def regression_release(joined: Release, design: Design) -> Release:

@@ -368,8 +368,8 @@ class PartyModel(HidesRows):
         if self._label is not None or self._formula is None:
             return self._label
         label = self._formula.split("~")[0].strip()
-        known = {column for schema in self._schemas.values() for column in schema.columns}
-        return label if label in known else None
+        columns = {column for schema in self._schemas.values() for column in schema.columns}
+        return label if label in columns else None
 
     def __repr__(self) -> str:
         state = repr(self._joined) if self._table is None else "rows at hand (not shown)"

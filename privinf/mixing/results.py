@@ -57,21 +57,21 @@ class MixingResults(Results):
         NotAvailableError
             The fit is not a plain one, or the release identifies the coefficients too weakly to estimate it.
         """
-        found = self._settings["bias"]
-        if found is None:
+        bias = self._settings["bias"]
+        if bias is None:
             raise NotAvailableError(
                 "bias: the de-biased estimate has none to report, and a plain fit only where the release "
                 "identifies the coefficients"
             )
-        return self._labelled(np.asarray(found, dtype=np.float64), "bias")
+        return self._labelled(np.asarray(bias, dtype=np.float64), "bias")
 
     @property
     def _settings(self) -> MixingSettings:
         return cast(MixingSettings, {"shrink": False, "bias": None, **self._context.settings})
 
     def _check_settings(self) -> None:
-        found = self._settings["bias"]
-        if found is not None and len(check_array(found, "bias", ndim=1)) != len(self.names):
+        bias = self._settings["bias"]
+        if bias is not None and len(check_array(bias, "bias", ndim=1)) != len(self.names):
             raise ArgumentError("bias has one entry for each coefficient")
 
     def score_test(self, beta0: ConstraintLike | None = None, form: ScoreForm = "F") -> ScoreTestResult:
@@ -143,11 +143,11 @@ class MixingResults(Results):
         bse = self._estimate.bse
         if chosen == "multiplier":
             shifts, pivots = row_draws(rows, rest, system.df, count, generator)
-            found = BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
+            replicates = BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
         else:
             resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
-            found = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)
-        return BootstrapResults(self.names, found, chosen)
+            replicates = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)
+        return BootstrapResults(self.names, replicates, chosen)
 
     def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
         if self._of_people:
@@ -166,7 +166,7 @@ class MixingResults(Results):
     def _rows_and_rest(self) -> tuple[Floats, Floats]:
         """Covariance of what the k mixed rows add to the coefficients' error, and of the rest, (p, p)."""
         covariance = self._estimate.covariance
-        transform = self._known.design.to_user[0]
+        transform = self._released_rows.design.to_user[0]
         system = cast(MixedLeastSquares, self._context.system)
         scaled = self._scaled_solution
         rows = transform @ sandwich(system.A, system.rows_meat(scaled), system.n) @ transform.T
@@ -176,7 +176,7 @@ class MixingResults(Results):
     def _scaled_solution(self) -> Floats:
         """Solution of the released moments, scaled units, which the estimate is unless it is penalized."""
         system = cast(MixedLeastSquares, self._context.system)
-        (transform, shift) = self._known.design.to_user
+        (transform, shift) = self._released_rows.design.to_user
         scaled = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
         away = np.abs(transform @ scaled + shift - self._estimate.params)
         if (away > 1e-6 * self._estimate.bse).any():
@@ -187,20 +187,20 @@ class MixingResults(Results):
         return scaled
 
     @property
-    def _known(self) -> Release:
+    def _released_rows(self) -> Release:
         if self._context.release is None:
             raise NotAvailableError("this result was stored without the released rows, on which this rests")
         return self._context.release
 
     def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:
         """Return the solver of rows drawn again; `root` is of the covariance of what they do not show."""
-        release = self._known
+        release = self._released_rows
         population = self.target != "sample"
         transform, shift = release.design.to_user
 
         def resolve(weights: Floats) -> tuple[Floats, Floats]:
-            again = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-            system = cast(MixedLeastSquares, mixing_system(release, population=population, rows=again))
+            drawn_rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+            system = cast(MixedLeastSquares, mixing_system(release, population=population, rows=drawn_rows))
             params = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
             meat = system.meat(params) if population else system.noise_meat(params)
             cov = transform @ sandwich(system.A, meat, system.n) @ transform.T

@@ -210,9 +210,9 @@ def row_draws(
     people, nor of the noise of means that all rows share: both are drawn from normal laws.
     """
     root = covariance_root(nonnegative(rows))
-    other = covariance_root(nonnegative(rest))
+    rest_root = covariance_root(nonnegative(rest))
     shifts = rng.standard_normal((draws, root.shape[1])) @ root.T
-    shifts += rng.standard_normal((draws, other.shape[1])) @ other.T
+    shifts += rng.standard_normal((draws, rest_root.shape[1])) @ rest_root.T
     estimated = rng.chisquare(df, (draws, 1)) / df
     return shifts, shifts / np.sqrt(estimated * np.diag(rows + rest))
 

@@ -152,9 +152,9 @@ def _correlation(whitened: Floats, snr: Floats) -> tuple[Floats, float]:
     k, d = whitened.shape
     covariances = whitened.T @ whitened / k
     np.fill_diagonal(covariances, 0.0)
-    found = float(np.sum(covariances**2))
+    sum_of_squares = float(np.sum(covariances**2))
     chance = float(np.sum(1.0 + snr) ** 2 - np.sum((1.0 + snr) ** 2)) / k
-    weight = max(0.0, 1.0 - COVARIANCE_MARGIN * chance / found) if found > 0.0 else 0.0
+    weight = max(0.0, 1.0 - COVARIANCE_MARGIN * chance / sum_of_squares) if sum_of_squares > 0.0 else 0.0
     correlation = np.eye(d) + weight * covariances / np.sqrt(np.outer(snr, snr))
     values, vectors = np.linalg.eigh(correlation)
     return (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T, weight
@@ -176,12 +176,12 @@ def _averaged_ridge(
     kappa = min(float(values.sum()) / (k * total), 1.0)
     signal, rsquared = (grid.ravel() for grid in np.meshgrid(label_signals, RSQUARED_GRID, indexing="ij"))
     slope_variance = (rsquared * signal / total)[:, None]
-    left = (y_noise + signal * (1.0 - rsquared * kappa))[:, None]
-    variance = left + slope_variance * values
+    residual_variance = (y_noise + signal * (1.0 - rsquared * kappa))[:, None]
+    variance = residual_variance + slope_variance * values
     log_likelihood = -0.5 * (
         np.sum(np.log(variance) + explained / variance, axis=1)
-        + (k - len(values)) * np.log(left[:, 0])
-        + rest / left[:, 0]
+        + (k - len(values)) * np.log(residual_variance[:, 0])
+        + rest / residual_variance[:, 0]
     )
     weights = _weights(log_likelihood)
     means = weights @ (slope_variance * projected / variance)

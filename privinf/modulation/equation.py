@@ -195,10 +195,10 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     law = modulation_law(release)
     design = release.design
     noise = feature_noise(release, estimator)
-    held = {name: np.asarray(arrays[name]) for name in ("response", "groups", "weights") if name in arrays}
-    response = held["response"]
-    groups = held.get("groups")
-    clear = held.get("weights")
+    columns = {name: np.asarray(arrays[name]) for name in ("response", "groups", "weights") if name in arrays}
+    response = columns["response"]
+    groups = columns.get("groups")
+    clear = columns.get("weights")
     common: dict[str, Any] = {
         "y_noise_var": law["response_scale"] ** 2,
         "fourth_directions": noise.directions,
@@ -208,10 +208,10 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
         features = _rounds(release, "features")
         weights = round_weights(release)
         rounds, n, _ = features.shape
-        sent = features.reshape(rounds * n, -1)
+        stacked = features.reshape(rounds * n, -1)
         clients = np.arange(n) if groups is None else groups
         return CorrectedLeastSquares(
-            _assemble(design, sent / (1.0 - law["contraction"]), np.tile(arrays["public"], (rounds, 1))),
+            _assemble(design, stacked / (1.0 - law["contraction"]), np.tile(arrays["public"], (rounds, 1))),
             np.tile(response, rounds),
             noise.cov,
             groups=np.tile(clients, rounds),
@@ -229,11 +229,11 @@ def averaged_rows(release: Release) -> Floats:
     design = release.design
     arrays = release.arrays
     keep = 1.0 - modulation_law(release)["contraction"]
-    if isinstance(sent := arrays["features"], ReadRows):
+    if isinstance(messages := arrays["features"], ReadRows):
         width = len(design.private)
         public = arrays["public"]
-        read = ReadRows.of(lambda x, clear: _assemble(design, x / keep, clear), width, sent, public)
-        return cast(Floats, read)
+        rows = ReadRows.of(lambda x, clear: _assemble(design, x / keep, clear), width, messages, public)
+        return cast(Floats, rows)
     features = _rounds(release, "features")
     weights = round_weights(release)
     mean = features[0] / keep if len(features) == 1 else np.tensordot(weights / keep, features, axes=1)

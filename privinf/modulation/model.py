@@ -148,11 +148,13 @@ class ModulatedOLS(ReleaseModel):
         unbounded = options.get("adjacency") == "unit"
         check_response(response, y_bounds)
         limits = Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public, unbounded=unbounded)
-        held = rows_of_arrays(y, X, limits, missing=missing)
+        arrays = rows_of_arrays(y, X, limits, missing=missing)
         self._bind(
-            Modulation(held.design, missing=missing, data_bounds=held.data_bounds, **options), held, ledger
+            Modulation(arrays.design, missing=missing, data_bounds=arrays.data_bounds, **options),
+            arrays,
+            ledger,
         )
-        self._response_unstated = response is None and held.design.response_public
+        self._response_unstated = response is None and arrays.design.response_public
 
     @classmethod
     def from_formula(
@@ -368,10 +370,10 @@ class ModulatedOLS(ReleaseModel):
         )
 
 
-def check_method(method: ModulationMethod, given: Mapping[str, object]) -> None:
+def check_method(method: ModulationMethod, options: Mapping[str, object]) -> None:
     """Refuse options of the iterative protocol where the method is one-shot."""
     check_choice(method, ModulationMethod, "method")
-    used = [name for name, value in given.items() if value is not None]
+    used = [name for name, value in options.items() if value is not None]
     if method == "one-shot" and used:
         raise ArgumentError(f"{', '.join(used)}: only with method='iterative'")
 

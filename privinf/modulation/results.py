@@ -42,23 +42,23 @@ def regressions(
     release: Release, formula: str | Sequence[str], options: PartOptions
 ) -> Results | dict[str, Results]:
     """Return the regressions of formulas on released columns; see `ModulatedOLS.regress`."""
-    given: dict[str, Any] = dict(options)
-    if "estimator" in given:
+    fit_options: dict[str, Any] = dict(options)
+    if "estimator" in fit_options:
         raise ArgumentError("estimator= is for the release's own regression: leave the formula out")
-    return each_formula(formula, lambda one: _regression(release, one, Fit(**given)))
+    return each_formula(formula, lambda text: _regression(release, text, Fit(**fit_options)))
 
 
-def _regression(release: Release, formula: str, how: Fit) -> Results:
-    found = sub_design(release.design, formula)
+def _regression(release: Release, formula: str, fit: Fit) -> Results:
+    part = sub_design(release.design, formula)
     return build_results(
         Results,
-        part_system(release, found.maps),
+        part_system(release, part.maps),
         release=release,
         ledger=None,
         reread=True,
         model="ModulatedRegression",
         method="modulated rows, a part of the columns",
-        fit=replace(how, design=found.design),
+        fit=replace(fit, design=part.design),
         settings={"formula": formula},
     )
 
@@ -94,7 +94,7 @@ class ModulatedOLSResults(Results):
         """
         system = self._client_average()
         b = self._scaled(beta)
-        noise = feature_noise(self._sent)
+        noise = feature_noise(self._source_release)
         response_noise = float(self._law["response_scale"]) ** 2
         return theory.gradient_variance(
             b,
@@ -135,7 +135,7 @@ class ModulatedOLSResults(Results):
         Of the noisiest message; the mean of a client's messages over rounds has less. The noise of a
         protected response is part of it: see `privinf.modulation.theory.variance_bound`.
         """
-        design = self._sent.design
+        design = self._source_release.design
         if not design.private.all():
             raise NotAvailableError(
                 "the bound needs ||x|| bounded: columns sent in clear have no public bound"
@@ -158,7 +158,7 @@ class ModulatedOLSResults(Results):
             amplitude=self._law["amplitude"],
             dimension=int(design.private.sum()),
             nobs=self.nobs,
-            directions=int(np.shape(self._sent.arrays["directions"])[-2]),
+            directions=int(np.shape(self._source_release.arrays["directions"])[-2]),
             alignment=alignment,
             response_noise=float(self._law["response_scale"]) ** 2,
         )
@@ -191,7 +191,7 @@ class ModulatedOLSResults(Results):
         system = self._client_average()
         scales = np.asarray(self._law["scales"], dtype=np.float64)
         scales = scales if rounds is None else np.resize(scales, rounds)
-        design = self._sent.design
+        design = self._source_release.design
         b = self._scaled(None)
         variance = None
         if design.response_public:
@@ -202,7 +202,7 @@ class ModulatedOLSResults(Results):
             contraction=self._law["contraction"],
             amplitude=self._law["amplitude"],
             frequency=self._law["frequency"],
-            directions=int(np.shape(self._sent.arrays["directions"])[-2]),
+            directions=int(np.shape(self._source_release.arrays["directions"])[-2]),
             phase=phase,
             beta_norm=float(np.linalg.norm(b[design.private])),
             error_variance=variance,
@@ -210,19 +210,19 @@ class ModulatedOLSResults(Results):
 
     @property
     def _law(self) -> ModulationLaw:
-        return modulation_law(self._sent)
+        return modulation_law(self._source_release)
 
     @property
-    def _sent(self) -> Any:
+    def _source_release(self) -> Any:
         if self.release is None:
             raise NotAvailableError("this result was stored without its release, on which the formula rests")
         return self.release
 
     def _client_average(self) -> CorrectedLeastSquares:
-        return modulation_system(self._sent, "client-average")
+        return modulation_system(self._source_release, "client-average")
 
     def _scaled(self, beta: Any) -> Floats:
-        transform, shift = self._sent.design.to_user
+        transform, shift = self._source_release.design.to_user
         user = check_array(self.params if beta is None else beta, "beta", ndim=1)
         if user.shape != shift.shape:
             raise ArgumentError(f"beta must have {len(shift)} entries, one per coefficient, got {len(user)}")

@@ -145,12 +145,12 @@ def variance_bound(
     quiet = (scale / keep) ** 2
     peak = amplitude**2 / (directions * keep**2)
     trace = dimension * quiet + (amplitude / keep) ** 2 / 2.0
-    met = quiet + alignment * peak / 2.0
+    q = quiet + alignment * peak / 2.0
     pushed2 = quiet**2 + alignment * peak * (quiet + peak / 4.0)
     reach = feature_norm * beta_norm + response_norm
     pull = feature_norm * beta_norm
-    first = reach**2 * trace + 2.0 * reach * pull * math.sqrt(pushed2) + pull**2 * met
-    second = beta_norm**2 * (met * trace + pushed2 - 0.375 * alignment * peak**2)
+    first = reach**2 * trace + 2.0 * reach * pull * math.sqrt(pushed2) + pull**2 * q
+    second = beta_norm**2 * (q * trace + pushed2 - 0.375 * alignment * peak**2)
     return (first + second + response_noise * (feature_norm**2 + trace)) / nobs
 
 

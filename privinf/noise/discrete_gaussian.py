@@ -98,13 +98,13 @@ def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> In
 
 def _attempt(table: ProposalTable, sigma: float, tries: int, entropy: Entropy) -> Integers:
     """Return the accepted ones of so many proposals, in order."""
-    which, where = entropy.words(2 * tries).reshape(2, tries)
-    block = _blocks(table, sigma, which)
+    block_words, place_words = entropy.words(2 * tries).reshape(2, tries)
+    block = _blocks(table, sigma, block_words)
     x = table.first.take(block, mode="clip")
-    x += (where & np.uint64((1 << table.bits) - 1)).view(np.int64)
+    x += (place_words & np.uint64((1 << table.bits) - 1)).view(np.int64)
     # The bits above those of the position are the head of the uniform U.
     free = WORD - table.bits
-    uniform = (where >> np.uint64(table.bits)) * 2.0**-free
+    uniform = (place_words >> np.uint64(table.bits)) * 2.0**-free
     lead = x / sigma
     lead *= lead
     lead *= -0.5
@@ -115,24 +115,24 @@ def _attempt(table: ProposalTable, sigma: float, tries: int, entropy: Entropy) -
     # Of the tails, and of words that propose nothing, the ratio is not a number: they are never settled here.
     settled = np.abs(lead, out=lead) > MARGIN + 2.0**-free
     if not settled.all():
-        _settle(table, np.flatnonzero(~settled), block, where, x, accepted, entropy)
+        _settle(table, np.flatnonzero(~settled), block, place_words, x, accepted, entropy)
     return np.asarray(x[accepted], dtype=np.int64)
 
 
-def _blocks(table: ProposalTable, sigma: float, which: Words) -> Integers:
+def _blocks(table: ProposalTable, sigma: float, block_words: Words) -> Integers:
     """Return the block that each word proposes: how many running sums are not above it.
 
     Many words are looked up by their first bits: a cell of 2^(64 - GUIDE_BITS) words holds at most one edge
     between blocks, or else it is marked and its words are searched for.
     """
-    if which.size < GUIDED:
-        return np.asarray(np.searchsorted(table.cumulative, which, side="right"), dtype=np.int64)
+    if block_words.size < GUIDED:
+        return np.asarray(np.searchsorted(table.cumulative, block_words, side="right"), dtype=np.int64)
     lowest, crowded = _guide(sigma, TAIL)
-    cell = (which >> np.uint64(WORD - GUIDE_BITS)).view(np.int64)
+    cell = (block_words >> np.uint64(WORD - GUIDE_BITS)).view(np.int64)
     block = lowest.take(cell)
-    block += which >= table.cumulative.take(block, mode="clip")
+    block += block_words >= table.cumulative.take(block, mode="clip")
     several = np.flatnonzero(crowded.take(cell))
-    block[several] = np.searchsorted(table.cumulative, which[several], side="right")
+    block[several] = np.searchsorted(table.cumulative, block_words[several], side="right")
     return block
 
 
@@ -150,7 +150,7 @@ def _settle(
     table: ProposalTable,
     special: Integers,
     block: Integers,
-    where: Words,
+    place_words: Words,
     x: Integers,
     accepted: Flags,
     entropy: Entropy,
@@ -163,7 +163,7 @@ def _settle(
         if block[i] == tails:
             x[i], accepted[i] = _draw_tail(table, entropy)
             continue
-        head = int(where[i]) >> table.bits
+        head = int(place_words[i]) >> table.bits
         scale = Fraction(table.factor, int(table.weights[block[i]]))
         accepted[i] = uniform_below(head, WORD - table.bits, scale, table.exponent(int(x[i])), entropy)
 

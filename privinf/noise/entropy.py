@@ -148,14 +148,14 @@ class _Streams(threading.local):
     stream : Keystream or None
     process : int
         Id of the process that drew its key.
-    left : int
+    remaining : int
         Bytes that it may still give.
     """
 
     def __init__(self) -> None:
         self.stream: Keystream | None = None
         self.process = 0
-        self.left = 0
+        self.remaining = 0
 
     def __reduce__(self) -> Any:
         raise TypeError("a key stream is secret: it is not pickled")
@@ -180,14 +180,14 @@ def system_bytes(count: int) -> bytearray:
     rest = memoryview(drawn)
     mine = _streams
     while len(rest):
-        if mine.stream is None or mine.left == 0 or mine.process != os.getpid():
+        if mine.stream is None or mine.remaining == 0 or mine.process != os.getpid():
             mine.stream = Keystream(SYSTEM.key())
             mine.process = os.getpid()
-            mine.left = RESEED
-        taken = min(len(rest), mine.left)
-        mine.left -= taken
-        mine.stream.cover(rest[:taken])
-        rest = rest[taken:]
+            mine.remaining = RESEED
+        length = min(len(rest), mine.remaining)
+        mine.remaining -= length
+        mine.stream.cover(rest[:length])
+        rest = rest[length:]
     return drawn
 
 
@@ -282,11 +282,11 @@ class NoiseKey:
             In any order.
         total : ndarray
         """
-        return self._code("stream", *_told(question, roster, total))
+        return self._code("stream", *_sum_parts(question, roster, total))
 
     def commitment(self, question: str, roster: Sequence[str], total: Floats) -> str:
         """Return what tells one answer to a question from another one, and nothing without the key."""
-        return self._code("answer", *_told(question, roster, total)).hex()
+        return self._code("answer", *_sum_parts(question, roster, total)).hex()
 
     def seal(self) -> bytes:
         """Return the key of checksums over files that stand beside this one."""
@@ -297,8 +297,8 @@ class NoiseKey:
         return self._secret
 
     def _code(self, purpose: str, *parts: bytes) -> bytes:
-        told = (Keys.NOISE, purpose.encode(), *parts)
-        message = b"".join(len(part).to_bytes(8, "little") + part for part in told)
+        fields = (Keys.NOISE, purpose.encode(), *parts)
+        message = b"".join(len(part).to_bytes(8, "little") + part for part in fields)
         return hmac.digest(self._secret, message, "sha256")
 
     def __repr__(self) -> str:
@@ -308,7 +308,7 @@ class NoiseKey:
         raise TypeError("a noise key is secret: it is not pickled")
 
 
-def _told(question: str, roster: Sequence[str], total: Floats) -> list[bytes]:
+def _sum_parts(question: str, roster: Sequence[str], total: Floats) -> list[bytes]:
     # Zero has two signs; a sum has one meaning.
     numbers = (np.asarray(total, dtype=np.float64) + 0.0).astype("<f8")
     names = sorted(roster)

@@ -108,10 +108,10 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
         scale = total / mu * (1.0 + 2.0**-50)
         if not scale < LARGEST_SCALE:
             break
-    least = 2.0**-GRID_BITS * math.sqrt(dimension)
+    smallest_mu = 2.0**-GRID_BITS * math.sqrt(dimension)
     raise SensitivityError(
         f"mu={mu:g} is too small for {dimension} numbers on the noise grid: this release needs about "
-        f"mu={least:.1g} or more; spend more or release fewer"
+        f"mu={smallest_mu:.1g} or more; spend more or release fewer"
     )
 
 
@@ -133,12 +133,12 @@ def side_by_side(source: NoiseSource, draws: Sequence[Draw], rows: int) -> list[
     rows : int
         How many there are.
     """
-    found = []
+    sources = []
     for draw in draws[:-1]:
-        found.append(source if source.secure else copy.deepcopy(source))
+        sources.append(source if source.secure else copy.deepcopy(source))
         for start in range(0, 0 if source.secure else rows, READ_ROWS):
             draw(source, min(READ_ROWS, rows - start))
-    return [*found, source]
+    return [*sources, source]
 
 
 class SimulationNoise:

@@ -906,7 +906,7 @@ MUTANTS = {
         of_planted_keys,
     ),
     "a key that others may read": (
-        Mutant(FILES, "_file_faults", "known.st_mode & FORBIDDEN[kind]", "known.st_mode & 0o022"),
+        Mutant(FILES, "_file_faults", "status.st_mode & FORBIDDEN[kind]", "status.st_mode & 0o022"),
         of_secret_files,
     ),
     "a ledger that others may write": (
@@ -914,7 +914,7 @@ MUTANTS = {
         of_secret_files,
     ),
     "a file with a second name": (
-        Mutant(FILES, "_file_faults", "known.st_nlink > 1", "known.st_nlink > 2"),
+        Mutant(FILES, "_file_faults", "status.st_nlink > 1", "status.st_nlink > 2"),
         of_secret_files,
     ),
     "a link is followed": (
@@ -926,7 +926,7 @@ MUTANTS = {
         of_secret_files,
     ),
     "the folder of a group": (
-        Mutant(FILES, "_folder_faults", "not _is_own_group(known.st_gid, folder)", "False"),
+        Mutant(FILES, "_folder_faults", "not _is_own_group(status.st_gid, folder)", "False"),
         of_secret_files,
     ),
     # accounts
