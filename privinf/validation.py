@@ -35,12 +35,12 @@ class ReadRows:
     Parameters
     ----------
     shape : tuple of int
-    read : callable (start, stop) -> ndarray
+    read_part : callable (start, stop) -> ndarray
         Rows ``start .. stop - 1``.
     dtype : dtype
     """
 
-    __slots__ = ("_read", "dtype", "shape")
+    __slots__ = ("_read_part", "dtype", "shape")
 
     def __init__(
         self, shape: tuple[int, ...], read_part: Callable[[int, int], Any], dtype: DTypeLike = float
