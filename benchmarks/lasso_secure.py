@@ -130,7 +130,7 @@ def pursuit(
         beta = whole[support]
     left = budget.refit * (1.0 - hard_thresholding.CHEAP_FITS)
     full = hard_thresholding._full_fit(sums, support, beta, scale, clip, left, budget.scales / scale_count)
-    return hard_thresholding._kept(full, sums.n, sparsity, threshold, 0)
+    return hard_thresholding._select_largest(full, sums.n, sparsity, threshold, 0)
 
 
 def _products(sums: SparseSums, support: list[int], beta: np.ndarray, bound: float, rho: float) -> np.ndarray:

@@ -76,7 +76,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
         bar.update()
         products, errors = _products(sums, fit, rest, budget.neighbours)
         bar.update()
-        columns, left, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
+        columns, residual_squares, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
         radii = clip_radii(p, sums.n, budget.score)
         bound = max(radii.residual, LEAST_RESIDUAL)
         score = Score(
@@ -96,10 +96,10 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
                 RESIDUAL_SHARE * budget.center,
                 Labels.MEAN_OF_RESIDUALS,
             )
-        released = _release(sums, score, np.sqrt(left), (picked, rest), budget, bar.update)
+        released = _release(sums, score, np.sqrt(residual_squares), (picked, rest), budget, bar.update)
     # What is left of the means of columns and of residuals adds their product, shrunk as a score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
-    shrunk = np.abs(released.slope) / np.sqrt(left)
+    shrunk = np.abs(released.slope) / np.sqrt(residual_squares)
     released = with_noise(released, centre_sd * np.sqrt(centers**2 @ columns**2) * shrunk)
     start = np.zeros(p)
     start[picked] = fit.picked_beta
@@ -123,18 +123,18 @@ def _release(
     root: Floats,
     groups: Sequence[Integers],
     budget: DebiasingBudget,
-    done: Callable[[], Any],
+    advance: Callable[[], Any],
 ) -> ScoreRelease:
     """Release scores, slopes and variances, the last two steadied within groups; root is sqrt(h)."""
     p = len(root)
     mean, mean_sd = sums.score(score, budget.score, Labels.DEBIASING_SCORES)
-    done()
+    advance()
     slope, slope_sd = sums.slopes(score, range(p), SLOPE_ROOM * score.norm, budget.slopes / 2.0)
-    done()
+    advance()
     square, square_sd = sums.single(
         Statistics.SCORE_VARIANCES, score, budget.slopes / 2.0, Labels.VARIANCES_OF_SCORES
     )
-    done()
+    advance()
     steady = np.empty(p)
     variance = np.empty(p)
     spread = np.empty(p)
@@ -194,9 +194,9 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
     if not private:
         return products, np.zeros_like(products)
     away = products - products.mean(axis=1, keepdims=True)
-    kept = np.abs(away) > STANDS_OUT * sd
-    unseen = max(0.0, float(np.var(away[~kept])) - sd**2) if not kept.all() else 0.0
-    return np.where(kept, products, products - away), np.where(kept, sd**2, unseen)
+    clear = np.abs(away) > STANDS_OUT * sd
+    unseen = max(0.0, float(np.var(away[~clear])) - sd**2) if not clear.all() else 0.0
+    return np.where(clear, products, products - away), np.where(clear, sd**2, unseen)
 
 
 def _columns(
@@ -213,21 +213,21 @@ def _columns(
     picked = np.array(fit.picked)
     inverse = np.asarray(np.linalg.inv(gram))
     columns = np.zeros((p, p))
-    left = np.empty(p)
+    residual_squares = np.empty(p)
     noise = np.empty(p)
-    left[picked] = 1.0 / np.diag(inverse)
-    columns[np.ix_(picked, picked)] = inverse * np.sqrt(left[picked])
+    residual_squares[picked] = 1.0 / np.diag(inverse)
+    columns[np.ix_(picked, picked)] = inverse * np.sqrt(residual_squares[picked])
     noise[picked] = _column_noise(gram, gram_sd, inverse, fit, fit.picked, fit.picked, sums.n)
     slopes = inverse @ products
-    left[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
-    columns[rest, rest] = 1.0 / np.sqrt(left[rest])
-    columns[np.ix_(picked, rest)] = -slopes / np.sqrt(left[rest])
+    residual_squares[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
+    columns[rest, rest] = 1.0 / np.sqrt(residual_squares[rest])
+    columns[np.ix_(picked, rest)] = -slopes / np.sqrt(residual_squares[rest])
     error = error_covariance(inverse, fit, sums.n)
     lengths = (slopes**2).sum(axis=0)
     inner = np.einsum("ij,ik,kj->j", slopes, error, slopes)
     moved = np.diag(error) @ errors + gram_sd**2 / 2.0 * (lengths * np.trace(error) + inner)
-    noise[rest] = moved / left[rest] ** 2
-    return columns, left, noise
+    noise[rest] = moved / residual_squares[rest] ** 2
+    return columns, residual_squares, noise
 
 
 def _column_noise(
@@ -244,8 +244,8 @@ def _column_noise(
     error = error_covariance(np.asarray(np.linalg.inv(gram[np.ix_(at, at)])), fit, n)
     variances = np.empty(len(targets))
     for column, target in enumerate(targets):
-        others = np.array([i for i, j in enumerate(fit.picked) if j != target], dtype=int)
+        rest = np.array([i for i, j in enumerate(fit.picked) if j != target], dtype=int)
         variances[column] = column_noise_variance(
-            columns[:, [column]], gram_sd, at[others], error[np.ix_(others, others)]
+            columns[:, [column]], gram_sd, at[rest], error[np.ix_(rest, rest)]
         )[0]
     return variances

@@ -108,8 +108,8 @@ class PrivateDraws:
         shift, share = self.correction(alpha)
         count = len(self.values)
         reached = np.asarray(np.abs(statistics))[:, None] / self.inflation - shift
-        beyond = (np.asarray(self.values) >= reached).sum(axis=1)
-        return np.asarray(np.minimum((1.0 + beyond) / ((count + 1) * share), 1.0))
+        exceeding = (np.asarray(self.values) >= reached).sum(axis=1)
+        return np.asarray(np.minimum((1.0 + exceeding) / ((count + 1) * share), 1.0))
 
     def correction(self, alpha: float) -> tuple[float, float]:
         """Return d and pi(d); both depend on public numbers only."""
@@ -136,8 +136,8 @@ class PrivateDraws:
         room = shift + self.value_sd * _NORMAL
         if self.targets == 1 or self.pick_scale == 0.0:
             return float(np.mean(room >= 0.0))
-        kept = expit(room / self.pick_scale - math.log(self.targets - 1))
-        return float(np.mean(np.where(room >= 0.0, kept, 0.0)))
+        probability = expit(room / self.pick_scale - math.log(self.targets - 1))
+        return float(np.mean(np.where(room >= 0.0, probability, 0.0)))
 
 
 def _rank(tail: float | Floats, count: int) -> Floats:
@@ -238,8 +238,8 @@ def bootstrap_draws(
     if multipliers == "gaussian":
         args["multiplier_bound"] = GAUSSIAN_BOUND
         factor /= math.sqrt(residual_moments(GAUSSIAN_BOUND)[1])
-    left = (1.0 - 2.0 * VARIANCE_SHARE) * rho
-    values, pick, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), left)
+    rest = (1.0 - 2.0 * VARIANCE_SHARE) * rho
+    values, pick, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), rest)
     inflation = float(np.max(sigma / np.sqrt(coordinates.variance)))
     return PrivateDraws(
         values=tuple(values.tolist()),

@@ -37,8 +37,8 @@ from privinf.wire import Labels
 
 NEAR_CLIP = 0.7  # c: where both factors of a product are clipped, in units of their sizes
 MATTERS = 0.08  # smaller correlations of a target are not looked for (`neighbour_count`)
-LEAST = 4  # neighbours of a target, at least
-MOST = 40  # neighbours of a target, at most; also their number where there is no noise
+FEWEST_NEIGHBOURS = 4  # neighbours of a target, at least
+MOST_NEIGHBOURS = 40  # neighbours of a target, at most; also their number where there is no noise
 STEADY = 0.125  # largest noise of all coefficients of a regression, relative to the target's residual
 START = 0.1  # share of the columns' price for the Gram matrix before the picks
 SIZES = 0.05  # share for the sizes of the neighbours
@@ -104,7 +104,7 @@ def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed
     m picks for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums; of p
     columns the largest noise is log p times that. As many are picked as keep it below the sum of a
     correlation of `MATTERS`, and the noise of all coefficients of a regression on them below `STEADY` of the
-    target's residual; at least `LEAST` and at most `MOST`.
+    target's residual; at least `FEWEST_NEIGHBOURS` and at most `MOST_NEIGHBOURS`.
 
     Examples
     --------
@@ -113,12 +113,12 @@ def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed
     [26, 6]
     """
     if math.isinf(budget.gram):
-        return MOST
+        return MOST_NEIGHBOURS
     slope = residual_moments(NEAR_CLIP)[0] ** 2
     scale = MATTERS * slope * n / math.log(max(p, 2)) / (2.0 * NEAR_CLIP**2)
-    found = 2.0 * budget.neighbours * scale**2 / targets
-    held = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
-    return int(min(max(min(found, held), LEAST), MOST))
+    findable = 2.0 * budget.neighbours * scale**2 / targets
+    affordable = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
+    return int(min(max(min(findable, affordable), FEWEST_NEIGHBOURS), MOST_NEIGHBOURS))
 
 
 def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float) -> float:
@@ -174,40 +174,46 @@ def target_columns(
     fresh = bool({*fit.picked, *targets} - sums.units.sized)
     sums.size_columns([*fit.picked, *targets], budget.sizes)
     near = _near(sums, fit, targets, neighbours, excluded, budget)
-    others = [
+    regressors = [
         [i for i in dict.fromkeys([*fit.picked, *chosen]) if i != j]
         for j, chosen in zip(targets, near, strict=True)
     ]
     union = list(dict.fromkeys([*fit.picked, *targets, *(j for chosen in near for j in chosen)]))
     sums.size_columns(union, SIZES * rho + (0.0 if fresh else budget.sizes))
-    left = REGRESSIONS * rho / k
-    found = [column_regression(sums, fit, j, chosen, left) for j, chosen in zip(targets, others, strict=True)]
+    price = REGRESSIONS * rho / k
+    regressions = [
+        column_regression(sums, fit, j, chosen, price) for j, chosen in zip(targets, regressors, strict=True)
+    ]
     residuals = np.zeros((len(union), k))
-    for column, (target, one) in enumerate(zip(targets, found, strict=True)):
-        residuals[positions(one.others, union), column] = -one.coefficients / one.scale
-        residuals[union.index(target), column] = 1.0 / one.scale
-    squares, own, correlation, sd = _forms(sums, union, targets, residuals, FORMS * rho)
-    scale = np.array([one.scale for one in found])
-    errors = np.array([known_error(fit, one.others, sums.n) for one in found]) + _effects(found)
-    noise = np.array([one.step_sd**2 for one in found]) * errors / scale**4
-    tails = np.array([one.tail**2 for one in found]) * errors / scale**4
+    for column, (target, regression) in enumerate(zip(targets, regressions, strict=True)):
+        residuals[positions(regression.regressors, union), column] = (
+            -regression.coefficients / regression.scale
+        )
+        residuals[union.index(target), column] = 1.0 / regression.scale
+    squares, own_squares, correlation, sd = _forms(sums, union, targets, residuals, FORMS * rho)
+    scale = np.array([regression.scale for regression in regressions])
+    errors = np.array(
+        [known_error(fit, regression.regressors, sums.n) for regression in regressions]
+    ) + _effects(regressions)
+    noise = np.array([regression.step_sd**2 for regression in regressions]) * errors / scale**4
+    tails = np.array([regression.tail**2 for regression in regressions]) * errors / scale**4
     heavy = tails > HIDDEN_TAIL * fit.scale**2 / (sums.n * scale**2)
-    marks = _marks(found, near, sums.n, scale**2 * squares, own, scale**2 * sd, sd, heavy)
+    marks = _marks(regressions, near, sums.n, scale**2 * squares, own_squares, scale**2 * sd, sd, heavy)
     return TargetColumns(
         union=union, standard=residuals, noise=noise + tails, correlation=correlation, marks=marks
     )
 
 
-def _effects(found: Sequence[ColumnRegression]) -> Floats:
+def _effects(regressions: Sequence[ColumnRegression]) -> Floats:
     """Return abs(d~)^2 of every target as far as products show it, steadied over targets, at least 0."""
-    seen = np.array([one.effects for one in found])
-    noise = math.sqrt(float(np.mean([one.effects_sd**2 for one in found])))
-    return np.maximum(steadied(seen, noise), 0.0)
+    estimates = np.array([regression.effects for regression in regressions])
+    noise = math.sqrt(float(np.mean([regression.effects_sd**2 for regression in regressions])))
+    return np.maximum(steadied(estimates, noise), 0.0)
 
 
-def known_error(fit: SparseFit, others: Sequence[int], n: int) -> float:
-    """Return E abs(d~)^2 of a fit that picked what matters: so much for each of its columns in `others`."""
-    count = len(set(fit.picked) & set(others))
+def known_error(fit: SparseFit, regressors: Sequence[int], n: int) -> float:
+    """Return E abs(d~)^2 of a fit that picked what matters: so much for each of them in `regressors`."""
+    count = len(set(fit.picked) & set(regressors))
     return count * (fit.efficiency * fit.scale**2 / n + fit.step_sd**2)
 
 
@@ -225,8 +231,8 @@ def _near(
     allowed = np.ones((k, p), dtype=bool)
     allowed[:, [*fit.picked, *excluded]] = False
     allowed[np.arange(k), list(targets)] = False
-    wanted = neighbour_count(budget, sums.n, p, k, len(fit.picked)) if neighbours is None else neighbours
-    count = min(wanted, int(allowed.sum(axis=1).min()))
+    most_useful = neighbour_count(budget, sums.n, p, k, len(fit.picked)) if neighbours is None else neighbours
+    count = min(most_useful, int(allowed.sum(axis=1).min()))
     if count == 0:
         return [[] for _ in targets]
     columns = list(dict.fromkeys([*fit.picked, *targets]))
@@ -257,31 +263,31 @@ def _forms(
     transform[positions(targets, union), np.arange(k, 2 * k)] = 1.0
     norm = math.inf if math.isinf(rho) else math.sqrt(FORMS_ROOM * (k + 2.0))
     gram, sd = sums.gram(union, norm, rho, Labels.RESIDUALS_OF_TARGETS, transform=transform)
-    squares, own = np.split(np.maximum(np.diag(gram), SMALLEST_SQUARE), 2)
+    squares, own_squares = np.split(np.maximum(np.diag(gram), SMALLEST_SQUARE), 2)
     among = gram[:k, :k] - np.diag(np.diag(gram)[:k] - squares)
-    return squares, own, score_correlation(np.eye(k), among), sd
+    return squares, own_squares, score_correlation(np.eye(k), among), sd
 
 
 def _marks(
-    found: Sequence[ColumnRegression],
+    regressions: Sequence[ColumnRegression],
     near: Sequence[Sequence[int]],
     n: int,
     size: Floats,
-    own: Floats,
+    own_squares: Floats,
     size_sd: Floats,
     own_sd: float,
     heavy: Flags,
 ) -> NodewiseDiagnostics:
-    """Return the marks; `size` and `own` are the mean squares of residuals and targets."""
-    unexplained = size / own
-    sd = np.hypot(size_sd, unexplained * own_sd) / own
-    last = np.zeros(len(found))
-    out = np.zeros(len(found), dtype=bool)
-    for column, (one, chosen, square) in enumerate(zip(found, near, size, strict=True)):
-        share, noise = _last_quarter(one, chosen, one.step_sd**2 + square / n)
-        last[column] = share / own[column]
+    """Return the marks; `size` and `own_squares` are the mean squares of residuals and targets."""
+    unexplained = size / own_squares
+    sd = np.hypot(size_sd, unexplained * own_sd) / own_squares
+    last = np.zeros(len(regressions))
+    out = np.zeros(len(regressions), dtype=bool)
+    for column, (regression, chosen, square) in enumerate(zip(regressions, near, size, strict=True)):
+        share, noise = _last_quarter(regression, chosen, regression.step_sd**2 + square / n)
+        last[column] = share / own_squares[column]
         out[column] = last[column] > MATERIAL and share > OUT * noise
-    moving = np.array([one.unsettled for one in found], dtype=bool)
+    moving = np.array([regression.unsettled for regression in regressions], dtype=bool)
     picked = tuple(len(chosen) for chosen in near)
     return NodewiseDiagnostics(
         picked=picked,
@@ -294,7 +300,9 @@ def _marks(
     )
 
 
-def _last_quarter(one: ColumnRegression, chosen: Sequence[int], variance: float) -> tuple[float, float]:
+def _last_quarter(
+    regression: ColumnRegression, chosen: Sequence[int], variance: float
+) -> tuple[float, float]:
     """Return what the smallest quarter of neighbours explains beside the others, and the sd of its error.
 
     Of columns Q it is ``g_Q' (P_QQ)^-1 g_Q``, P = TT' the inverse Gram matrix; their error adds so many times
@@ -303,9 +311,9 @@ def _last_quarter(one: ColumnRegression, chosen: Sequence[int], variance: float)
     count = len(chosen) // 4
     if count == 0:
         return 0.0, 0.0
-    at = positions(chosen, one.others)
-    inverse = one.root[at] @ one.root[at].T
-    g = one.coefficients[at]
-    least = np.argsort(g**2 / np.diag(inverse), kind="stable")[:count]
-    share = float(g[least] @ np.linalg.solve(inverse[np.ix_(least, least)], g[least]))
+    at = positions(chosen, regression.regressors)
+    inverse = regression.root[at] @ regression.root[at].T
+    g = regression.coefficients[at]
+    weakest = np.argsort(g**2 / np.diag(inverse), kind="stable")[:count]
+    share = float(g[weakest] @ np.linalg.solve(inverse[np.ix_(weakest, weakest)], g[weakest]))
     return share - count * variance, variance * math.sqrt(2.0 * count)

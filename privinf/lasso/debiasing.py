@@ -150,7 +150,7 @@ def debias(
     """
     half = replace(budget, sizes=budget.sizes / 2.0)
     outside = Outside.of(sums, targets, half.sizes)
-    found = target_columns(sums, fit, targets, half, neighbours=neighbours, excluded=excluded)
+    precision = target_columns(sums, fit, targets, half, neighbours=neighbours, excluded=excluded)
     start = np.zeros(len(sums.units.scale))
     start[fit.picked] = fit.picked_beta
     centre_sd = 0.0
@@ -159,17 +159,17 @@ def debias(
         centre_sd = sums.center_residual(
             fit.picked, fit.picked_beta, bound, budget.center, Labels.MEAN_OF_RESIDUALS
         )
-    centers = np.array([sums.center_sd.get(j, 0.0) for j in found.union])
+    centers = np.array([sums.center_sd.get(j, 0.0) for j in precision.union])
     # What is left of both means, u's and the residual's, adds their product to a score.
-    product = centre_sd * np.sqrt(centers**2 @ found.standard**2)
+    product = centre_sd * np.sqrt(centers**2 @ precision.standard**2)
     if target == "mean":
         scores = mean_scores(
             sums,
             fit,
             targets,
-            found.union,
-            found.standard,
-            found.correlation,
+            precision.union,
+            precision.standard,
+            precision.correlation,
             score=budget.score,
             slopes=budget.slopes,
         )
@@ -179,22 +179,22 @@ def debias(
         bias = scores.bias if scores.clip.ratio > 0.0 else None
         clip = scores.clip
     else:
-        release, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
-        correlation = found.correlation
+        release, radii = _scores(sums, fit, targets, precision.union, precision.standard, budget)
+        correlation = precision.correlation
         bias = None
         clip = None
     release = with_noise(release, product)
     clear = clear_slopes(release)
-    coordinates = clear_coordinates(start[list(targets)], release, found.noise, clear)
+    coordinates = clear_coordinates(start[list(targets)], release, precision.noise, clear)
     return DebiasedFit(
         coordinates=coordinates,
         correlation=correlation[np.ix_(clear, clear)],
-        union=found.union,
-        columns=found.standard[:, clear],
+        union=precision.union,
+        columns=precision.standard[:, clear],
         radii=radii,
         bias=None if bias is None else bias[clear],
         clip=clip,
-        marks=None if found.marks is None else found.marks.only(clear),
+        marks=None if precision.marks is None else precision.marks.only(clear),
         outside=outside.only(clear),
         clear=clear,
     )

@@ -240,8 +240,8 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     )
     picks = len(fit.picked)
     square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)
-    left = 1.0 - picks / sums.n
-    value = (square - picks * fit.step_sd**2) / left
+    freedom = 1.0 - picks / sums.n
+    value = (square - picks * fit.step_sd**2) / freedom
     if not value > 0.0:
         raise NotAvailableError("the noise hides the variance of the errors: give it more of extra_shares=")
-    return NoiseVariance(value, slope * float(noisy.mean_sd) / left, clip)
+    return NoiseVariance(value, slope * float(noisy.mean_sd) / freedom, clip)

@@ -153,14 +153,14 @@ class JointFit:
     reason: str = ""
 
     @property
-    def shown(self) -> list[int]:
+    def debiased_targets(self) -> list[int]:
         """Targets that have debiased coefficients."""
         return [] if self.debiased is None else clear_targets(self.targets, self.debiased)
 
     @property
     def hidden(self) -> list[int]:
         """Targets whose slopes the noise hides."""
-        return [j for j in self.targets if j not in self.shown]
+        return [j for j in self.targets if j not in self.debiased_targets]
 
 
 def clear_targets(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
@@ -179,16 +179,16 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
         bias_bound=options.bias_bound,
         extra_shares=options.extra_shares,
     )
-    whole = plan_of(rows, options)
-    plan = replace(whole, rho=requested.basic(whole.rho))
-    ledger.check(ConcentratedLoss(whole.rho))
+    full_plan = plan_of(rows, options)
+    plan = replace(full_plan, rho=requested.basic(full_plan.rho))
+    ledger.check(ConcentratedLoss(full_plan.rho))
     before = len(ledger.entries)
     server = server_of(rows, ledger, rng)
     sums = SparseSums(server=server, units=rows.units(), n=server.nobs)
     check_price(server, len(rows.names), plan.rho)
-    with server.reserving([ConcentratedLoss(whole.rho)]):
+    with server.reserving([ConcentratedLoss(full_plan.rho)]):
         joint = _fitted(sums, rows, plan, options.score_target)
-        extras = _extras(sums, joint, requested, whole.rho)
+        extras = _extras(sums, joint, requested, full_plan.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return _joint_results(rows, plan, sums, joint, report, extras, options.score_target)
 
@@ -196,9 +196,9 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
 def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients by secure sums."""
     requested = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
-    whole = plan_of(rows, options, gaussian=True)
-    plan = replace(whole, rho=requested.basic(whole.rho))
-    price = GaussianLoss(math.sqrt(2.0 * whole.rho))
+    full_plan = plan_of(rows, options, gaussian=True)
+    plan = replace(full_plan, rho=requested.basic(full_plan.rho))
+    price = GaussianLoss(math.sqrt(2.0 * full_plan.rho))
     ledger.check(price)
     before = len(ledger.entries)
     secure = secure_server(rows, ledger, rng, options.max_colluding)
@@ -207,7 +207,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     check_price(secure, len(rows.names), plan.rho)
     with secure.reserving([price]):
         joint = _fitted(sums, rows, plan, options.score_target, server)
-        extras = _extras(sums, joint, requested, whole.rho)
+        extras = _extras(sums, joint, requested, full_plan.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return _joint_results(rows, plan, sums, joint, report, extras, options.score_target, server)
 
@@ -236,13 +236,13 @@ def _joint_results(
         return _results_without_intervals(rows, sparsity, sums, joint, report, extras, target, vectors)
     detection = None
     if vectors is not None:
-        detection = detection_of(vectors, fit, plan, joint.shown, joint.debiased, rows.constant)
+        detection = detection_of(vectors, fit, plan, joint.debiased_targets, joint.debiased, rows.constant)
     return lasso_results(
         rows,
         sparsity,
         sums,
         fit,
-        joint.shown,
+        joint.debiased_targets,
         joint.debiased,
         report,
         extras=extras,
@@ -326,8 +326,8 @@ def _fitted(
     except HiddenByNoise as hidden:
         missed = None if suspects is None else suspects.test(rows, sparse_columns(fit, plan))
         return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
-    shown = clear_targets(targets, debiased)
-    missed = missed_column_test(sums, rows, fit, shown, suspects, debiased, plan, vectors)
+    clear = clear_targets(targets, debiased)
+    missed = missed_column_test(sums, rows, fit, clear, suspects, debiased, plan, vectors)
     return JointFit(fit=fit, targets=targets, debiased=debiased, missed=missed)
 
 
@@ -340,7 +340,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     targets = range(len(rows.names)) if options.every else options.targets
     plan = plan_of(rows, replace(options, targets=targets, shares=None, center=options.center or "released"))
     chosen = () if plan.targets is None else plan.targets
-    own = check_site_plan(
+    site_plan = check_site_plan(
         plan.rho,
         means=plan.means_price,
         sparsity=plan.sparsity,
@@ -353,13 +353,13 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
         accounting=options.accounting,
         precision=options.precision,
     )
-    ledger.check(joint_loss(own))
+    ledger.check(joint_loss(site_plan))
     before = len(ledger.entries)
     server = server_of(rows, ledger, rng)
     units = rows.units()
     check_price(server, len(rows.names), plan.rho)
-    with server.reserving([joint_loss(own)]):
-        fits = fit_sites(server, units, own, chosen)
+    with server.reserving([joint_loss(site_plan)]):
+        fits = fit_sites(server, units, site_plan, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
     return results_by_site(fits, units, chosen, rows, report, level)
@@ -371,8 +371,8 @@ def fit_by_paper(
     """Return the fit by the paper's own algorithms, which are in studies."""
     if isinstance(options.sparsity, str):
         raise ArgumentError("variant='paper' needs sparsity= as a number")
-    more = dict(options.paper_options or {})
-    if unknown := set(more) - PAPER_OPTIONS:
+    paper_options = dict(options.paper_options or {})
+    if unknown := set(paper_options) - PAPER_OPTIONS:
         raise ArgumentError(
             f"paper_options has {', '.join(sorted(map(repr, unknown)))}; there are "
             f"{', '.join(sorted(PAPER_OPTIONS))}"
@@ -395,7 +395,7 @@ def fit_by_paper(
         clip=options.clip,
         refit=bool(options.refit),
         shares=options.shares,
-        **more,
+        **paper_options,
     )
     return fit
 
@@ -414,15 +414,15 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
         rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
     released = options.every and "means" in (options.shares or ("means",))
     center: Center = options.center or ("released" if released else "declared")
-    most = options.max_sparsity
-    if most is None and options.sparsity == "auto" and not gaussian:
-        most = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
-        most = min(most, MOST_LOGISTIC) if rows.family == "binomial" else most
+    largest = options.max_sparsity
+    if largest is None and options.sparsity == "auto" and not gaussian:
+        largest = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
+        largest = min(largest, MOST_LOGISTIC) if rows.family == "binomial" else largest
     return check_plan(
         rho=rho,
         delta=delta,
         sparsity=options.sparsity,
-        max_sparsity=most,
+        max_sparsity=largest,
         targets=options.targets,
         precision_sparsity=options.precision_sparsity,
         iterations=options.iterations,

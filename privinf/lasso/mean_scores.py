@@ -57,7 +57,7 @@ RATIO = 2.0**0.25  # of a threshold to the next lower one
 MOST_CELLS = 120  # thresholds, at most
 # Sds of its noise that a count must exceed: thresholds reach far beyond what scores usually are, and noise
 # alone is taken for a tail in one release of a thousand.
-SEEN = 2.5
+DETECTION_SDS = 2.5
 # Products u_j x_j are shrunk to this many times sqrt k, or to more while that costs little noise.
 SLOPE_ROOM = 4.0
 # The noise of a slope that counts as little, relative to the smallest slope (`_slope_norm`).
@@ -111,7 +111,7 @@ class _Forms:
         fit = self.fit
         return units.y_limit + float(units.reach[fit.picked] @ np.abs(fit.picked_beta))
 
-    def ask(self, op: str, rho: float, label: str, **more: PlainValue) -> Any:
+    def ask(self, op: str, rho: float, label: str, **extra: PlainValue) -> Any:
         """Release a sum."""
         args = self.sums.args(
             self.fit.picked,
@@ -119,7 +119,7 @@ class _Forms:
             columns=np.asarray(self.union),
             transform=self.transform,
             unit=self.fit.scale,
-            **more,
+            **extra,
         )
         return self.sums.server.vector_sum(op, args, label=label, rho=rho, sites=self.sums.sites)
 
@@ -163,17 +163,17 @@ def mean_scores(
     upper = forms.ask(
         Statistics.LAYERS_SCORE, price * high, Labels.DEBIASING_SCORES_ABOVE, low=clip.low, high=clip.high
     )
-    both = {"low": clip.low, "high": clip.high, "weight": clip.weight}
+    layers = {"low": clip.low, "high": clip.high, "weight": clip.weight}
     slope = forms.ask(
         Statistics.LAYERS_SLOPES,
         SLOPES_SHARE * slopes,
         Labels.SLOPES_OF_SCORES,
-        **both,
+        **layers,
         targets=np.asarray(targets),
         norm=_slope_norm(forms, SLOPES_SHARE * slopes),
     )
     released = NoisyGram.of(
-        forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **both)
+        forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **layers)
     )
     meat = shrunk(released.mean, float(released.scale / released.rows), correlation)
     unit = fit.scale
@@ -206,12 +206,14 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     lowest = LOWEST * math.sqrt(k)
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
     thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
-    found = forms.ask(
+    release = forms.ask(
         Statistics.LAYERS_COUNTS, COUNTS_SHARE * rho, Labels.COUNTS_OF_SCORES, thresholds=thresholds
     )
-    counts, sd = counts_above(found.values, float(found.scale))
-    left = (1.0 - COUNTS_SHARE) * rho
-    return layered(tail_of(thresholds, counts, sd, n, top, seen=SEEN), k, math.sqrt(2.0 * left)), left
+    counts, sd = counts_above(release.values, float(release.scale))
+    rest = (1.0 - COUNTS_SHARE) * rho
+    return layered(
+        tail_of(thresholds, counts, sd, n, top, seen=DETECTION_SDS), k, math.sqrt(2.0 * rest)
+    ), rest
 
 
 def _slope_norm(forms: _Forms, rho: float) -> float:
@@ -221,9 +223,9 @@ def _slope_norm(forms: _Forms, rho: float) -> float:
     what is left of x_j: the inverse of its own entry of T.
     """
     targets = list(forms.targets)
-    own = forms.transform[positions(targets, forms.union), np.arange(len(targets))]
+    diagonal = forms.transform[positions(targets, forms.union), np.arange(len(targets))]
     largest = ROOM * forms.longest * float(forms.sums.units.reach[targets].max())
     if math.isinf(rho):
         return largest
-    affordable = SLOPE_NOISE / float(own.max()) * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
+    affordable = SLOPE_NOISE / float(diagonal.max()) * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
     return min(largest, max(SLOPE_ROOM * math.sqrt(len(targets)), affordable))

@@ -66,7 +66,7 @@ class ColumnRegression:
 
     Attributes
     ----------
-    others : list of int
+    regressors : list of int
         A.
     coefficients : ndarray, shape (size of A,)
         g.
@@ -85,7 +85,7 @@ class ColumnRegression:
         h, what the clips may have hidden of a whitened coordinate.
     """
 
-    others: list[int]
+    regressors: list[int]
     coefficients: Floats
     root: Floats
     scale: float
@@ -97,7 +97,7 @@ class ColumnRegression:
 
 
 def column_regression(
-    sums: SparseSums, fit: SparseFit, target: int, others: Sequence[int], rho: float
+    sums: SparseSums, fit: SparseFit, target: int, regressors: Sequence[int], rho: float
 ) -> ColumnRegression:
     """Return the regression of a target on other columns.
 
@@ -108,7 +108,7 @@ def column_regression(
     fit : SparseFit
         Its coefficients.
     target : int
-    others : sequence of int
+    regressors : sequence of int
         A, without the target.
     rho : float
         Price, zCDP.
@@ -117,10 +117,10 @@ def column_regression(
     -----
     **Privacy.** Spends `rho`.
     """
-    others = list(others)
-    if not others:
+    regressors = list(regressors)
+    if not regressors:
         return ColumnRegression(
-            others=[],
+            regressors=[],
             coefficients=np.empty(0),
             root=np.empty((0, 0)),
             scale=1.0,
@@ -130,29 +130,29 @@ def column_regression(
             unsettled=False,
             tail=0.0,
         )
-    look = _look(sums, target, others, rho)
+    look = _look(sums, target, regressors, rho)
     root = look.root
     g = look.start
-    left = look.left
+    steps_price = look.steps_price
     column = replace(sums, response=target)
-    size = len(others)
+    size = len(regressors)
     price = 0.5 * SCALES * rho
-    typical, scale = _sizes(column, look, others, g, price)
+    typical, scale = _sizes(column, look, regressors, g, price)
     noise = 0.0
     moved = 0.0
     for share in STEPS:
         before = noise
         start = g
-        g, noise = step(column, others, g, root, scale, CLIP * scale / typical, share * left)
+        g, noise = step(column, regressors, g, root, scale, CLIP * scale / typical, share * steps_price)
         moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
     g, noise = shrunk(g, root, noise)
-    _, scale = _sizes(column, look, others, g, price)
+    _, scale = _sizes(column, look, regressors, g, price)
     settled = UNSETTLED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
     unsettled = math.isfinite(rho) and (moved > settled or look.clear < HIDDEN)
-    effects, effects_sd = _effects(sums, fit, others, root, EFFECTS * rho)
-    tail = _tail(column, others, g, root, scale, TAIL * rho)
+    effects, effects_sd = _effects(sums, fit, regressors, root, EFFECTS * rho)
+    tail = _tail(column, regressors, g, root, scale, TAIL * rho)
     return ColumnRegression(
-        others=others,
+        regressors=regressors,
         coefficients=g,
         root=root,
         scale=scale,
@@ -173,10 +173,12 @@ class _Look:
     root: Floats
     start: Floats
     clear: float
-    left: float
+    steps_price: float
 
 
-def _sizes(column: SparseSums, look: _Look, others: list[int], g: Floats, rho: float) -> tuple[float, float]:
+def _sizes(
+    column: SparseSums, look: _Look, regressors: list[int], g: Floats, rho: float
+) -> tuple[float, float]:
     """Return the typical size of the residuals, and their root mean square.
 
     The first is their 68% point, no larger than the Gram matrix and the target's own size allow; the second
@@ -187,14 +189,14 @@ def _sizes(column: SparseSums, look: _Look, others: list[int], g: Floats, rho: f
     noise = look.sd * float(form @ form)
     if math.isinf(rho):
         return math.sqrt(square), math.sqrt(square)
-    most = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
-    point = column.residual_scale(others, g, rho, Labels.SIZES_OF_TARGET_RESIDUALS)
-    typical = min(point, most)
+    largest = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
+    point = column.residual_scale(regressors, g, rho, Labels.SIZES_OF_TARGET_RESIDUALS)
+    typical = min(point, largest)
     excess = square - typical**2
     if excess <= THRESHOLD * noise:
         return typical, typical
-    whole = math.sqrt(typical**2 + float(standing_out(np.array([excess]), noise)[0]))
-    return typical, min(whole, LARGEST_SIZE)
+    root_mean = math.sqrt(typical**2 + float(standing_out(np.array([excess]), noise)[0]))
+    return typical, min(root_mean, LARGEST_SIZE)
 
 
 def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
@@ -207,31 +209,38 @@ def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
     if noise == 0.0 or square == 0.0:
         return g, noise
     share = min(1.0, len(g) * noise**2 / square)
-    kept = 1.0 - share**2
-    missed = (1.0 - kept) ** 2 * max(1.0 - share, 1.0 / len(g)) * square / len(g)
-    return kept * g, math.sqrt(kept**2 * noise**2 + missed)
+    factor = 1.0 - share**2
+    missed = (1.0 - factor) ** 2 * max(1.0 - share, 1.0 / len(g)) * square / len(g)
+    return factor * g, math.sqrt(factor**2 * noise**2 + missed)
 
 
-def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look:
+def _look(sums: SparseSums, target: int, regressors: list[int], rho: float) -> _Look:
     """Return T, a start of g, the clearance of what T was made of, and the price that is left for steps."""
-    left = (1.0 - LOOK - SCALES - EFFECTS - TAIL) * rho
+    steps_price = (1.0 - LOOK - SCALES - EFFECTS - TAIL) * rho
     noisy, sd = sums.gram(
-        [target, *others], _norm(len(others) + 1, rho), LOOK * rho, Labels.GRAMS_OF_NEIGHBOURS
+        [target, *regressors], _norm(len(regressors) + 1, rho), LOOK * rho, Labels.GRAMS_OF_NEIGHBOURS
     )
-    kept, edge = kept_entries(noisy, sd)
-    root, clear = _inverse_root(kept[1:, 1:], edge)
-    start = root @ (root.T @ kept[1:, 0])
+    clear_gram, edge = kept_entries(noisy, sd)
+    root, clear = _inverse_root(clear_gram[1:, 1:], edge)
+    start = root @ (root.T @ clear_gram[1:, 0])
     if clear >= CLEAR:
-        return _Look(gram=noisy, sd=sd, root=root, start=start, clear=clear, left=left)
-    again, spread = sums.gram(
-        others,
-        _norm(len(others), rho),
+        return _Look(gram=noisy, sd=sd, root=root, start=start, clear=clear, steps_price=steps_price)
+    second, spread = sums.gram(
+        regressors,
+        _norm(len(regressors), rho),
         SECOND_LOOK * rho,
         Labels.SECOND_GRAMS_OF_NEIGHBOURS,
         transform=root,
     )
-    more, clear = _inverse_root(*kept_entries(again, spread))
-    return _Look(gram=noisy, sd=sd, root=root @ more, start=start, clear=clear, left=left - SECOND_LOOK * rho)
+    refinement, clear = _inverse_root(*kept_entries(second, spread))
+    return _Look(
+        gram=noisy,
+        sd=sd,
+        root=root @ refinement,
+        start=start,
+        clear=clear,
+        steps_price=steps_price - SECOND_LOOK * rho,
+    )
 
 
 def noise_of_column(n: int, rho: float) -> float:
@@ -255,26 +264,26 @@ def kept_entries(gram: Floats, sd: float) -> tuple[Floats, float]:
     """
     off = standing_out(gram, sd / math.sqrt(2.0))
     np.fill_diagonal(off, 0.0)
-    most = 1 + int((off != 0.0).sum(axis=1).max())
-    return np.asarray(off + np.diag(np.diag(gram))), sd * math.sqrt(2.0 * most)
+    widest = 1 + int((off != 0.0).sum(axis=1).max())
+    return np.asarray(off + np.diag(np.diag(gram))), sd * math.sqrt(2.0 * widest)
 
 
 def _inverse_root(gram: Floats, edge: float) -> tuple[Floats, float]:
     """Return T with T T' the inverse, eigenvalues kept above half the `edge` of noise, and the clearance."""
     values, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
-    least = max(0.5 * edge, TINIEST * max(float(np.mean(values)), TINIEST))
+    low = max(0.5 * edge, TINIEST * max(float(np.mean(values)), TINIEST))
     clear = float(values[0]) / edge if edge > 0.0 else math.inf
-    return np.asarray(vectors / np.sqrt(np.maximum(values, least))), clear
+    return np.asarray(vectors / np.sqrt(np.maximum(values, low))), clear
 
 
 def _effects(
-    sums: SparseSums, fit: SparseFit, others: list[int], root: Floats, rho: float
+    sums: SparseSums, fit: SparseFit, regressors: list[int], root: Floats, rho: float
 ) -> tuple[float, float]:
     """Return abs(mean v psi(r))^2 over its squared slope, less what its noise adds, and the sd of that.
 
     Of v only the directions are used in which a d that is zero on the fit's columns has its d~.
     """
-    new = [position for position, column in enumerate(others) if column not in fit.picked]
+    new = [position for position, column in enumerate(regressors) if column not in fit.picked]
     if not new:
         return 0.0, 0.0
     root = root @ np.linalg.qr(np.linalg.inv(root)[:, new])[0]
@@ -282,7 +291,7 @@ def _effects(
     private = math.isfinite(rho)
     norm, bound = (math.sqrt(size), PRODUCT_CLIP) if private else (math.inf, math.inf)
     score = Score(
-        columns=others,
+        columns=regressors,
         transform=root,
         norm=norm,
         residual=bound * fit.scale,
@@ -294,18 +303,20 @@ def _effects(
     return (float(mean @ mean) - size * sd**2) / slope**2, math.sqrt(2.0 * size) * (sd / slope) ** 2
 
 
-def _tail(column: SparseSums, others: list[int], g: Floats, root: Floats, scale: float, rho: float) -> float:
+def _tail(
+    column: SparseSums, regressors: list[int], g: Floats, root: Floats, scale: float, rho: float
+) -> float:
     """Return h from noisy counts of |v| |e|: a threshold counts as long as all below it stand out."""
     if math.isinf(rho):
         return 0.0
-    sizes = math.sqrt(len(others)) * FAR * APART_BY ** np.arange(TAIL_CELLS + 1.0)
+    sizes = math.sqrt(len(regressors)) * FAR * APART_BY ** np.arange(TAIL_CELLS + 1.0)
     args = column.args(
-        others, g, columns=np.asarray(others), transform=root, unit=scale, thresholds=sizes[:-1]
+        regressors, g, columns=np.asarray(regressors), transform=root, unit=scale, thresholds=sizes[:-1]
     )
     noisy = column.server.vector_sum(
         Statistics.LAYERS_COUNTS, args, label=Labels.TAILS_OF_TARGET_RESIDUALS, rho=rho, sites=column.sites
     )
     counts, sd = counts_above(noisy.values, float(noisy.scale))
-    seen = np.logical_and.accumulate(counts > upper_quantile(FALSE_TAIL / TAIL_CELLS) * sd)
-    excess = float(np.diff(sizes) @ np.where(seen, counts, 0.0)) / column.n
-    return 0.5 * scale * excess / math.sqrt(len(others))
+    stands_out = np.logical_and.accumulate(counts > upper_quantile(FALSE_TAIL / TAIL_CELLS) * sd)
+    excess = float(np.diff(sizes) @ np.where(stands_out, counts, 0.0)) / column.n
+    return 0.5 * scale * excess / math.sqrt(len(regressors))

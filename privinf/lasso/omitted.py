@@ -57,7 +57,7 @@ from privinf.lasso.precision import clearance, column_noise_variance, floored, p
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
-from privinf.lasso.selection import FOUND, PickRelease, VectorServer, pick_clip, sharpest
+from privinf.lasso.selection import DETECTION_PROBABILITY, PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import (
     CHEAP_GRAM_SHARE,
@@ -80,7 +80,7 @@ GRAM = 0.12  # share for the Gram matrix with the suspect; the rest is for its s
 SUSPECT = Labels.SUSPECT  # label of the pick
 MOST_LOOKS = 4  # columns that are looked at, one after the other
 OF_SCORES = 0.75  # part of the scores' price that all looks and new fits may cost together
-AGAIN = 0.45  # price of a new fit with a column that was found, relative to that of a look
+REFIT_PRICE = 0.45  # price of a new fit with a column that was found, relative to that of a look
 AGAIN_STEPS = (0.3, 0.7)  # shares of the steps' price in such a fit
 SMALLEST_VARIANCE = 0.5  # least released variance of a score, relative to that of normal scores
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
@@ -180,10 +180,10 @@ class MissedColumnTest:
         plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
         plain |= {name: int(settings[name]) for name in WHOLE_NUMBERS}
         bias = tuple(float(value) for value in settings["bias"])
-        found = tuple(str(name) for name in settings["found"])
+        columns = tuple(str(name) for name in settings["found"])
         exhausted = bool(settings["exhausted"])
         plain["faint"] = int(settings.get("faint", 0))
-        return cls(column=str(settings["column"]), bias=bias, found=found, exhausted=exhausted, **plain)
+        return cls(column=str(settings["column"]), bias=bias, found=columns, exhausted=exhausted, **plain)
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
@@ -208,13 +208,15 @@ class MissedColumnTest:
         first = (self.statistic, self.pvalue, self.columns)
         if self.exhausted:
             return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
-        kept = self.kept + len(self.found)
-        doubt = FADING.format(self.faint, kept, self.seen_from, FOUND) * self.doubtful
+        kept_count = self.kept + len(self.found)
+        doubt = FADING.format(self.faint, kept_count, self.seen_from, DETECTION_PROBABILITY) * self.doubtful
         if self.found:
             return f"{doubt}{FOUND_LATER.format(self.kept, out, *first)}{bias}."
         dropped = NOT_KEPT.format(self.standing_out) * (self.standing_out > 0)
-        seen = NOTHING_SEEN.format(*first[2:], self.column, *first[:2], self.seen_from, FOUND, bias)
-        return f"{doubt}{seen}{dropped}"
+        nothing_found = NOTHING_SEEN.format(
+            *first[2:], self.column, *first[:2], self.seen_from, DETECTION_PROBABILITY, bias
+        )
+        return f"{doubt}{nothing_found}{dropped}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -328,16 +330,16 @@ class OmittedCandidates:
             targets = TargetDetection.without(self.seen_from)
         column = max(statistics, key=lambda j: statistics[j])
         fixed = {rows.constant, *self.found}
-        kept = {*columns.kept}
-        dropped = [t for j, t in columns.ratios.items() if j not in fixed | kept]
-        fitted = (kept | {*self.found}) - {rows.constant}
+        kept_columns = {*columns.kept}
+        dropped = [t for j, t in columns.ratios.items() if j not in fixed | kept_columns]
+        fitted = (kept_columns | {*self.found}) - {rows.constant}
         faint = [j for j in fitted if columns.ratios.get(j, math.inf) < self.seen_from]
         return MissedColumnTest(
             column=rows.names[column],
             statistic=statistics[column],
             pvalue=min(1.0, 2.0 * self.columns * float(ndtr(-statistics[column]))),
             columns=self.columns,
-            kept=len(kept - fixed),
+            kept=len(kept_columns - fixed),
             standing_out=sum(int(t > self.critical) for t in [*dropped, *statistics.values()]),
             found=tuple(rows.names[j] for j in self.found),
             exhausted=self.exhausted,
@@ -388,8 +390,8 @@ def screen_omitted(
     if not outside:
         return fit, None
     bound, pick_seen = pick_clip(sums.n, outside, PICK * rho)
-    own = math.sqrt(product_radius(sums.n, (1.0 - PICK - SIZE - GRAM) * rho).variance)
-    need = (critical_value(outside) + upper_quantile(1.0 - FOUND)) * own
+    error = math.sqrt(product_radius(sums.n, (1.0 - PICK - SIZE - GRAM) * rho).variance)
+    need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * error
 
     def look(fit: SparseFit) -> tuple[int, float, SparseFit]:
         limit = (bound if clip is None else clip) * fit.scale
@@ -399,20 +401,20 @@ def screen_omitted(
 
     scores = plan.shares.debiasing(plan.rho).score
 
-    def again(fit: SparseFit) -> SparseFit:
-        return _fitted_again(sums, fit, plan.clip, AGAIN * rho)
+    def refit(fit: SparseFit) -> SparseFit:
+        return _fitted_again(sums, fit, plan.clip, REFIT_PRICE * rho)
 
-    return searched(fit, look, outside, max(need, pick_seen), (rho, AGAIN * rho), scores, again)
+    return searched(fit, look, outside, max(need, pick_seen), (rho, REFIT_PRICE * rho), scores, refit)
 
 
 def searched(
     fit: Fit,
     look: Callable[[Fit], tuple[int, float, Fit]],
     outside: int,
-    seen: float,
+    seen_from: float,
     prices: tuple[float, float],
     scores: float,
-    again: Callable[[Fit], Fit],
+    refit: Callable[[Fit], Fit],
 ) -> tuple[Fit, OmittedCandidates]:
     """Return a fit with what it had missed, and the suspects.
 
@@ -423,17 +425,17 @@ def searched(
         Returns the most suspicious column outside a fit, its statistic, and the fit with it.
     outside : int
         Number of columns outside the fit.
-    seen : float
+    seen_from : float
     prices : tuple of float
         Of a look, and of a fit with what it found.
     scores : float
         Price of the scores, of which all but the first look is taken.
-    again : callable
+    refit : callable
         Returns the wider fit as it is fitted again.
     """
     statistics: dict[int, float] = {}
     price = sum(prices)
-    taken = 0.0
+    spent = 0.0
     limit = OF_SCORES * scores
     for _ in range(min(MOST_LOOKS, outside)):
         suspect, statistic, wider = look(fit)
@@ -441,12 +443,14 @@ def searched(
         if statistic <= critical_value(outside):
             break
         fit = wider
-        if math.isfinite(price) and taken + price > limit:
+        if math.isfinite(price) and spent + price > limit:
             break
-        fit = again(fit)
-        taken = taken + price
-    further = taken if math.isfinite(price) else 0.0
-    return fit, OmittedCandidates(statistics=statistics, columns=outside, seen_from=seen, further=further)
+        fit = refit(fit)
+        spent = spent + price
+    further = spent if math.isfinite(price) else 0.0
+    return fit, OmittedCandidates(
+        statistics=statistics, columns=outside, seen_from=seen_from, further=further
+    )
 
 
 def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
@@ -491,7 +495,7 @@ def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags
 def _none_beside_all(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
     """Return what is tested beside targets that are all columns: nothing; None if all are kept."""
     outside = len(sums.units.scale) - len(fit.support)
-    need = critical_value(max(outside, 1)) + upper_quantile(1.0 - FOUND)
+    need = critical_value(max(outside, 1)) + upper_quantile(1.0 - DETECTION_PROBABILITY)
     return OmittedCandidates(statistics={}, columns=outside, seen_from=need) if outside else None
 
 
@@ -531,11 +535,11 @@ def _tested(
         square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
     error = error_covariance(np.eye(len(fit.picked)), fit, sums.n)
     noise = column_noise_variance(column, gram_sd, np.arange(len(fit.picked)), error)[0] / unit**2
-    own = (sd * bound) ** 2 + slope**2 * float(noise)
+    variance = (sd * bound) ** 2 + slope**2 * float(noise)
     size = float(mean[0]) * bound
-    error_of_size = math.sqrt(square / sums.n + own)
+    error_of_size = math.sqrt(square / sums.n + variance)
     wider = _joined(fit, suspect, white @ column[:, 0] / unit, size / slope, error_of_size / slope, keep)
-    return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / slope))
+    return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(variance) / slope))
 
 
 def _joined(
@@ -556,8 +560,8 @@ def _joined(
     )
     if not keep:
         return wider
-    kept = fit.beta + change[positions(fit.support, fit.picked)]
-    return replace(wider, support=[*fit.support, column], beta=np.append(kept, change[-1]))
+    kept_beta = fit.beta + change[positions(fit.support, fit.picked)]
+    return replace(wider, support=[*fit.support, column], beta=np.append(kept_beta, change[-1]))
 
 
 def missed_column_test(
@@ -599,9 +603,9 @@ def missed_column_test(
         inside = set(fit.support if plan.every else fit.picked)
         suspects = replace(suspects, targets={j: float(t) for j, t in sizes if j not in inside})
     releases = () if vectors is None else vectors.releases
-    seen, correlation = _sight(suspects.seen_from, sums, fit, debiased, plan, releases)
+    seen_from, correlation = _sight(suspects.seen_from, sums, fit, debiased, plan, releases)
     sight = TargetDetection(
-        seen_from=seen,
+        seen_from=seen_from,
         correlation=correlation,
         sampling=np.sqrt(parts.sampling),
         errors=errors,
@@ -617,7 +621,7 @@ def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
 
 
 def _sight(
-    seen: float,
+    seen_from: float,
     sums: SparseSums,
     fit: SparseFit,
     debiased: DebiasedFit,
@@ -629,7 +633,7 @@ def _sight(
     price = plan.shares.debiasing(plan.rho).neighbours / max(len(near), 1)
     correlation = found_correlation(sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP)
     if (pick := sharpest(releases, SUSPECT)) is not None:
-        seen = max(seen, pick.found_from * math.sqrt(sums.n) / fit.scale)
+        seen_from = max(seen_from, pick.found_from * math.sqrt(sums.n) / fit.scale)
     if (look := sharpest(releases, NEIGHBOURS)) is not None:
         correlation = min(look.found_from, 1.0)
-    return seen, correlation
+    return seen_from, correlation

@@ -141,13 +141,13 @@ def _minimum(function: Callable[[float], float], low: float, high: float) -> flo
     """Return the minimiser of a unimodal function over [low, high], sought in the logarithm."""
     from scipy.optimize import minimize_scalar  # a third of the import time of the package
 
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda t: function(math.exp(t)),
         bounds=(math.log(low), math.log(high)),
         method="bounded",
         options={"xatol": 1e-4},
     )
-    return math.exp(float(found.x))
+    return math.exp(float(minimum.x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +282,8 @@ class ResidualSizes:
     @classmethod
     def of(cls, counts: NoisySum, edges: Floats) -> ResidualSizes:
         """Return what counts below the first edge, between edges and from the last one on say."""
-        least = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
-        cells = np.where(counts.values > least, counts.values, 0.0) / counts.rows
+        threshold = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
+        cells = np.where(counts.values > threshold, counts.values, 0.0) / counts.rows
         middles = np.concatenate([[0.0], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])
         two = np.sort(np.argsort(cells)[-2:])
         far = float(edges[min(int(two[-1]), len(edges) - 1)]) if cells[two].sum() > TWO_CELLS else 0.0

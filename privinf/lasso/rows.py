@@ -193,14 +193,14 @@ def lasso_limits(
 
 
 def lasso_rows(
-    held: ModelRows,
+    model_rows: ModelRows,
     trust: Trust,
     y_bounds: Pair | None,
     x_scale: ArrayLike | None,
     family: LassoFamily = "gaussian",
 ) -> LassoRows:
     """Return the sites of a model with the units of its columns; by default the design has the `y_bounds`."""
-    held, design = held.placed(trust), held.design
+    model_rows, design = model_rows.placed(trust), model_rows.design
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
     if design.constant is None and design.constant_direction is not None:
@@ -219,15 +219,15 @@ def lasso_rows(
         half[design.constant] = 1.0
     ends = (float(y_low), float(y_high))
     scale = _scales(x_scale, half, bounded)
-    counts, missing = held.described()
+    counts, missing = model_rows.described()
     return LassoRows(
         design=design,
-        federation=held.sites,
+        federation=model_rows.sites,
         y_bounds=ends,
         center=center,
         half=half,
         scale=scale,
-        labels=held.named(),
+        labels=model_rows.named(),
         rows=counts,
         trust=trust,
         family=family,

@@ -28,8 +28,8 @@ HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals 
 
 def secure_server(rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int) -> SecureServer:
     """Return the server of a fit."""
-    known = None if rows.design.schema is None else rows.design
-    return SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=known)
+    design = None if rows.design.schema is None else rows.design
+    return SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=design)
 
 
 def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorServer:
@@ -39,8 +39,8 @@ def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorS
     high = rows.center + rows.half
     assert design.y_low is not None
     assert design.y_high is not None
-    most = max(abs(design.y_low), abs(design.y_high))
-    return VectorServer(server=server, n=server.nobs, low=low, high=high, response=most, clip=clip)
+    largest = max(abs(design.y_low), abs(design.y_high))
+    return VectorServer(server=server, n=server.nobs, low=low, high=high, response=largest, clip=clip)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

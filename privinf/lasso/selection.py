@@ -55,7 +55,8 @@ VECTORS = {
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05  # chance that a pick is missed in `detectable_sds`: by larger noise elsewhere, or by its own
-FOUND = 0.8  # probability with which the smallest effect that is stated as detected is detected
+# Probability with which the smallest effect that is stated as detected is detected.
+DETECTION_PROBABILITY = 0.8
 PICK_CLIPS = np.geomspace(0.1, 2.0, 24)  # grid of clips for the pick of one column, in units of the residuals
 CLEAR_CLIP = 1.5  # where products are clipped without noise, in the same units
 
@@ -291,19 +292,21 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
     """
     if math.isinf(rho):
         return CLEAR_CLIP, picked_from(n, columns, 0.0, *product_moments(CLEAR_CLIP))
-    found = [
+    detected = [
         picked_from(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
         for bound in PICK_CLIPS
     ]
-    best = int(np.argmin(found))
-    return float(PICK_CLIPS[best]), float(found[best])
+    best = int(np.argmin(detected))
+    return float(PICK_CLIPS[best]), float(detected[best])
 
 
 def picked_from(n: float, columns: int, scale: float, slope: float, square: float) -> float:
-    """Return the z that is picked with probability `FOUND` from sums with Gumbel noise of this scale."""
+    """Return the z that is picked with `DETECTION_PROBABILITY` from sums with such Gumbel noise."""
     spread = math.sqrt(n * square)
-    many = math.log(2.0 * columns)
-    frozen = scale * math.sqrt(2.0 * many) <= spread
-    others = spread * math.sqrt(2.0 * many) if frozen else scale * many + spread**2 / (2.0 * scale)
-    own = math.hypot(spread, scale * math.pi / math.sqrt(3.0))
-    return (others + upper_quantile(1.0 - FOUND) * own) / (slope * math.sqrt(n))
+    log_count = math.log(2.0 * columns)
+    frozen = scale * math.sqrt(2.0 * log_count) <= spread
+    largest_other = (
+        spread * math.sqrt(2.0 * log_count) if frozen else scale * log_count + spread**2 / (2.0 * scale)
+    )
+    own_sd = math.hypot(spread, scale * math.pi / math.sqrt(3.0))
+    return (largest_other + upper_quantile(1.0 - DETECTION_PROBABILITY) * own_sd) / (slope * math.sqrt(n))

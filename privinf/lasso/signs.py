@@ -45,16 +45,16 @@ class SignCounts:
     @classmethod
     def of(cls, coordinates: Integers, answers: Integers, sizes: Integers, p: int, lie: float) -> SignCounts:
         """Count answers by coordinate."""
-        asked = np.bincount(coordinates, minlength=p)
+        counts = np.bincount(coordinates, minlength=p)
         hits = np.bincount(coordinates, weights=answers, minlength=p).astype(np.int64)
         unique, kind = np.unique(sizes, return_inverse=True)
         table = np.zeros((p, len(unique)))
         np.add.at(table, (coordinates, kind), 1.0)
         return cls(
             hits=hits,
-            asked=asked,
+            asked=counts,
             sizes=unique.astype(np.float64),
-            weights=table / np.maximum(asked, 1)[:, None],
+            weights=table / np.maximum(counts, 1)[:, None],
             lie=lie,
         )
 
@@ -133,21 +133,21 @@ def expected_square(counts: SignCounts, mu: float, coordinate: int) -> float:
     answer: exact for machines of one size. It has what a first-order variance at zero has not: the slope of
     the curve at mu, its curvature, and that estimates are held within 2/sqrt(n).
     """
-    asked = int(counts.asked[coordinate])
-    if asked == 0:
+    count = int(counts.asked[coordinate])
+    if count == 0:
         return math.nan
-    hits = np.arange(asked + 1)
+    hits = np.arange(count + 1)
     weights = counts.weights[coordinate]
-    every = SignCounts(
+    outcomes = SignCounts(
         hits=hits,
-        asked=np.full(asked + 1, asked),
+        asked=np.full(count + 1, count),
         sizes=counts.sizes,
-        weights=np.tile(weights, (asked + 1, 1)),
+        weights=np.tile(weights, (count + 1, 1)),
         lie=counts.lie,
     )
     curve = float(weights @ ndtr(mu * np.sqrt(counts.sizes)))
-    chance = binom.pmf(hits, asked, counts.lie + (1.0 - 2.0 * counts.lie) * curve)
-    return float(chance @ (sign_estimate(every).params - mu) ** 2)
+    chance = binom.pmf(hits, count, counts.lie + (1.0 - 2.0 * counts.lie) * curve)
+    return float(chance @ (sign_estimate(outcomes).params - mu) ** 2)
 
 
 def exact_limits(counts: SignCounts, alpha: float) -> Floats:

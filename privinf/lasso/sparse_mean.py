@@ -127,18 +127,18 @@ class SparseMeanResult(Released):
         -----
         **Privacy.** Of public numbers alone; no answer is read.
         """
-        found = check_number(mean, "mean") / self.scale
-        return self.scale**2 * expected_square(self.counts, found, int(np.argmin(self.counts.asked)))
+        scaled_mean = check_number(mean, "mean") / self.scale
+        return self.scale**2 * expected_square(self.counts, scaled_mean, int(np.argmin(self.counts.asked)))
 
     def summary_frame(self, alpha: float = 0.05, *, joint: bool = False) -> pd.DataFrame:
         """Return estimates, exact intervals and flags side by side, one row a coordinate."""
-        found = self.conf_int(alpha, joint=joint)
+        limits = self.conf_int(alpha, joint=joint)
         return pd.DataFrame(
             {
                 "mean": self.params,
                 "std err": self.bse,
-                "low": found[0],
-                "high": found[1],
+                "low": limits[0],
+                "high": limits[1],
                 "selected": self.params.index.isin(self.selected),
                 "saturated": self.saturated,
                 "asked": self.asked,
@@ -214,37 +214,38 @@ def sparse_mean(
     """
     scale = check_number(scale, "scale", low=0.0, high=LARGEST_SCALE, open_low=True)
     channel = SignChannel(epsilon)
-    given = samples_by_machine
-    samples = list(given.values() if isinstance(given, Mapping) else given)
+    by_machine = samples_by_machine
+    samples = list(by_machine.values() if isinstance(by_machine, Mapping) else by_machine)
     labels = _labels(samples, names)
     if check_count(sparsity, "sparsity") > len(labels):
         raise ArgumentError(f"sparsity={sparsity} is more than the p={len(labels)} coordinates")
-    sent = channel.release(samples, public_seed=public_seed, ledger=ledger, rng=rng, source=source)
-    counts = SignCounts.of(sent.coordinates, sent.answers, sent.sizes, sent.p, sent.lie)
+    release = channel.release(samples, public_seed=public_seed, ledger=ledger, rng=rng, source=source)
+    counts = SignCounts.of(release.coordinates, release.answers, release.sizes, release.p, release.lie)
     estimate = sign_estimate(counts)
     unknown = int((counts.asked == 0).sum())
     if estimate.saturated.any() or unknown:
         _warn(int(estimate.saturated.sum()), unknown)
     size = np.where(counts.asked > 0, np.abs(estimate.params), -1.0)
     order = np.lexsort((-np.abs(np.nan_to_num(counts.shares(), nan=0.5) - 0.5), -size))
-    kept = np.sort(order[:sparsity])
-    sparse = np.zeros(sent.p)
-    sparse[kept] = np.nan_to_num(scale * estimate.params[kept])
-    n = float(sent.sizes.mean())
-    m = len(sent.sizes)
-    near_zero = sparsity * sent.p / m * channel.spread**2 * math.pi / (2.0 * n)
+    selected = np.sort(order[:sparsity])
+    sparse = np.zeros(release.p)
+    sparse[selected] = np.nan_to_num(scale * estimate.params[selected])
+    n = float(release.sizes.mean())
+    m = len(release.sizes)
+    near_zero = sparsity * release.p / m * channel.spread**2 * math.pi / (2.0 * n)
     return SparseMeanResult(
         params=pd.Series(scale * estimate.params, labels),
         bse=pd.Series(scale * estimate.bse, labels),
         sparse_params=pd.Series(sparse, labels),
-        selected=labels[kept],
+        selected=labels[selected],
         saturated=pd.Series(estimate.saturated, labels),
         asked=pd.Series(counts.asked, labels),
-        rate=scale**2 * minimax_rate(n=n, machines=m, p=sent.p, sparsity=sparsity, epsilon=channel.epsilon),
+        rate=scale**2
+        * minimax_rate(n=n, machines=m, p=release.p, sparsity=sparsity, epsilon=channel.epsilon),
         error=scale**2 * near_zero,
-        nobs=int(sent.sizes.sum()),
-        privacy=PrivacyReport.of(sent.entries, ledger),
-        entries=sent.entries,
+        nobs=int(release.sizes.sum()),
+        privacy=PrivacyReport.of(release.entries, ledger),
+        entries=release.entries,
         counts=counts,
         scale=scale,
     )

@@ -98,12 +98,12 @@ class SparseSums:
         """Whether columns stay at the middle of their bounds."""
         return not self.centred and isinstance(self.mean_sd, float)
 
-    def args(self, support: Sequence[int], beta: Floats, **more: PlainValue) -> dict[str, Any]:
+    def args(self, support: Sequence[int], beta: Floats, **extra: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
         residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}
         units = self.units
         place = {"intercept": units.intercept} if self.response is None else {"response": self.response}
-        return {"center": units.center, "scale": units.scale, **place, **residual, **more}
+        return {"center": units.center, "scale": units.scale, **place, **residual, **extra}
 
     def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
         """Return the unit in which residuals are clipped, from a noisy histogram on a public geometric grid.
@@ -121,11 +121,11 @@ class SparseSums:
             rho=rho,
             sites=self.sites,
         )
-        found = ResidualSizes.of(counts, edges)
+        sizes = ResidualSizes.of(counts, edges)
         if self.response is not None:
-            return found.middle
-        self.sizes.append(found)
-        return found.scale
+            return sizes.middle
+        self.sizes.append(sizes)
+        return sizes.scale
 
     def center(self, rho: float, fixed: Sequence[int] = ()) -> None:
         """Release the means of the columns but the `fixed`, and centre there."""
@@ -144,9 +144,9 @@ class SparseSums:
 
     def center_again(self, rho: float) -> None:
         """Release the means of all columns in units of their sizes, where rows are shorter; centre there."""
-        every = np.arange(len(self.units.scale))
-        noisy = self._shrunk_means(every, rho, Labels.MEANS_OF_COLUMNS_AGAIN)
-        self.units.move(every, noisy.mean)
+        columns = np.arange(len(self.units.scale))
+        noisy = self._shrunk_means(columns, rho, Labels.MEANS_OF_COLUMNS_AGAIN)
+        self.units.move(columns, noisy.mean)
         self.mean_sd = noisy.mean_sd * self.units.scale
 
     def center_residual(
@@ -177,8 +177,8 @@ class SparseSums:
         if not new:
             return
         rho = rho / 2.0 if self.centred else rho
-        most = self.units.reach[new]
-        bound = float(most.max())
+        reach = self.units.reach[new]
+        bound = float(reach.max())
         clipped = math.isfinite(rho) and clip < bound
         top = clip if clipped else bound
         noisy = self.server.vector_sum(
@@ -188,12 +188,12 @@ class SparseSums:
             rho=rho,
             sites=self.sites,
         )
-        least = max(SMALLEST_SIZE**2, 2.0 * noisy.mean_sd)
-        mean = np.clip(noisy.mean, least, top**2)
+        lowest = max(SMALLEST_SIZE**2, 2.0 * noisy.mean_sd)
+        mean = np.clip(noisy.mean, lowest, top**2)
         sizes = np.sqrt(mean)
         if clipped:
-            whole = np.array([scale_of_squares(float(square), top) for square in mean])
-            sizes = np.where(sizes > top / 4.0, np.minimum(whole, most), sizes)
+            unclipped = np.array([scale_of_squares(float(square), top) for square in mean])
+            sizes = np.where(sizes > top / 4.0, np.minimum(unclipped, reach), sizes)
         self.units.rescale(new, sizes)
         self.units.sized.update(new)
         if self.centred:
@@ -204,9 +204,9 @@ class SparseSums:
         noisy = self._shrunk_means(columns, rho, Labels.MEANS_IN_PLAY)
         shift = np.clip(standing_out(noisy.mean, noisy.mean_sd), -1.0, 1.0)
         self.units.move(columns, shift)
-        left = np.sqrt(np.maximum(1.0 - shift**2, SMALLEST_SIZE**2))
-        self.units.rescale(columns, left)
-        self.center_sd |= dict(zip(columns.tolist(), (noisy.mean_sd / left).tolist(), strict=True))
+        root = np.sqrt(np.maximum(1.0 - shift**2, SMALLEST_SIZE**2))
+        self.units.rescale(columns, root)
+        self.center_sd |= dict(zip(columns.tolist(), (noisy.mean_sd / root).tolist(), strict=True))
 
     def _shrunk_means(self, columns: Integers, rho: float, label: str) -> Any:
         reach = float(np.linalg.norm(self.units.reach[columns]))
@@ -334,11 +334,11 @@ class SparseSums:
 
         With `targets` their columns go into it, clipped at their reach.
         """
-        more: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if targets is not None:
             reach = float(self.units.reach[list(targets)].max())
-            more = {"targets": np.asarray(targets), "column_clip": reach}
-        noisy = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
+            extra = {"targets": np.asarray(targets), "column_clip": reach}
+        noisy = self.server.vector_sum(op, self._of(score) | extra, label=label, rho=rho, sites=self.sites)
         return noisy.mean, noisy.mean_sd
 
     def target_scores(

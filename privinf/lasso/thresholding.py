@@ -183,7 +183,7 @@ def sparse_fit(
     allowed = np.ones(p, dtype=bool)
     allowed[[*always, *excluded]] = False
     picks = min(sparsity + extra, int(allowed.sum()))
-    open_sizes = [min(OPEN_BLOCK, picks - made) for made in range(0, picks, OPEN_BLOCK)]
+    open_sizes = [min(OPEN_BLOCK, picks - start) for start in range(0, picks, OPEN_BLOCK)]
     sizes = open_sizes if threshold else block_sizes(picks, blocks)
     joining = targets if len(targets) <= picks else ()
     price = budget.sizes / (len(sizes) + bool(joining))
@@ -196,14 +196,14 @@ def sparse_fit(
     doubtful: Sequence[int] = ()
     scale = first = sums.residual_scale((), np.empty(0), looked, Labels.SCALE_OF_RESPONSE)
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
-    left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
+    refit_price = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     for block, size in enumerate(sizes):
         if block:
             rho = float(cheap[block - 1])
             beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), rho)
             if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < MIN_NEW_SIGNALS:
                 doubtful = _doubtful(np.abs(beta) / errors, threshold, support, {*always, *joining})
-                left += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
+                refit_price += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
                 unspent = (len(sizes) - block) * (price + looked)
                 break
             scale = sums.residual_scale(support, beta, looked, Labels.SCALE_OF_RESIDUALS)
@@ -218,9 +218,9 @@ def sparse_fit(
     unspent += price if joining and not new else 0.0
     support = support + new
     beta = np.append(beta, np.zeros(len(new)))
-    whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, looked, doubtful)
-    fit = _kept(whole, sums.n, sparsity, threshold, len(always))
-    return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled, unspent=unspent)
+    full_fit = _full_fit(sums, support, beta, scale, max(clip, far / scale), refit_price, looked, doubtful)
+    fit = _select_largest(full_fit, sums.n, sparsity, threshold, len(always))
+    return replace(fit, astray=full_fit.scale > ASTRAY * first or full_fit.unsettled, unspent=unspent)
 
 
 def _cheap_fit(
@@ -267,10 +267,10 @@ def _full_fit(
 ) -> _FullFit:
     """Return the fit of what was picked, but for those of the `doubtful` places that hide the others."""
     noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
-    kept = clear_part(noisy, sd, doubtful)
-    noisy = noisy[np.ix_(kept, kept)]
-    support = [support[i] for i in kept]
-    beta = beta[kept]
+    clear_places = clear_part(noisy, sd, doubtful)
+    noisy = noisy[np.ix_(clear_places, clear_places)]
+    support = [support[i] for i in clear_places]
+    beta = beta[clear_places]
     root = _whitening(noisy)
     clear = clearance(noisy, sd)
     noise = 0.0
@@ -296,32 +296,32 @@ def _full_fit(
     )
 
 
-def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
+def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
     """Return the `sparsity` largest coefficients, those that stand out of their errors, and the fixed."""
-    beta = whole.beta
-    support = whole.support
+    beta = full.beta
+    support = full.support
     order = fixed + np.argsort(-np.abs(beta[fixed:]), kind="stable")[:sparsity]
-    variance = whole.efficiency * whole.scale**2 / n + whole.step_sd**2
-    errors = np.sqrt(variance * (whole.root**2).sum(axis=1))
+    variance = full.efficiency * full.scale**2 / n + full.step_sd**2
+    errors = np.sqrt(variance * (full.root**2).sum(axis=1))
     order = order[np.abs(beta[order]) > threshold * errors[order]]
-    kept = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
-    found = beta[kept]
+    places = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
+    beta_of_places = beta[places]
     if fixed:
         # A constant that was fitted beside a skewed column lacks its mean once the column is dropped.
-        dropped = np.setdiff1d(np.arange(len(beta)), kept)
-        gram = np.linalg.inv(whole.root @ whole.root.T)[:fixed]
-        found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
+        dropped = np.setdiff1d(np.arange(len(beta)), places)
+        gram = np.linalg.inv(full.root @ full.root.T)[:fixed]
+        beta_of_places[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
-        support=[support[i] for i in kept],
-        beta=found,
+        support=[support[i] for i in places],
+        beta=beta_of_places,
         picked=list(support),
         picked_beta=beta,
-        scale=whole.scale,
-        step_sd=whole.step_sd,
-        efficiency=whole.efficiency,
+        scale=full.scale,
+        step_sd=full.step_sd,
+        efficiency=full.efficiency,
         picked_errors=errors,
-        root=whole.root,
-        clear=whole.clear,
+        root=full.root,
+        clear=full.clear,
     )
 
 
@@ -336,13 +336,13 @@ def clear_part(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
 
     All places where it is clear of its noise, and where leaving all the doubtful out does not make it so.
     """
-    kept = list(range(len(gram)))
+    places = list(range(len(gram)))
     for out in [None, *doubtful]:
-        kept = [i for i in kept if i != out]
-        if not kept:
+        places = [i for i in places if i != out]
+        if not places:
             break
-        if clearance(gram[np.ix_(kept, kept)], sd) >= CLEAR:
-            return kept
+        if clearance(gram[np.ix_(places, places)], sd) >= CLEAR:
+            return places
     return list(range(len(gram)))
 
 

@@ -11,7 +11,13 @@ import pytest
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
-from privinf.lasso.columns import LEAST, MOST, DebiasingBudget, neighbour_count, target_columns
+from privinf.lasso.columns import (
+    FEWEST_NEIGHBOURS,
+    MOST_NEIGHBOURS,
+    DebiasingBudget,
+    neighbour_count,
+    target_columns,
+)
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
 from privinf.lasso.sums import SparseSums
@@ -107,9 +113,9 @@ def test_coefficients_that_are_noise_are_shrunk_and_their_error_is_known():
 def test_the_number_of_neighbours_follows_budget_rows_and_targets():
     budget = DebiasingBudget(neighbours=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
     one, five = (neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5))
-    assert LEAST < five < one <= MOST
-    assert neighbour_count(budget, 4_000, 300, 5, 10) == LEAST
-    assert neighbour_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MOST
+    assert FEWEST_NEIGHBOURS < five < one <= MOST_NEIGHBOURS
+    assert neighbour_count(budget, 4_000, 300, 5, 10) == FEWEST_NEIGHBOURS
+    assert neighbour_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MOST_NEIGHBOURS
 
 
 def confounded(count, seed, n=20_000, p=60):

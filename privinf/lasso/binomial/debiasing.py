@@ -198,12 +198,12 @@ def _union(
     rho: float,
 ) -> list[int]:
     """Return picked columns, targets and their neighbours."""
-    found = [*fit.point.support, *targets]
+    union = [*fit.point.support, *targets]
     allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
-    allowed[:, [*found, *excluded]] = False
+    allowed[:, [*union, *excluded]] = False
     if count := min(neighbours, int(allowed[0].sum())):
-        found += [j for chosen in sums.sparse.neighbours(targets, count, allowed, rho) for j in chosen]
-    return list(dict.fromkeys(found))
+        union += [j for chosen in sums.sparse.neighbours(targets, count, allowed, rho) for j in chosen]
+    return list(dict.fromkeys(union))
 
 
 def _released(
@@ -230,11 +230,11 @@ def _column_noise(
     sd: float,
 ) -> Floats:
     """Return E (w_j' Z d)^2 in the coordinates of v."""
-    kept = np.append(0, 1 + positions(fit.point.support, union))
-    whole = whitening @ inverse @ whitening.T
-    picked = np.linalg.inv(np.linalg.inv(whole)[np.ix_(kept, kept)])
-    error = np.zeros_like(whole)
-    error[np.ix_(kept, kept)] = fit.error_covariance(picked, sums.n)
+    places = np.append(0, 1 + positions(fit.point.support, union))
+    inverse_gram = whitening @ inverse @ whitening.T
+    picked = np.linalg.inv(np.linalg.inv(inverse_gram)[np.ix_(places, places)])
+    error = np.zeros_like(inverse_gram)
+    error[np.ix_(places, places)] = fit.error_covariance(picked, sums.n)
     back = np.linalg.inv(whitening)
     moved = back @ error @ back.T
     return column_noise_variance(columns, sd, np.arange(len(moved)), (moved + moved.T) / 2.0)

@@ -110,9 +110,9 @@ class LogisticShares:
     score: float = 0.33
 
     @classmethod
-    def of(cls, given: Mapping[str, float] | None) -> LogisticShares:
+    def of(cls, shares: Mapping[str, float] | None) -> LogisticShares:
         """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
-        return cls() if given is None else cls(**check_shares(given, [one.name for one in fields(cls)]))
+        return cls() if shares is None else cls(**check_shares(shares, [field.name for field in fields(cls)]))
 
     def thresholding(self, rho: float) -> LogisticBudget:
         """Return the prices of the sparse fit."""
@@ -150,10 +150,10 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     picks = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
     columns = picks + len(plan.targets or ())
     check_room(server.nobs, columns, budget, min(blocks, picks))
-    whole = ConcentratedLoss(plan.rho)
-    ledger.check(whole)
+    price = ConcentratedLoss(plan.rho)
+    ledger.check(price)
     check_price(server, len(rows.names), plan.rho)
-    with server.reserving([whole]):
+    with server.reserving([price]):
         return _fitted(rows, server, plan, options, budget, blocks)
 
 

@@ -37,7 +37,7 @@ from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.omitted import GRAM, PICK, SIZE, SUSPECT, OmittedCandidates, critical_value, searched
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
-from privinf.lasso.selection import FOUND, picked_from
+from privinf.lasso.selection import DETECTION_PROBABILITY, picked_from
 from privinf.lasso.sums import UNCLIPPED
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels
@@ -80,14 +80,16 @@ def screen_omitted_logistic(
     bound = clip * math.sqrt(rate * (1.0 - rate))
 
     def look(fit: LogisticFit) -> tuple[int, float, LogisticFit]:
-        found, scale = sums.pick(fit.point, bound, 1, _allowed(sums, fit, excluded), PICK * rho, SUSPECT)
+        picked, scale = sums.pick(fit.point, bound, 1, _allowed(sums, fit, excluded), PICK * rho, SUSPECT)
         scales.append(scale)
-        return found[0], *_tested(sums, fit, found[0], rho, keep)
+        return picked[0], *_tested(sums, fit, picked[0], rho, keep)
 
-    wider, suspects = searched(fit, look, outside, 0.0, (rho, 0.0), scores, lambda found: found)
+    wider, suspects = searched(fit, look, outside, 0.0, (rho, 0.0), scores, lambda refitted: refitted)
     moments = residual_moments(bound / max(rate, 1.0 - rate))
     peeled = picked_from(sums.n * fit.spread.curvature, outside, scales[0], *moments)
-    need = (critical_value(outside) + upper_quantile(1.0 - FOUND)) * _relative_error(sums, fit, rho)
+    need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * _relative_error(
+        sums, fit, rho
+    )
     return wider, replace(suspects, seen_from=max(peeled, need))
 
 
@@ -120,8 +122,8 @@ def _tested(
     white[:-1, :-1] = fit.root
     white[-1, -1] = 1.0 / math.sqrt(fit.spread.curvature)
     top = UNCLIPPED if clear else curvature_bound(fit.spread, size, 0.99)
-    found = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, Labels.GRAM_OF_SUSPECT)
-    gram = floored(found.mean)
+    release = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, Labels.GRAM_OF_SUSPECT)
+    gram = floored(release.mean)
     inverse = np.asarray(np.linalg.inv(gram))
     column = inverse @ white[-1]  # of v = white'z
     unit = math.sqrt(float(white[-1] @ column))
@@ -129,25 +131,25 @@ def _tested(
     along = Directions(columns, (white @ column)[:, None] / unit)
     score = sums.score(fit.point, along, weights, score_rho, Labels.SCORE_OF_SUSPECT)
     moved = (fit.efficiency / sums.n + fit.step_sd**2) * np.diag(np.append(np.ones(size - 1), 0.0))
-    noise = column_noise_variance(column[:, None], found.sd, np.arange(size), moved)[0] / unit**2
-    own = score.sd**2 + weights.slope**2 * float(noise)
+    noise = column_noise_variance(column[:, None], release.sd, np.arange(size), moved)[0] / unit**2
+    variance = score.sd**2 + weights.slope**2 * float(noise)
     value = float(score.mean[0])
-    error = math.sqrt(weights.square / sums.n + own)
+    error = math.sqrt(weights.square / sums.n + variance)
     direction = white @ column / unit
     wider = _joined(fit, suspect, direction, value / weights.slope, keep)
-    return abs(value) / error, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / weights.slope))
+    return abs(value) / error, replace(wider, step_sd=max(fit.step_sd, math.sqrt(variance) / weights.slope))
 
 
 def _joined(fit: LogisticFit, column: int, direction: Floats, step: float, keep: bool) -> LogisticFit:
     """Return the fit with one more column, moved by a `step` along ``direction = w_l / sqrt(w_ll)``."""
     at = fit.point
     size = len(direction)
-    theta = np.append(at.whole, 0.0) + step * direction
+    theta = np.append(at.all_coefficients, 0.0) + step * direction
     root = np.zeros((size, size))
     root[:-1, :-1] = fit.root
     root[:, -1] = direction
     sd = math.hypot(fit.spread.sd, step / math.sqrt(fit.spread.curvature))
     spread = Spread(fit.spread.rate, min(sd, WIDEST))
     point = Point([*at.support, column], theta[1:], float(theta[0]))
-    kept = [*fit.kept, len(at.support)] if keep else fit.kept
-    return replace(fit, point=point, kept=kept, spread=spread, root=root)
+    kept_places = [*fit.kept, len(at.support)] if keep else fit.kept
+    return replace(fit, point=point, kept=kept_places, spread=spread, root=root)

@@ -38,7 +38,7 @@ from privinf.wire import Labels, Statistics
 NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()  # made to add up to 1: probabilities of the nodes
 LENGTHS = (np.arange(200) + 0.5) / 200.0  # midpoints of 200 equally probable cells of |v|^2, as probabilities
-WHOLE = 0.995  # share of rows that K leaves as they are, for scores
+UNCUT_SHARE = 0.995  # share of rows that K leaves as they are, for scores
 MOST_ROWS = 0.9  # the same for a matrix that the noise could drown
 CLIPS = np.geomspace(0.2, 6.0, 120)  # grid on which B is sought, relative to sqrt(k odds)
 WIDEST = 4.0  # largest sd of the predictor: beyond it the responses are separated
@@ -63,7 +63,7 @@ class Point:
         return Point([*self.support, *columns], beta, self.intercept)
 
     @property
-    def whole(self) -> Floats:
+    def all_coefficients(self) -> Floats:
         """Intercept and coefficients."""
         return np.append(self.intercept, self.beta)
 
@@ -125,16 +125,16 @@ def weights_of(spread: Spread, size: int, n: int, rho: float) -> Weights:
     length2 = (chi2.ppf(LENGTHS, size) / spread.curvature)[None, :]
     share = np.repeat(NORMAL_WEIGHTS[:, None], len(LENGTHS), axis=1) / len(LENGTHS)
     q = np.sqrt(length2) * np.maximum(means, 1.0 - means)[:, None]
-    top = curvature_bound(spread, size, WHOLE)
+    top = curvature_bound(spread, size, UNCUT_SHARE)
     odds = math.sqrt(max(spread.rate, 1.0 - spread.rate) / min(spread.rate, 1.0 - spread.rate))
     bounds = CLIPS * odds * math.sqrt(size)
-    found = []
+    candidates = []
     for bound in bounds:
         w = np.minimum(1.0, np.minimum(bound / q, top / (c * length2)))
         slope = float((share * w * c * length2).sum()) / size
         square = float((share * w**2 * c * length2).sum()) / size
-        found.append(((square + 4.0 * bound**2 / (2.0 * rho * n)) / slope**2, bound, slope, square))
-    _, bound, slope, square = min(found)
+        candidates.append(((square + 4.0 * bound**2 / (2.0 * rho * n)) / slope**2, bound, slope, square))
+    _, bound, slope, square = min(candidates)
     return Weights(float(bound), top, slope, square)
 
 
@@ -192,16 +192,16 @@ class LogisticSums:
 
     def rate(self, rho: float) -> NoisyMean:
         """Return the mean of the response."""
-        found = self._ask(
+        release = self._ask(
             Statistics.RESIDUAL_SUM, {"intercept": 0.5, "residual_clip": 0.5}, Labels.MEAN_RESPONSE, rho
         )
-        return NoisyMean(found.mean + 0.5, found.mean_sd)
+        return NoisyMean(release.mean + 0.5, release.mean_sd)
 
     def pick(
         self, at: Point, bound: float, k: int, allowed: Flags, rho: float, label: str = Labels.SELECTION
     ) -> tuple[list[int], float]:
         """Return the k columns whose products with residuals have the largest sums, and the noise's scale."""
-        args = self._told(bound=bound, intercept=at.intercept)
+        args = self._query_args(bound=bound, intercept=at.intercept)
         if at.support:
             args |= {"support": np.asarray(at.support, dtype=np.int64), "beta": at.beta}
         picks = self.sparse.server.top_k(
@@ -219,30 +219,30 @@ class LogisticSums:
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
         """Return the mean of w v e."""
         args = self._at(at, along, weights, high=weights.score)
-        found = self._ask(Statistics.CURVED_SCORE, args, label, rho)
-        return NoisyMean(found.mean, found.mean_sd)
+        release = self._ask(Statistics.CURVED_SCORE, args, label, rho)
+        return NoisyMean(release.mean, release.mean_sd)
 
     def meat(self, at: Point, along: Directions, weights: Weights, rho: float) -> NoisyMean:
         """Return the mean of w^2 e^2 v v'."""
         args = self._at(at, along, weights, high=weights.score)
-        found = self._ask(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
-        return NoisyMean(NoisyGram.of(found).mean, found.mean_sd)
+        release = self._ask(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
+        return NoisyMean(NoisyGram.of(release).mean, release.mean_sd)
 
     def secant(
         self, at: Point, along: Directions, weights: Weights, step: Floats, rho: float, label: str
     ) -> NoisyMean:
         """Return the mean of w g v v', g the slope of the mean between eta and eta + v'step, at most K."""
         args = self._at(at, along, weights, step=step, clip=weights.curvature)
-        found = self._ask(Statistics.CURVED_SECANT, args, label, rho)
-        return NoisyMean(NoisyGram.of(found).mean, found.mean_sd)
+        release = self._ask(Statistics.CURVED_SECANT, args, label, rho)
+        return NoisyMean(NoisyGram.of(release).mean, release.mean_sd)
 
     def hessian(self, at: Point, along: Directions, top: float, rho: float, label: str) -> NoisyMean:
         """Return the mean of w c v v' for weights w = min(1, K / k) alone."""
         return self.secant(at, along, Weights(UNCLIPPED, top), np.zeros(along.size), rho, label)
 
-    def _at(self, at: Point, along: Directions, weights: Weights, **more: PlainValue) -> dict[str, Any]:
+    def _at(self, at: Point, along: Directions, weights: Weights, **extra: PlainValue) -> dict[str, Any]:
         columns = np.asarray(along.columns, dtype=np.int64)
-        return self._told(
+        return self._query_args(
             family="binomial",
             columns=columns,
             theta=at.on(along.columns),
@@ -251,10 +251,10 @@ class LogisticSums:
             offset=along.matrix[0],
             score_bound=weights.score,
             curvature_bound=weights.curvature,
-            **more,
+            **extra,
         )
 
-    def _told(self, **args: PlainValue) -> dict[str, Any]:
+    def _query_args(self, **args: PlainValue) -> dict[str, Any]:
         units = self.sparse.units
         return {"center": units.center, "scale": units.scale, **args}
 

@@ -84,9 +84,9 @@ class LogisticBudget:
 
     def last(self, blocks: int = PEELS) -> float:
         """Return the price of the last step."""
-        return self.whole(blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
+        return self.full_fit(blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
 
-    def whole(self, blocks: int) -> float:
+    def full_fit(self, blocks: int) -> float:
         """Return the price of the fit of everything that was picked."""
         return self.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
 
@@ -202,8 +202,8 @@ def sparse_logistic(
         at = at.joined(new)
     at = at.joined([j for j in targets if j not in at.support])
     sums.sparse.size_columns(at.support, budget.sizes / 2.0)
-    whole = _fitted(sums, at, spread, budget.whole(len(sizes)), STEP_SHARES)
-    return _kept(whole, sums.n, sparsity, threshold)
+    full_fit = _fitted(sums, at, spread, budget.full_fit(len(sizes)), STEP_SHARES)
+    return _select_largest(full_fit, sums.n, sparsity, threshold)
 
 
 def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
@@ -244,8 +244,8 @@ def _rate(sums: LogisticSums, rho: float) -> float:
     """Release the rate of the response."""
     release = sums.rate(rho)
     rate = float(release.mean[0])
-    least = max(FEWEST_SDS * release.sd, 1.0 / sums.n)
-    if not least < rate < 1.0 - least:
+    lowest = max(FEWEST_SDS * release.sd, 1.0 / sums.n)
+    if not lowest < rate < 1.0 - lowest:
         raise TooRareResponse(
             TOO_RARE.format(rate, release.sd), min(max(rate, 1.0 / sums.n), 1.0 - 1.0 / sums.n)
         )
@@ -269,7 +269,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
         noise = score.sd / slope
         moved = float(np.linalg.norm(move))
         longest = LARGEST_MOVE * math.sqrt(spread.curvature)
-        theta = at.whole + root @ move * min(1.0, longest / max(moved, longest))
+        theta = at.all_coefficients + root @ move * min(1.0, longest / max(moved, longest))
         at = Point(at.support, theta[1:], float(theta[0]))
         spread = _spread(at, spread, root)
     signs = [UNSETTLED_SIGN] * (moved > UNSETTLED * math.sqrt(size) * math.hypot(last, noise))
@@ -341,7 +341,7 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
         longest = LARGEST_MOVE * math.sqrt(spread.curvature)
         moved = float(np.linalg.norm(move))
         change = root @ move * min(1.0, longest / max(moved, longest))
-        theta = at.whole + change
+        theta = at.all_coefficients + change
         at = Point(at.support, theta[1:], float(theta[0]))
         if np.abs(change).max() < SMALLEST_CHANGE:
             return LogisticFit(
@@ -352,7 +352,7 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
     )
 
 
-def _kept(fit: LogisticFit, n: int, sparsity: int, threshold: float) -> LogisticFit:
+def _select_largest(fit: LogisticFit, n: int, sparsity: int, threshold: float) -> LogisticFit:
     """Return the fit with the `sparsity` largest coefficients that stand out of their errors as kept."""
     size = np.abs(fit.point.beta)
     errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, n)))[1:]

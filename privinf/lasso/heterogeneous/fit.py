@@ -51,9 +51,9 @@ from privinf.validation import check_choice, check_count
 FALSE_ALARM = 0.05
 
 
-def extra_picks(own: int) -> tuple[int, int]:
+def extra_picks(own_sparsity: int) -> tuple[int, int]:
     """Return how many columns are picked too many, for the shared part and for own parts of this size."""
-    return 1, max(2, own // 3)
+    return 1, max(2, own_sparsity // 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +133,10 @@ def check_site_plan(
     shared = check_count(shared_sparsity, "shared_sparsity")
     if shared >= sparsity:
         raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
-    own = sparsity - shared
-    whole = rho
+    own_sparsity = sparsity - shared
+    full_rho = rho
     rho = rho if math.isinf(rho) else rho - means
-    extra = extra_picks(own)
+    extra = extra_picks(own_sparsity)
     if sparsity + sum(extra) > p:
         raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
     joint = accounting == "joint"
@@ -147,11 +147,11 @@ def check_site_plan(
             rows=int(np.median(rows)),
             p=p,
             shared=shared + extra[0],
-            own=own + extra[1],
+            own=own_sparsity + extra[1],
             sparsity=sparsity,
             neighbours=neighbours,
         )
-        given: Mapping[str, float] = site_shares(
+        parts: Mapping[str, float] = site_shares(
             rho if math.isfinite(rho) else 1.0,
             size,
             targets=targets,
@@ -159,18 +159,22 @@ def check_site_plan(
             own_precision=own_precision,
         )
     else:
-        given = check_shares(shares, [one.name for one in fields(SiteBudget)])
-    many = factors(
-        targets, p, interval_columns(shared, own, extra, neighbours), joint=joint, own_precision=own_precision
+        parts = check_shares(shares, [field.name for field in fields(SiteBudget)])
+    counts = factors(
+        targets,
+        p,
+        interval_columns(shared, own_sparsity, extra, neighbours),
+        joint=joint,
+        own_precision=own_precision,
     )
-    price = {name: share / (many[name] if joint else 1.0) for name, share in given.items()}
-    total = sum(price[name] * many[name] for name in price)
+    price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
+    total = sum(price[name] * counts[name] for name in price)
     return SitePlan(
-        budget=SiteBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
+        budget=SiteBudget(**{name: part_price * rho * ROUNDING for name, part_price in price.items()}),
         shared=shared,
-        own=own,
+        own=own_sparsity,
         neighbours=neighbours,
-        joint=whole if joint else total * rho + means,
+        joint=full_rho if joint else total * rho + means,
         interval=sum(price.values()) * rho + means,
         accounting=accounting,
         precision=precision,
@@ -180,8 +184,8 @@ def check_site_plan(
 
 def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
     """Return what everything costs, part by part, where one interval, which uses so many columns, pays 1."""
-    many = dict.fromkeys((one.name for one in fields(SiteBudget)), 1.0)
-    return many | {
+    counts = dict.fromkeys((field.name for field in fields(SiteBudget)), 1.0)
+    return counts | {
         "neighbours": float(targets),
         "slopes": MEAN_SHARE + (1.0 - MEAN_SHARE) * targets,
         "score": float(targets),
@@ -194,16 +198,16 @@ def fit_sites(
     server: TrustedServer, units: SparseUnits, plan: SitePlan, targets: Sequence[int]
 ) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
-    every = SparseSums(server=server, units=units, n=server.nobs)
+    pooled = SparseSums(server=server, units=units, n=server.nobs)
     if plan.means > 0.0:
-        every.center((1.0 - RESPONSE_SHARE) * plan.means)
-        center_response(every, RESPONSE_SHARE * plan.means)
+        pooled.center((1.0 - RESPONSE_SHARE) * plan.means)
+        center_response(pooled, RESPONSE_SHARE * plan.means)
     sites = {
         name: SparseSums(server=server, units=units, n=rows, sites=(name,))
         for name, rows in server.rows.items()
     }
     fits = site_fits(
-        every,
+        pooled,
         sites,
         targets,
         plan.budget,
@@ -273,9 +277,9 @@ def _site_results(
     fit = fits.own[site]
     debiased = fits.debiased[site]
     kept_targets = list(fits.targets[site])
-    kept = [fit.support[i] for i in fit.kept]
-    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
-    settings = fit_settings(rows, sparse_settings(names, units, kept, values, fit.scale), fit.astray)
+    kept_columns = [fit.support[i] for i in fit.kept]
+    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept_columns]
+    settings = fit_settings(rows, sparse_settings(names, units, kept_columns, values, fit.scale), fit.astray)
     hidden = [names[j] for j in targets if j not in set(kept_targets)]
     method = f"debiased lasso, party {label}"
     if debiased is None:
@@ -384,12 +388,14 @@ class MachineResults(PortableParts):
         """Return one line a site: rows, columns selected, scale of residuals, lengths of intervals."""
         lines = []
         for label in self.labels:
-            one = self.results[label]
+            result = self.results[label]
             length = np.array([math.inf])  # the noise hides all targets
-            if one.estimate.cov is not None:
-                limits = one.conf_int(alpha).to_numpy()
+            if result.estimate.cov is not None:
+                limits = result.conf_int(alpha).to_numpy()
                 length = limits[:, 1] - limits[:, 0]
-            lines.append([int(one.nobs), len(one.selected), one.residual_scale, length.min(), length.max()])
+            lines.append(
+                [int(result.nobs), len(result.selected), result.residual_scale, length.min(), length.max()]
+            )
         columns = ["rows", "selected", "residual scale", "narrowest", "widest"]
         table = pd.DataFrame(lines, pd.Index(self.labels, name="party"), columns)
         return table if self.differs is None else table.assign(**{"differs (z)": self.differs.to_numpy()})
@@ -405,9 +411,9 @@ class MachineResults(PortableParts):
             f"Lengths of {1.0 - alpha:.0%} intervals, by party:",
             self.to_frame(alpha).to_string(float_format=lambda value: f"{value:.4g}"),
         ]
-        total = sum(one.nobs for one in self.results.values())
+        total = sum(result.nobs for result in self.results.values())
         lines += [sentence(text) for text in large_delta(self.privacy, total)]
-        notes = {note for one in self.results.values() for note in one.notes}
+        notes = {note for result in self.results.values() for note in result.notes}
         return "\n".join(lines + sorted(notes))
 
     def __repr__(self) -> str:

@@ -135,31 +135,33 @@ def site_fits(
     grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
     looks = BLOCK_LOOKS * budget.scales, LAST_LOOK * budget.scales
-    own = own_fits(
+    fits = own_fits(
         sites, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
     )
     near = _neighbours(pooled, sites, own_precision, targets, shared.support, neighbours, budget.neighbours)
     members = {
         name: sorted({*fit.support, *targets, *(j for chosen in near[name] for j in chosen)})
-        for name, fit in own.items()
+        for name, fit in fits.items()
     }
     correlations = grams.precision(members)
-    scores = site_scores(sites, correlations, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
+    scores = site_scores(
+        sites, correlations, fits, targets, near, ScorePrices.of(budget.slopes, budget.score)
+    )
     return SiteFits(
         shared=shared.support,
         shared_beta=shared.beta,
         targets=scores.targets,
-        own=own,
+        own=fits,
         debiased=scores.debiased,
         columns=scores.columns,
-        grams={name: one.values for name, one in correlations.items()},
+        grams={name: correlation.values for name, correlation in correlations.items()},
         differs=scores.differs,
     )
 
 
-def interval_columns(shared: int, own: int, extra: tuple[int, int], neighbours: int) -> int:
+def interval_columns(shared: int, own_sparsity: int, extra: tuple[int, int], neighbours: int) -> int:
     """Return how many columns of the Gram matrix one interval uses at most."""
-    return shared + own + sum(extra) + neighbours + 1
+    return shared + own_sparsity + sum(extra) + neighbours + 1
 
 
 def _shared(
@@ -187,12 +189,12 @@ def _shared(
         beta = steps[-1].beta
         if place in (0, last):
             scale = pooled.residual_scale(support, beta, look, Labels.SCALE_OF_RESIDUALS)
-    kept = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
-    cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(kept, kept)]
+    largest = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
+    cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
     lost = astray(steps, len(support), scale, response, root)
     return SharedPart(
-        support=[support[i] for i in kept],
-        beta=beta[kept],
+        support=[support[i] for i in largest],
+        beta=beta[largest],
         cov=cov,
         scale=scale,
         response=response,
@@ -253,16 +255,21 @@ def site_shares(
     -----
     **Privacy.** A function of public numbers.
     """
-    one = rho * size.rows**2
-    every = rho * size.total**2
-    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if own_precision else every)
-    gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
+    site_energy = rho * size.rows**2
+    pooled_energy = rho * size.total**2
+    near = (
+        NEIGHBOUR_SUM
+        * size.neighbours
+        * (targets if joint else 1)
+        / (site_energy if own_precision else pooled_energy)
+    )
+    gram = _within(0.03 * (REFERENCE / site_energy) ** 0.4, 0.02, 0.07)
     shares = {
-        "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
-        "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
+        "selection": _within(_picking(size.shared, size, pooled_energy), 0.015, 0.2),
+        "refit": _within(0.1 * (REFERENCE / pooled_energy) ** 0.25, 0.02, 0.12),
         "scales": SCALES,
-        "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
-        "own_refit": _within(0.04 * (REFERENCE / one) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
+        "own_selection": _within(_picking(size.own, size, site_energy), 0.15, 0.33),
+        "own_refit": _within(0.04 * (REFERENCE / site_energy) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
         "neighbours": _within(near, 0.004, 0.12 if joint or own_precision else 0.05),
         "gram": SEPARATE_GRAMS if joint or own_precision else gram,
         "slopes": SLOPES,

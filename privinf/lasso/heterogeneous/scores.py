@@ -90,7 +90,7 @@ class SiteScores:
 def site_scores(
     sites: Mapping[str, SparseSums],
     grams: Mapping[str, Correlations],
-    own: Mapping[str, SiteEffects],
+    fits: Mapping[str, SiteEffects],
     targets: Sequence[int],
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
@@ -104,7 +104,7 @@ def site_scores(
     ----------
     sites : mapping of str to SparseSums
     grams : mapping of str to Correlations
-    own : mapping of str to SiteEffects
+    fits : mapping of str to SiteEffects
     targets : sequence of k ints
     near : mapping of str to k sequences of int
         Neighbours of the targets.
@@ -118,21 +118,21 @@ def site_scores(
     noise = {}
     released = {}
     for name, sums in sites.items():
-        columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
-        released[name] = _release(sums, columns[name], own[name], targets, prices)
+        columns[name], noise[name] = target_columns(grams[name], fits[name], targets, near[name])
+        released[name] = _release(sums, columns[name], fits[name], targets, prices)
     slopes, slope_sds, hidden = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
-    kept = {}
-    for place, (name, one) in enumerate(released.items()):
+    clear_targets = {}
+    for place, (name, release) in enumerate(released.items()):
         start = np.zeros(len(columns[name]))
-        start[own[name].support] = own[name].beta
+        start[fits[name].support] = fits[name].beta
         at = np.flatnonzero(~hidden[place])
-        unit = one.unit[at]
+        unit = release.unit[at]
         score = ScoreRelease(
-            score=one.score[at],
+            score=release.score[at],
             slope=slopes[place][at] / unit,
-            square=one.square[at],
-            score_sd=one.score_sd,
+            square=release.square[at],
+            score_sd=release.score_sd,
             slope_sd=slope_sds[place][at] / unit,
             n=sites[name].n,
         )
@@ -140,15 +140,17 @@ def site_scores(
         score = score.only(clear)
         at = at[clear]
         unit = unit[clear]
-        kept[name] = [targets[int(i)] for i in at]
+        clear_targets[name] = [targets[int(i)] for i in at]
         debiased[name] = None
         columns[name] = columns[name][:, at]
         if len(at):
-            uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
-            debiased[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
+            uncertain = _slope_variance(score.score / score.slope, unit * fits[name].scale)
+            debiased[name] = debiased_coordinates(
+                start[clear_targets[name]], score, noise[name][at] + uncertain
+            )
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
-    return SiteScores(kept, debiased, columns, differs)
+    return SiteScores(clear_targets, debiased, columns, differs)
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:
@@ -171,13 +173,13 @@ def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[fl
     if sites < 2:
         return [0.0] * sites
     room = 1.0 - 1.0 / sites
-    average = np.array([one.average for one in released])
-    slopes = np.array([one.slope for one in released])
+    average = np.array([release.average for release in released])
+    slopes = np.array([release.slope for release in released])
     largest = []
-    for one, size, mean, row in zip(released, sizes, average, slopes, strict=True):
+    for release, size, mean, row in zip(released, sizes, average, slopes, strict=True):
         k = len(row)
-        alone = (mean - average.mean()) / math.sqrt(room * (one.average_sd**2 + 2.0 / (k * size)))
-        squares = (row - slopes.mean(axis=0)) ** 2 / (room * (one.slope_sd**2 + 2.0 / size))
+        alone = (mean - average.mean()) / math.sqrt(room * (release.average_sd**2 + 2.0 / (k * size)))
+        squares = (row - slopes.mean(axis=0)) ** 2 / (room * (release.slope_sd**2 + 2.0 / size))
         together = (float(squares.sum()) - k) / math.sqrt(2.0 * k)
         largest.append(max(abs(float(alone)), together))
     return largest
@@ -193,10 +195,10 @@ def target_columns(
         members = list(dict.fromkeys([target, *fit.support, *chosen]))
         w = precision_columns(floored(gram.values[np.ix_(members, members)]), [range(len(members))])[:, 0]
         columns[members, place] = w
-        others = [i for i, j in enumerate(fit.support) if j != target]
-        at = positions([fit.support[i] for i in others], members)
+        rest = [i for i, j in enumerate(fit.support) if j != target]
+        at = positions([fit.support[i] for i in rest], members)
         noise[place] = entry_noise_variance(
-            w, gram.variances[np.ix_(members, members)], at, fit.error_cov[np.ix_(others, others)]
+            w, gram.variances[np.ix_(members, members)], at, fit.error_cov[np.ix_(rest, rest)]
         )
     return columns, noise
 
@@ -255,21 +257,21 @@ def average_bound(k: int) -> float:
 
 def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], list[Flags]]:
     """Return every site's slopes in units of 1 / unit, sds of their noise, and which are far too small."""
-    average = float(np.mean([one.average for one in released]))
-    average_sd = math.sqrt(sum(one.average_sd**2 for one in released)) / len(released)
-    slope = np.mean([one.slope for one in released], axis=0)
-    slope_sd = np.sqrt(sum(one.slope_sd**2 for one in released)) / len(released)
+    average = float(np.mean([release.average for release in released]))
+    average_sd = math.sqrt(sum(release.average_sd**2 for release in released)) / len(released)
+    slope = np.mean([release.slope for release in released], axis=0)
+    slope_sd = np.sqrt(sum(release.slope_sd**2 for release in released)) / len(released)
     apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
     slopes = []
     sds = []
     hidden = []
-    for one in released:
-        deviation = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
-        found = np.maximum(average + deviation + apart, LEAST_SLOPE * average)
+    for release in released:
+        deviation = float(standing_out(np.array([release.average - average]), release.average_sd)[0])
+        slope_of_site = np.maximum(average + deviation + apart, LEAST_SLOPE * average)
         hidden.append(average + deviation + apart < LEAST_SLOPE * average)
         noise = np.where(apart != 0.0, slope_sd, 0.0)
-        sd = np.sqrt(noise**2 + (one.average_sd if deviation else average_sd) ** 2)
-        slopes.append(found)
+        sd = np.sqrt(noise**2 + (release.average_sd if deviation else average_sd) ** 2)
+        slopes.append(slope_of_site)
         # Only an average that the noise hides leaves no slopes.
-        sds.append(np.minimum(sd, MOST_NOISE * found) if average > average_sd / MOST_NOISE else sd)
+        sds.append(np.minimum(sd, MOST_NOISE * slope_of_site) if average > average_sd / MOST_NOISE else sd)
     return slopes, sds, hidden

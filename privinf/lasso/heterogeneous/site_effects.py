@@ -149,39 +149,41 @@ def own_fits(
     **Privacy.** Spends these prices at every site: their rows are disjoint. Between steps the sites use
     the median of their scales.
     """
-    held = len(shared.support)
-    sizes = block_sizes(min(sparsity + extra, len(next(iter(sites.values())).units.scale) - held), BLOCKS)
+    shared_count = len(shared.support)
+    sizes = block_sizes(
+        min(sparsity + extra, len(next(iter(sites.values())).units.scale) - shared_count), BLOCKS
+    )
     support = {name: list(shared.support) for name in sites}
     beta = {name: shared.beta.copy() for name in sites}
     roots: dict[str, Whitening] = {}
-    made: dict[str, list[ClippedStep]] = {name: [] for name in sites}
+    steps_of: dict[str, list[ClippedStep]] = {name: [] for name in sites}
     scale = dict.fromkeys(sites, shared.scale)
     plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
     total = sum(sum(steps) for steps in plan)
     for size, steps in zip(sizes, plan, strict=True):
         for name, sums in sites.items():
             _pick(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
-            roots[name] = grams.own_root(name, support[name][held:], 1.0 / len(sizes))
+            roots[name] = grams.own_root(name, support[name][shared_count:], 1.0 / len(sizes))
         for step, share in enumerate(steps):
             for name, sums in sites.items():
-                made[name].append(
+                steps_of[name].append(
                     clipped_step(
                         sums,
                         support[name],
                         beta[name],
-                        range(held, len(support[name])),
+                        range(shared_count, len(support[name])),
                         roots[name].values,
                         scale[name],
                         refit * share / total,
                     )
                 )
-                beta[name] = made[name][-1].beta
+                beta[name] = steps_of[name][-1].beta
             if steps is not LAST_STEPS or step < len(steps) - 1:
                 scale = _common_scale(sites, support, beta, scale, looks[0] / len(sizes))
     fits = {}
     for name, sums in sites.items():
         end = _scale(sums, support[name], beta[name], scale[name], looks[1])
-        fits[name] = _fit(shared, support[name], made[name], roots[name], end, sparsity)
+        fits[name] = _fit(shared, support[name], steps_of[name], roots[name], end, sparsity)
     return fits
 
 
@@ -211,17 +213,17 @@ def _fit(
     scale: float,
     sparsity: int,
 ) -> SiteEffects:
-    held = len(shared.support)
+    shared_count = len(shared.support)
     beta = steps[-1].beta
     cov = np.zeros((len(support),) * 2)
-    cov[:held, :held] = shared.cov
-    cov[held:, held:] = steps[-1].variance * root.values @ root.values.T
-    kept = held + np.sort(np.argsort(-np.abs(beta[held:]), kind="stable")[:sparsity])
-    lost = astray(steps, len(support) - held, scale, shared.response, root) or shared.astray
+    cov[:shared_count, :shared_count] = shared.cov
+    cov[shared_count:, shared_count:] = steps[-1].variance * root.values @ root.values.T
+    largest = shared_count + np.sort(np.argsort(-np.abs(beta[shared_count:]), kind="stable")[:sparsity])
+    lost = astray(steps, len(support) - shared_count, scale, shared.response, root) or shared.astray
     return SiteEffects(
         support=support,
         beta=beta,
-        kept=[*range(held), *kept.tolist()],
+        kept=[*range(shared_count), *largest.tolist()],
         error_cov=cov,
         scale=scale,
         astray=lost,
@@ -405,8 +407,8 @@ def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float
     """Return what all Gram matrices cost where one interval, which uses `size` columns, pays 1."""
     if joint:
         return 1.0
-    whole = (p / size) ** 2
-    return SHARED_PART + (1.0 - SHARED_PART) * whole if own_precision else whole
+    all_columns = (p / size) ** 2
+    return SHARED_PART + (1.0 - SHARED_PART) * all_columns if own_precision else all_columns
 
 
 def whitener(released: Correlations, support: Sequence[int]) -> Whitening:
