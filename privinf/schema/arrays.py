@@ -57,10 +57,10 @@ def aligned_bounds(
                 f"column {hidden[0]!r} has no public bounds: pass bounds=, radius= or write bounds='data'"
             )
         return [UNBOUNDED] * len(names)
-    given = _by_name(names, hidden, bounds)
-    if absent := [name for name in hidden if name not in given]:
+    by_name = _by_name(names, hidden, bounds)
+    if absent := [name for name in hidden if name not in by_name]:
         raise SensitivityError(f"column {absent[0]!r} has no public bounds: add it to bounds=")
-    pairs = {name: checked_pair(name, pair) for name, pair in given.items()}
+    pairs = {name: checked_pair(name, pair) for name, pair in by_name.items()}
     return [(pairs[name].low, pairs[name].high) if name in pairs else UNBOUNDED for name in names]
 
 
@@ -100,9 +100,9 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 def stand_ins(names: Sequence[str], private: Flags, low: Floats, high: Floats) -> dict[str, float]:
     """Return what stands in for missing values of a matrix: middles of bounds, or 0, that of the ball."""
     values = {}
-    for name, hidden, least, most in zip(names, private, low, high, strict=True):
-        if math.isfinite(least) and math.isfinite(most):
-            values[name] = Interval(float(least), float(most)).middle
+    for name, hidden, lower, upper in zip(names, private, low, high, strict=True):
+        if math.isfinite(lower) and math.isfinite(upper):
+            values[name] = Interval(float(lower), float(upper)).middle
         elif hidden:
             values[name] = 0.0
     return values
@@ -124,9 +124,9 @@ def made_up_rows(
     """
     import pandas as pd
 
-    least = np.where(np.isfinite(low), low, -reach)
-    most = np.where(np.isfinite(high), high, reach)
-    values = np.array([least, 0.5 * least + 0.5 * most, most])
+    lower = np.where(np.isfinite(low), low, -reach)
+    upper = np.where(np.isfinite(high), high, reach)
+    values = np.array([lower, 0.5 * lower + 0.5 * upper, upper])
     if constant is not None:
         values[:, constant] = 1.0
     frame = pd.DataFrame(values, columns=list(names))
@@ -148,9 +148,9 @@ def labelled(X: ColumnsLike | Table) -> Any:
     arrow = hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "iloc")
     lazy = hasattr(kind, "collect_schema") or hasattr(kind, "to_batches")
     if query or arrow or lazy or isinstance(X, (str, PathLike)):
-        told = "a path" if isinstance(X, (str, PathLike)) else kind.__name__
+        source = "a path" if isinstance(X, (str, PathLike)) else kind.__name__
         raise SchemaError(
-            f"{told} is no array of columns: name its columns in a formula, from_formula(formula, data, "
+            f"{source} is no array of columns: name its columns in a formula, from_formula(formula, data, "
             "schema=...), or read it into a frame first"
         )
     return X
@@ -163,8 +163,8 @@ def check_same_labels(*columns: object) -> None:
     """
     import pandas as pd
 
-    known = [one.index for one in columns if isinstance(one, (pd.Series, pd.DataFrame))]
-    if any(len(one) == len(known[0]) and not one.equals(known[0]) for one in known[1:]):
+    indices = [column.index for column in columns if isinstance(column, (pd.Series, pd.DataFrame))]
+    if any(len(index) == len(indices[0]) and not index.equals(indices[0]) for index in indices[1:]):
         raise AlignmentError(
             "the columns label their rows differently (pandas indices that are not equal): sort both the "
             "same way, or pass .to_numpy() where the order of the rows is right"

@@ -42,15 +42,15 @@ def absorbed(formula: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
     parts = parted(formula) if isinstance(formula, str) and isinstance(schema, Schema) else [""]
     if len(parts) == 1:
         return formula, ()
-    left, right = parts[0], parts[-1]
-    found = [_EFFECT.fullmatch(name) for name in right.split("+")]
-    columns = [match[1] or match[2] for match in found if match is not None]
-    if len(parts) > 2 or len(columns) < len(found):
+    formula_part, right = parts[0], parts[-1]
+    matches = [_EFFECT.fullmatch(name) for name in right.split("+")]
+    columns = [match[1] or match[2] for match in matches if match is not None]
+    if len(parts) > 2 or len(columns) < len(matches):
         raise SchemaError(f"{formula!r}: after one | stand names of factors, y ~ x | firm + year")
     for column in columns:
         declared_levels(schema, column)
     terms = tuple(dict.fromkeys(f"C({column})" for column in columns))
-    return " + ".join([left.rstrip(), *terms]), terms
+    return " + ".join([formula_part.rstrip(), *terms]), terms
 
 
 def parted(formula: str) -> list[str]:
@@ -81,13 +81,17 @@ def coded_factor(
         raise SchemaError(f"{code!r}: write C(column), C(column, Treatment(reference)), or with levels=[...]")
     levels = declared_levels(schema, name)
     if order is not None:
-        given = literal(order)
-        if not isinstance(given, (list, tuple)) or len(given) != len(levels) or set(given) != set(levels):
+        ordered = literal(order)
+        if (
+            not isinstance(ordered, (list, tuple))
+            or len(ordered) != len(levels)
+            or set(ordered) != set(levels)
+        ):
             raise SchemaError(
                 f"{code!r}: levels= orders all declared levels; to pool or drop some, declare others in the "
                 "schema"
             )
-        levels = tuple(given)
+        levels = tuple(ordered)
     return name, levels, *_contrast(contrast, levels, code)
 
 
@@ -154,20 +158,20 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
         raise SchemaError(f"{code!r}: the first argument must be a column")
     require_number(schema, name)
     order = BASIS_ARGUMENTS[kind]
-    given = dict(zip(order, map(literal, node.args[1:]), strict=False))
-    given |= {str(word.arg): literal(word.value) for word in node.keywords}
-    given = {key: value for key, value in given.items() if value is not None}
-    if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(given):
+    arguments = dict(zip(order, map(literal, node.args[1:]), strict=False))
+    arguments |= {str(word.arg): literal(word.value) for word in node.keywords}
+    arguments = {key: value for key, value in arguments.items() if value is not None}
+    if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(arguments):
         raise learns(code, kind)
-    if extra := sorted(set(given) - (set(order) - {"df", "constraints"})):
+    if extra := sorted(set(arguments) - (set(order) - {"df", "constraints"})):
         raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
-    options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
+    options = {key: arguments[key] for key in ("degree", "include_intercept") if key in arguments}
     try:
         basis = Basis(
             kind=kind,  # type: ignore[arg-type]
-            knots=tuple(given["knots"]),
-            lower=given["lower_bound"],
-            upper=given["upper_bound"],
+            knots=tuple(arguments["knots"]),
+            lower=arguments["lower_bound"],
+            upper=arguments["upper_bound"],
             **options,
         )
     except (SchemaError, TypeError, ValueError) as error:

@@ -60,16 +60,16 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
     full = design_of(formula_columns(text, schema, response_public=False), schema, radius=radius)
     if full.constant is None:
         raise SchemaError("a release for many regressions holds the constant: take 0 out of columns")
-    kept = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
-    moved = {old: new for new, old in enumerate(kept)}
+    positions = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
+    moved = {old: new for new, old in enumerate(positions)}
     return replace(
         full,
         formula=None,
-        columns=tuple(full.columns[at] for at in kept),
-        private=full.private[kept],
+        columns=tuple(full.columns[at] for at in positions),
+        private=full.private[positions],
         constant=moved[full.constant],
-        low=full.low[kept],
-        high=full.high[kept],
+        low=full.low[positions],
+        high=full.high[positions],
         blocks=tuple(tuple(moved[at] for at in block) for block in full.blocks),
     )
 
@@ -131,13 +131,13 @@ def sub_design(released: Design, formula: str) -> SubDesign:
 
 def scaled_maps(released: Design, design: Design) -> Floats:
     """Return columns and response of a design, scaled units, as sums of those of a release in theirs."""
-    held = _Held.of(released)
+    released_columns = _ReleasedColumns.of(released)
     outcome = design.outcome.column
-    spans = np.vstack([held.scaled_span(column) for column in (*design.columns, outcome)])
+    spans = np.vstack([released_columns.scaled_span(column) for column in (*design.columns, outcome)])
     center = np.append(design.center, design.y_center)
     scale = np.append(design.scale, design.y_scale)
     if center.any():
-        spans[:, held.place(Column("the constant", ()))] -= center
+        spans[:, released_columns.place(Column("the constant", ()))] -= center
     return np.asarray(spans / scale[:, None], dtype=np.float64)
 
 
@@ -161,16 +161,16 @@ def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> 
         A text is no formula, or there is none.
     """
     if isinstance(formula, str):
-        left, _, right = formula.partition("~")
-        names = _summands(left.strip())
-        found = (
+        responses, _, right = formula.partition("~")
+        names = _summands(responses.strip())
+        formulas = (
             {name: f"{name} ~ {right.strip()}" for name in names} if len(names) > 1 else {formula: formula}
         )
     else:
-        found = {one: one for one in formula}
-    if not found:
+        formulas = {text: text for text in formula}
+    if not formulas:
         raise SchemaError("name a regression: a formula with a response before the ~")
-    fits = {name: fit(one) for name, one in found.items()}
+    fits = {name: fit(text) for name, text in formulas.items()}
     return next(iter(fits.values())) if isinstance(formula, str) and len(fits) == 1 else fits
 
 
@@ -191,7 +191,7 @@ def all_columns(released: Design) -> tuple[Column, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
+class _ReleasedColumns:
     """The columns of a release by what they are made of, and their units."""
 
     schema: Schema
@@ -202,7 +202,7 @@ class _Held:
     scale: Floats
 
     @classmethod
-    def of(cls, released: Design) -> _Held:
+    def of(cls, released: Design) -> _ReleasedColumns:
         assert released.schema is not None
         columns = all_columns(released.user)
         sums = np.eye(len(columns))

@@ -74,22 +74,22 @@ def new_blocks(
 def internal_column(schema: Schema, column: Column) -> Column:
     """Return the column that stands for one of the formula's: itself, if it is no product and no power."""
     powers: Counter[str] = Counter()
-    kept: list[Piece] = []
+    other_pieces: list[Piece] = []
     for piece in column.pieces:
         if isinstance(piece, Plain):
             powers[expressions.named(piece.column)] += 1
         elif isinstance(piece, Expression):
             powers += factors_of(expressions.parse(piece.source))
         else:
-            kept.append(piece)
+            other_pieces.append(piece)
     degrees = sum(powers.values())
-    if degrees == 0 or degrees + len(kept) < 2 or max(powers.values()) > HIGHEST:
+    if degrees == 0 or degrees + len(other_pieces) < 2 or max(powers.values()) > HIGHEST:
         return column
     ends = {source: expressions.interval(source, schema.interval) for source in powers}
-    if any(not one.low < one.high for one in ends.values()):
+    if any(not interval.low < interval.high for interval in ends.values()):
         return column
     pieces = [Polynomial(source, ends[source].low, ends[source].high, k) for source, k in powers.items()]
-    return Column(column.name, (*pieces, *kept))
+    return Column(column.name, (*pieces, *other_pieces))
 
 
 def factors_of(node: ast.expr) -> Counter[str]:
@@ -133,29 +133,29 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
     """
     p = len(raw)
     M = np.eye(p)
-    left = []
+    unreached = []
     for inputs in dict.fromkeys(frozenset(raw[j].inputs) for j in range(p) if raw[j] != internal[j]):
-        own = [j for j in range(p) if raw[j] != internal[j] and frozenset(raw[j].inputs) == inputs]
+        group = [j for j in range(p) if raw[j] != internal[j] and frozenset(raw[j].inputs) == inputs]
         among = [j for j in range(p) if frozenset(internal[j].inputs) <= inputs]
         rows = public_rows(schema, sorted(inputs), len(among))
         if rows is None:
-            left += own
+            unreached += group
             continue
         X = np.column_stack([internal[j].values(rows, clip=True) for j in among])
-        Y = np.column_stack([raw[j].values(rows, clip=True) for j in own])
+        Y = np.column_stack([raw[j].values(rows, clip=True) for j in group])
         unit = np.abs(X).max(axis=0)
         size = np.abs(Y).max(axis=0)
         ends = np.concatenate([unit, size])
         if not ((ends > 1.0 / FARTHEST_SIZE) & (ends < FARTHEST_SIZE)).all():
-            left += own
+            unreached += group
             continue
-        found = np.linalg.lstsq(X / unit, Y / size, rcond=None)[0]
-        away = np.abs(X / unit @ found - Y / size).max(axis=0)
-        found[np.abs(found) < ROUNDED_OFF] = 0.0
-        M[:, own] = 0.0
-        M[np.ix_(among, own)] = found * size / unit[:, None]
-        left += [j for j, far in zip(own, away, strict=True) if not far <= EXACT]
-    return tuple(left) if left else M
+        solution = np.linalg.lstsq(X / unit, Y / size, rcond=None)[0]
+        away = np.abs(X / unit @ solution - Y / size).max(axis=0)
+        solution[np.abs(solution) < ROUNDED_OFF] = 0.0
+        M[:, group] = 0.0
+        M[np.ix_(among, group)] = solution * size / unit[:, None]
+        unreached += [j for j, far in zip(group, away, strict=True) if not far <= EXACT]
+    return tuple(unreached) if unreached else M
 
 
 def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader | None:

@@ -55,8 +55,8 @@ class Numeric:
         low = finite_number(self.low, "the lower bound")
         high = finite_number(self.high, "the upper bound")
         if not low < high:
-            one = "; a constant takes none: add it with privinf.add_constant" if low == high else ""
-            raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper{one}")
+            remedy = "; a constant takes none: add it with privinf.add_constant" if low == high else ""
+            raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper{remedy}")
         if not math.isfinite(high - low):
             raise SchemaError("bounds are so far apart that their difference overflows")
         object.__setattr__(self, "low", low)
@@ -80,9 +80,16 @@ class Numeric:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        kept: dict[str, Any] = {"low": self.low, "high": self.high, "public": self.public, "unit": self.unit}
-        kept |= {name: getattr(self, name) for name in ("center", "scale") if getattr(self, name) is not None}
-        return kept
+        record: dict[str, Any] = {
+            "low": self.low,
+            "high": self.high,
+            "public": self.public,
+            "unit": self.unit,
+        }
+        record |= {
+            name: getattr(self, name) for name in ("center", "scale") if getattr(self, name) is not None
+        }
+        return record
 
 
 @doors
@@ -155,8 +162,8 @@ class Factor:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        kept = {"levels": list(self.levels), "public": self.public, "unit": self.unit}
-        return kept if self.other is None else kept | {"other": self.other}
+        record = {"levels": list(self.levels), "public": self.public, "unit": self.unit}
+        return record if self.other is None else record | {"other": self.other}
 
 
 @doors

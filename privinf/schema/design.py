@@ -380,12 +380,12 @@ class Design:
         """Numbers of the data that no column has as they are: clipped before columns are made of them."""
         if self.schema is None:
             return ()
-        made = [
+        sources = [
             self.outcome.column,
-            *(column for column, own in zip(self.columns, self.private, strict=True) if own),
+            *(column for column, private in zip(self.columns, self.private, strict=True) if private),
         ]
-        plain = {column.inputs[0] for column in made if column.plain}
-        names = dict.fromkeys(name for column in made if not column.plain for name in column.inputs)
+        plain = {column.inputs[0] for column in sources if column.plain}
+        names = dict.fromkeys(name for column in sources if not column.plain for name in column.inputs)
         declared = self.schema.columns
         return tuple(name for name in names if name not in plain and isinstance(declared.get(name), Numeric))
 
@@ -397,10 +397,10 @@ class Design:
 
     def scaled_slopes(self, slopes: Floats) -> Floats:
         """Return private slopes, shape (number of private columns,), from user to scaled units."""
-        own = np.asarray(slopes, dtype=np.float64)
+        private_slopes = np.asarray(slopes, dtype=np.float64)
         if self.raw is not None:  # raw columns that are public are made of public columns alone
-            own = self.basis[np.ix_(self.private, self.private)] @ own
-        return own * self.scale[self.private] / self.y_scale
+            private_slopes = self.basis[np.ix_(self.private, self.private)] @ private_slopes
+        return private_slopes * self.scale[self.private] / self.y_scale
 
     def matrix(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
         """Return the design matrix of raw rows, shape (n, p), in user units: what coefficients are about.
@@ -524,9 +524,9 @@ class Design:
                 response=self.response,
                 y_bounds=self.outcome.bounds or Interval(-1.0, 1.0),
             )
-        known = dict.fromkeys((*self.outcome.column.inputs, *self.inputs))
-        frame = self.schema.frame([name for name in known if name in self.schema])
-        undeclared = [name for name in known if name not in self.schema]
+        inputs = dict.fromkeys((*self.outcome.column.inputs, *self.inputs))
+        frame = self.schema.frame([name for name in inputs if name in self.schema])
+        undeclared = [name for name in inputs if name not in self.schema]
         return frame.assign(**{name: np.resize([-1.0, 0.0, 1.0], len(frame)) for name in undeclared})
 
     def to_dict(self) -> dict[str, Any]:
@@ -584,8 +584,8 @@ class Design:
         return Design.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
-        shown = self.formula or f"{self.response} ~ {' + '.join(self.names)}"
-        return f"Design({shown!r}: {len(self.columns)} columns, {int(self.private.sum())} private)"
+        text = self.formula or f"{self.response} ~ {' + '.join(self.names)}"
+        return f"Design({text!r}: {len(self.columns)} columns, {int(self.private.sum())} private)"
 
     @property
     def _y_bounds(self) -> Interval:
@@ -663,7 +663,7 @@ def _finite_or_none(values: Floats) -> list[float | None]:
 def _ends(columns: Sequence[Column], schema: Schema) -> tuple[Floats, Floats]:
     """Return the bounds of columns that follow from the schema, each of shape (p,), in user units."""
     bounds = [column.interval(schema) for column in columns]
-    return np.array([one.low for one in bounds]), np.array([one.high for one in bounds])
+    return np.array([interval.low for interval in bounds]), np.array([interval.high for interval in bounds])
 
 
 def _freeze(design: Design, **arrays: Any) -> None:

@@ -66,23 +66,23 @@ def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
     return image
 
 
-def bounded(source: str, read: Callable[[str], Ranged]) -> Floats:
+def bounded(source: str, value_of: Callable[[str], Ranged]) -> Floats:
     """Return `source` evaluated row by row, total: inside its `interval`, whatever the rows hold.
 
     Raises SchemaError only where `interval` does: never for what a row holds.
     """
     with np.errstate(all="ignore"):
-        ranged: Ranged = _evaluate(parse(source), read, RANGED)
+        ranged: Ranged = _evaluate(parse(source), value_of, RANGED)
     return np.asarray(ranged.values, dtype=np.float64)
 
 
-def values(source: str, read: Callable[[str], Floats]) -> Floats:
+def values(source: str, value_of: Callable[[str], Floats]) -> Floats:
     """Return `source` evaluated row by row; entries outside a function's domain are nan or infinite.
 
     For public columns and for new rows of a prediction; a holder's private columns go through `bounded`.
     """
     with np.errstate(all="ignore"):
-        return np.asarray(_evaluate(parse(source), read, ARRAYS), dtype=np.float64)
+        return np.asarray(_evaluate(parse(source), value_of, ARRAYS), dtype=np.float64)
 
 
 def inputs(source: str) -> tuple[str, ...]:
@@ -227,26 +227,26 @@ def _check(node: ast.expr, depth: int) -> None:
 def _arguments(node: ast.Call) -> list[ast.expr]:
     """Return the arguments of where, clip, minimum or maximum, without the None of an open clip."""
     called = called_name(node)
-    given = node.args
+    arguments = node.args
     if called == "where":
-        if len(given) != 3 or not is_truth(given[0]):
+        if len(arguments) != 3 or not is_truth(arguments[0]):
             raise SchemaError(
                 "write np.where(x > 1, a, b): a comparison, and what holds if it is true or not"
             )
-        return given
+        return arguments
     if called == "clip":
-        ends = [number_of(end) for end in given[1:]]
-        open_ends = [isinstance(end, ast.Constant) and end.value is None for end in given[1:]]
-        if len(given) != 3 or any(
+        ends = [number_of(end) for end in arguments[1:]]
+        open_ends = [isinstance(end, ast.Constant) and end.value is None for end in arguments[1:]]
+        if len(arguments) != 3 or any(
             end is None and not free for end, free in zip(ends, open_ends, strict=True)
         ):
             raise SchemaError("write np.clip(x, low, high) with numbers, or None for an end that is open")
         if not any(open_ends) and ends[0] > ends[1]:  # type: ignore[operator]
             raise SchemaError("the bounds of np.clip must be in order")
-        return [given[0], *(end for end, free in zip(given[1:], open_ends, strict=True) if not free)]
-    if len(given) != 2:
+        return [arguments[0], *(end for end, free in zip(arguments[1:], open_ends, strict=True) if not free)]
+    if len(arguments) != 2:
         raise SchemaError(f"np.{called} takes two arguments")
-    return given
+    return arguments
 
 
 def _instead(node: ast.expr) -> str:
@@ -293,54 +293,57 @@ def _collect(node: ast.expr, columns: dict[str, None]) -> None:
             _collect(inner, columns)
 
 
-def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any]) -> Any:
+def _evaluate(node: ast.expr, value_of: Callable[[str], Any], algebra: Algebra[Any]) -> Any:
     name = column_of(node)
     if name is not None:
-        return read(name)
+        return value_of(name)
     match node:
         case ast.Constant(value=str(text)):
             return algebra.constant(date_number(text))  # type: ignore[arg-type]
         case ast.Constant(value=value):
             return algebra.constant(float(value))  # type: ignore[arg-type]
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
-            return algebra.constant(1.0) - _evaluate(operand, read, algebra)
+            return algebra.constant(1.0) - _evaluate(operand, value_of, algebra)
         case ast.Compare(left=left, ops=ops, comparators=others):
-            sides = [_evaluate(side, read, algebra) for side in (left, *others)]
+            sides = [_evaluate(side, value_of, algebra) for side in (left, *others)]
             pairs = zip(ops, sides[:-1], sides[1:], strict=True)
             tests = [algebra.test(_TESTS[type(op)], a, b) for op, a, b in pairs]
             return reduce(lambda a, b: algebra.limit(np.minimum, a, b), tests)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as join, left=left, right=right):
-            a, b = (_evaluate(side, read, algebra) for side in (left, right))
+            a, b = (_evaluate(side, value_of, algebra) for side in (left, right))
             return algebra.limit(_LIMITS[type(join)], a, b)
         case ast.UnaryOp(op=sign, operand=operand):
-            inner = _evaluate(operand, read, algebra)
+            inner = _evaluate(operand, value_of, algebra)
             return -inner if isinstance(sign, ast.USub) else inner
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
-            return algebra.power(_evaluate(left, read, algebra), _constant(right))
+            return algebra.power(_evaluate(left, value_of, algebra), _constant(right))
         case ast.BinOp(op=operation, left=left, right=right):
             combine = _OPERATIONS[type(operation)]
-            return combine(_evaluate(left, read, algebra), _evaluate(right, read, algebra))
+            return combine(_evaluate(left, value_of, algebra), _evaluate(right, value_of, algebra))
         case ast.Call() if (name := called_name(node)) in CALLS:
             return _called(
-                str(name), node, [_evaluate(one, read, algebra) for one in _arguments(node)], algebra
+                str(name),
+                node,
+                [_evaluate(argument_node, value_of, algebra) for argument_node in _arguments(node)],
+                algebra,
             )
         case ast.Call(args=[argument]):
-            inner = _evaluate(argument, read, algebra)
+            inner = _evaluate(argument, value_of, algebra)
             called = called_name(node)
             assert called is not None
             return inner if called == IDENTITY else algebra.function(called, inner)
     raise AssertionError("an unchecked expression reached the interpreter")
 
 
-def _called(name: str, node: ast.Call, given: list[Any], algebra: Algebra[Any]) -> Any:
+def _called(name: str, node: ast.Call, operands: list[Any], algebra: Algebra[Any]) -> Any:
     """Return the value of where, clip, minimum or maximum."""
     if name == "where":
-        return algebra.choose(*given)
+        return algebra.choose(*operands)
     if name != "clip":
-        return algebra.limit(_LIMITS[name], *given)
-    value, *ends = given
+        return algebra.limit(_LIMITS[name], *operands)
+    value, *ends = operands
     free = [isinstance(end, ast.Constant) and end.value is None for end in node.args[1:]]
-    limits = [limit for limit, one in zip((np.maximum, np.minimum), free, strict=True) if not one]
+    limits = [limit for limit, is_open in zip((np.maximum, np.minimum), free, strict=True) if not is_open]
     for limit, end in zip(limits, ends, strict=True):
         value = algebra.limit(limit, value, end)
     return value

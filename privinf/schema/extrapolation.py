@@ -22,7 +22,7 @@ def inputs_beyond(
     inputs: Iterable[str], columns: Sequence[Column], schema: Schema | None, rows: Reader
 ) -> dict[str, str]:
     """Return the inputs of a formula's columns that pass their knots or bounds in new rows, and which."""
-    beyond = {}
+    reasons = {}
     knots = {
         piece.column: (piece.basis.lower, piece.basis.upper)
         for column in columns
@@ -35,22 +35,22 @@ def inputs_beyond(
             continue
         values = rows.number(name)
         if name in knots and passes(values, *knots[name]):
-            beyond[name] = FLAT_BEYOND
+            reasons[name] = FLAT_BEYOND
         elif not declared.public and passes(values, declared.low, declared.high):
-            beyond[name] = BEYOND_BOUNDS
-    return beyond
+            reasons[name] = BEYOND_BOUNDS
+    return reasons
 
 
 def columns_beyond(
     names: Sequence[str], private: Flags, low: Floats, high: Floats, rows: Floats
 ) -> dict[str, str]:
     """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan."""
-    beyond = {}
+    reasons = {}
     for place, name in enumerate(names):
         ends = float(low[place]), float(high[place])
         if private[place] and math.isfinite(ends[0]) and passes(rows[:, place], *ends):
-            beyond[name] = BEYOND_BOUNDS
-    return beyond
+            reasons[name] = BEYOND_BOUNDS
+    return reasons
 
 
 def passes(values: Floats, low: float, high: float) -> bool:

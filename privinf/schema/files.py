@@ -38,10 +38,10 @@ BLANKS: dict[str, dict[str, Any]] = {"number": {"low": "", "high": ""}, "levels"
 def schema_text(content: Json, further: Json) -> str:
     """Return what `Schema.to_dict` says as TOML, with further tables after its columns."""
     unit = content["unit"]
-    whole: dict[str, Any] = {} if unit is None else {"unit": unit, "max_rows": content["max_rows"]}
+    top: dict[str, Any] = {} if unit is None else {"unit": unit, "max_rows": content["max_rows"]}
     columns = {name: _plain(item) for name, item in content["columns"].items()}
     head = TOP_LINES.replace("{}", BOUGHT if further else DECLARED)
-    return f"{head}\n{tomli_w.dumps({**whole, 'columns': columns, **further})}"
+    return f"{head}\n{tomli_w.dumps({**top, 'columns': columns, **further})}"
 
 
 def _plain(item: Json) -> Json:
@@ -109,18 +109,18 @@ def _check_bound(word: str, value: Any) -> None:
 
 
 def _declared(name: str, item: Any) -> Declaration | Blank:
-    known = LEVELS if isinstance(item, Mapping) and "levels" in item else NUMBER
+    allowed = LEVELS if isinstance(item, Mapping) and "levels" in item else NUMBER
     if not isinstance(item, Mapping) or not ({"low", "high"} <= item.keys() or "levels" in item):
         raise SchemaError(f"column {name!r}: write low = ... and high = ..., or levels = [...]")
-    if unknown := [word for word in item if word not in known]:
-        raise SchemaError(f"column {name!r}: {unknown[0]!r} is none of {', '.join(known)}")
+    if unknown := [word for word in item if word not in allowed]:
+        raise SchemaError(f"column {name!r}: {unknown[0]!r} is none of {', '.join(allowed)}")
     if item.get("levels") == []:
         return Blank("levels")
-    if known is NUMBER and item["low"] == item["high"] == "":
+    if allowed is NUMBER and item["low"] == item["high"] == "":
         return Blank("number")
     rest = {word: value for word, value in item.items() if word not in ("low", "high", "levels")}
     try:
-        if known is LEVELS:
+        if allowed is LEVELS:
             return Factor(item["levels"], **rest)
         for word in ("low", "high"):
             _check_bound(word, item[word])

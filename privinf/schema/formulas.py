@@ -111,8 +111,8 @@ def formula_columns(formula: str, schema: Schema, *, response_public: bool) -> F
     SchemaError
         The formula names unknown columns, or uses what the schema cannot bound.
     """
-    left, right = _parsed(formula)
-    response = _response(schema, left, response_public)
+    response_code, right = _parsed(formula)
+    response = _response(schema, response_code, response_public)
     sources = {factor.code: source_of(schema, factor.code) for term in right for factor in term.factors}
     columns, groups = _columns(schema, right, sources)
     bounds = tuple(column.interval(schema) for column in columns)
@@ -152,19 +152,19 @@ def term_name(text: str) -> str:
     import patsy
 
     try:
-        found = patsy.ModelDesc.from_formula(f"~ 0 + {text}").rhs_termlist
+        terms = patsy.ModelDesc.from_formula(f"~ 0 + {text}").rhs_termlist
     except Exception:  # patsy's tokenizer also fails by assertions and Python's own errors
         return text
-    return str(found[0].name()) if len(found) == 1 else text
+    return str(terms[0].name()) if len(terms) == 1 else text
 
 
 def refuse_response(formula: str, schema: Schema, columns: Sequence[Column], response: Column) -> None:
     """Raise SchemaError where a column is the response itself, or tells which of its levels a row has."""
-    read = response.inputs
-    declared = schema[read[0]] if len(read) == 1 and read[0] in schema else None
+    inputs = response.inputs
+    declared = schema[inputs[0]] if len(inputs) == 1 and inputs[0] in schema else None
     categorical = isinstance(declared, Factor) and declared.categorical
     for column in columns:
-        if column.pieces == response.pieces or (categorical and column.inputs == read):
+        if column.pieces == response.pieces or (categorical and column.inputs == inputs):
             raise SchemaError(
                 f"formula {shown(formula)}: {shown(column.name)} is the response and a column: it explains "
                 "itself"
@@ -189,13 +189,13 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
         reason = error.message if isinstance(error, patsy.PatsyError) else "it is no formula"
         raise SchemaError(f"formula {shown(formula)} cannot be read: {reason}") from None
-    left = description.lhs_termlist
+    responses = description.lhs_termlist
     right = description.rhs_termlist
-    if len(left) != 1 or len(left[0].factors) != 1:
+    if len(responses) != 1 or len(responses[0].factors) != 1:
         raise SchemaError(f"formula {shown(formula)} must have one response before the ~")
     if not right:
         raise SchemaError(f"formula {shown(formula)} has no term after the ~")
-    return left[0].factors[0].code, right
+    return responses[0].factors[0].code, right
 
 
 def _response(schema: Schema, code: str, public: bool) -> Response:

@@ -92,8 +92,8 @@ def check_magnitudes(names: Sequence[str], low: Floats, high: Floats, outcome: R
     ends = [*zip(names, low, high, strict=True)]
     if outcome.bounds is not None:
         ends.append((outcome.column.name, outcome.bounds.low, outcome.bounds.high))
-    for name, least, most in ends:
-        size = max(abs(least), abs(most))
+    for name, lower, upper in ends:
+        size = max(abs(lower), abs(upper))
         if math.isfinite(size) and size != 0.0 and not SMALLEST_BOUND <= size <= LARGEST_BOUND:
             raise SchemaError(
                 f"the bounds of {name!r} have the size {size:.3g}: sizes from {SMALLEST_BOUND:g} to "
@@ -121,7 +121,7 @@ def check_geometry(
         for position, index in enumerate(block):
             if not private[index]:
                 raise SchemaError("blocks must hold private columns")
-            if not all(_exclude(columns[index], columns[other]) for other in block[:position]):
+            if not all(_exclude(columns[index], columns[earlier]) for earlier in block[:position]):
                 raise SchemaError("the indicators of a block must exclude one another")
 
 
@@ -164,8 +164,10 @@ class Reachable:
     @classmethod
     def of(cls, low: Floats, high: Floats, blocks: Sequence[Sequence[int]], radius: float) -> Reachable:
         """Return the set of rows between bounds, its corners where there are at most 4,096."""
-        kept = tuple(tuple(int(j) for j in block) for block in blocks)
-        return cls(low=low, high=high, blocks=kept, radius=radius, vertices=_vertices(low, high, kept))
+        exclusive = tuple(tuple(int(j) for j in block) for block in blocks)
+        return cls(
+            low=low, high=high, blocks=exclusive, radius=radius, vertices=_vertices(low, high, exclusive)
+        )
 
     def longest2(self, matrix: Floats) -> float:
         """Return the largest |M z|^2, or a bound of it."""
@@ -178,12 +180,12 @@ class Reachable:
     def predictor(self, theta: Floats) -> tuple[float, float]:
         """Return the least and the largest z'theta."""
         ends = np.stack([self.low * theta, self.high * theta])
-        least = ends.min(axis=0)
-        most = ends.max(axis=0)
+        smallest = ends.min(axis=0)
+        largest = ends.max(axis=0)
         inside = {j for block in self.blocks for j in block}
         free = [j for j in range(len(theta)) if j not in inside]
-        low = float(least[free].sum())
-        high = float(most[free].sum())
+        low = float(smallest[free].sum())
+        high = float(largest[free].sum())
         for block in self.blocks:
             at = list(block)
             base = float((self.low[at] * theta[at]).sum())
@@ -194,8 +196,8 @@ class Reachable:
 
     def residual(self, theta: Floats, low: float, high: float) -> float:
         """Return the largest |y - z'theta| of responses between `low` and `high`."""
-        least, most = self.predictor(theta)
-        return max(high - least, most - low)
+        smallest, largest = self.predictor(theta)
+        return max(high - smallest, largest - low)
 
 
 def _vertices(low: Floats, high: Floats, blocks: tuple[tuple[int, ...], ...]) -> Floats | None:

@@ -21,7 +21,7 @@ from privinf.typing import Floats
 ROOM = 2.0**-50
 EDGE = 2.0**-40  # how far rounding may carry an end across the edge of a function's domain, relatively
 MOST_CROSSED = 2.0**-16  # and at most: beside exp(28) a value of -0.6 is no rounding
-WHOLE = 2.0**53  # whole numbers up to this are exact in doubles
+LARGEST_EXACT = 2.0**53  # whole numbers up to this are exact in doubles
 
 
 @doors
@@ -96,29 +96,31 @@ class Interval:
             return Interval(0.0, ends.high)
         return ends
 
-    def monotone(self, function: Callable[[Floats], Floats], *, least: float, open_end: bool) -> Interval:
-        """Return the image under an increasing function whose domain starts at `least`.
+    def monotone(
+        self, function: Callable[[Floats], Floats], *, domain_start: float, open_end: bool
+    ) -> Interval:
+        """Return the image under an increasing function whose domain starts at `domain_start`.
 
         Raises SchemaError if the interval leaves the domain or the image is unbounded.
         """
-        if self.low <= least if open_end else self.at_least(least).low < least:
-            where = "above" if open_end else "of at least"
-            raise SchemaError(f"it needs values {where} {least:g}: give its columns such bounds")
-        return self.at_least(least).images(function)
+        if self.low <= domain_start if open_end else self.at_least(domain_start).low < domain_start:
+            relation = "above" if open_end else "of at least"
+            raise SchemaError(f"it needs values {relation} {domain_start:g}: give its columns such bounds")
+        return self.at_least(domain_start).images(function)
 
-    def at_least(self, least: float) -> Interval:
-        """Return the interval cut at `least`, where rounding alone has carried its lower end below."""
+    def at_least(self, end: float) -> Interval:
+        """Return the interval cut at `end`, where rounding alone has carried its lower end below."""
         room = min(EDGE * self.reach, MOST_CROSSED)
-        crossed = least - room <= self.low < least <= self.high
-        return Interval(least, self.high) if crossed else self
+        crossed = end - room <= self.low < end <= self.high
+        return Interval(end, self.high) if crossed else self
 
     def compared(self, test: np.ufunc, other: Interval) -> Interval:
         """Return 0 to 1, or what a comparison is for all values where the bounds decide it."""
         if test in (np.equal, np.not_equal):
             apart = self.high < other.low or other.high < self.low
             return Interval(float(test is np.not_equal), float(test is np.not_equal)) if apart else TRUTH
-        found = {bool(test(a, b)) for a in (self.low, self.high) for b in (other.low, other.high)}
-        return TRUTH if len(found) > 1 else Interval(float(*found), float(*found))
+        outcomes = {bool(test(a, b)) for a in (self.low, self.high) for b in (other.low, other.high)}
+        return TRUTH if len(outcomes) > 1 else Interval(float(*outcomes), float(*outcomes))
 
     def limited(self, limit: np.ufunc, other: Interval) -> Interval:
         """Return the image under the minimum or the maximum of two values."""
@@ -139,7 +141,7 @@ class Interval:
         ends = np.array([self.low, self.high])
         with np.errstate(all="ignore"):
             values = function(ends)
-            exact = (values == np.rint(values)) & (np.abs(values) <= WHOLE) & (ends == np.rint(ends))
+            exact = (values == np.rint(values)) & (np.abs(values) <= LARGEST_EXACT) & (ends == np.rint(ends))
             room = np.where(exact, 0.0, ROOM * np.abs(values))
             low, high = (values - room).min(), (values + room).max()
         return Interval(float(low), float(high))
@@ -249,16 +251,16 @@ class Algebra(Generic[Value]):
 def _interval_function(name: str, value: Interval) -> Interval:
     if name == "abs":
         return value.absolute()
-    known = _FUNCTIONS[name]
-    return value.monotone(known.array, least=known.least, open_end=known.open_end)
+    function = _FUNCTIONS[name]
+    return value.monotone(function.array, domain_start=function.least, open_end=function.open_end)
 
 
 def _ranged_function(name: str, value: Ranged) -> Ranged:
     image = _interval_function(name, value.interval)
     if name == "abs":
         return Ranged.of(np.abs(value.values), image)
-    known = _FUNCTIONS[name]
-    return Ranged.of(known.array(np.maximum(value.values, known.least)), image)
+    function = _FUNCTIONS[name]
+    return Ranged.of(function.array(np.maximum(value.values, function.least)), image)
 
 
 def _array_function(name: str, value: Floats) -> Floats:

@@ -122,13 +122,13 @@ class Reader:
 
     def defects(self, names: Iterable[str]) -> dict[str, str]:
         """Return what is wrong with the columns that cannot be opened, by name; for the holder."""
-        found = {}
+        defects = {}
         for name in names:
             try:
                 self.open((name,))
             except SchemaError as error:
-                found[name] = str(error)
-        return found
+                defects[name] = str(error)
+        return defects
 
     def number(self, name: str) -> Floats:
         """Return a column as numbers, finite."""
@@ -211,8 +211,8 @@ class Reader:
             codes = np.where(gaps, 0, codes)
         if declared.other is not None:
             if (codes >= 0).any():
-                met = {name} if self._seen is None else self._seen
-                met.add(name)
+                names_met = {name} if self._seen is None else self._seen
+                names_met.add(name)
             elif len(codes) and self._seen is None:
                 level = _blanks_alone(column, declared)
                 raise SchemaError(
@@ -244,7 +244,7 @@ def as_frame(table: Table) -> pd.DataFrame:
     raise SchemaError(f"the data must be a table with named columns, not {type(table).__name__}")
 
 
-def named_rows(exog: ColumnsLike, wanted: Names) -> ColumnsLike:
+def named_rows(exog: ColumnsLike, names: Names) -> ColumnsLike:
     """Return new rows that have names as a frame, and anything else as it is.
 
     A mapping may mix columns with single values, which hold for all rows; a Series labelled by the columns
@@ -252,7 +252,7 @@ def named_rows(exog: ColumnsLike, wanted: Names) -> ColumnsLike:
     """
     exog = labelled(exog)
     if isinstance(exog, pd.Series):
-        row = set(exog.index) >= set(wanted) and len(wanted) > 0
+        row = set(exog.index) >= set(names) and len(names) > 0
         return exog.to_frame().T.infer_objects() if row else exog.to_frame()
     if not isinstance(exog, Mapping):
         return exog
@@ -265,14 +265,14 @@ def named_rows(exog: ColumnsLike, wanted: Names) -> ColumnsLike:
     return pd.DataFrame(columns, index=pd.RangeIndex(next(iter(sizes), 1)))
 
 
-def require_columns(table: pd.DataFrame, wanted: Names) -> None:
+def require_columns(table: pd.DataFrame, names: Names) -> None:
     """Raise SchemaError unless new rows have every column that is wanted exactly once."""
-    absent = [name for name in wanted if name not in table.columns]
+    absent = [name for name in names if name not in table.columns]
     if absent:
         near = blanks_alone(absent, table.columns)
         raise SchemaError(f"the new rows lack the column(s) {', '.join(absent)}{near}")
     if not table.columns.is_unique:
-        twice = [name for name in wanted if int((table.columns == name).sum()) > 1]
+        twice = [name for name in names if int((table.columns == name).sum()) > 1]
         if twice:
             raise SchemaError(f"the new rows have more than one column {', '.join(twice)}")
 
@@ -290,18 +290,20 @@ def kind_of(column: pd.Series[Any]) -> str:
         return "dates"
     if not pd.api.types.is_object_dtype(dtype) and not pd.api.types.is_string_dtype(dtype):
         return str(dtype)
-    told = pd.api.types.infer_dtype(column, skipna=True)
-    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
+    inferred = pd.api.types.infer_dtype(column, skipna=True)
+    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(
+        inferred, inferred
+    )
 
 
 def _one_dimensional(name: object, value: Any) -> Any:
     try:
-        kept = value if hasattr(value, "ndim") else pd.Series(value).array
+        values = value if hasattr(value, "ndim") else pd.Series(value).array
     except OverflowError:  # pandas 2 on integers that no double holds
         raise SchemaError(NOT_NUMBERS.format(name)) from None
-    if kept.ndim != 1:
+    if values.ndim != 1:
         raise SchemaError(f"column {name!r} must have one dimension")
-    return kept.array if isinstance(kept, pd.Series) else kept
+    return values.array if isinstance(values, pd.Series) else values
 
 
 def _as_floats(column: pd.Series, name: str, dates: bool = False) -> Floats:
@@ -343,8 +345,8 @@ def _blanks_alone(undeclared: pd.Series, declared: Factor) -> Level | None:
     """Return a declared level that one of the values is but for blanks around it."""
     stripped = {level.strip(): level for level in declared.levels if isinstance(level, str)}
     values = undeclared.astype(object) if stripped else ()
-    found = (value.strip() for value in values if isinstance(value, str))
-    return next((stripped[text] for text in found if text in stripped), None)
+    texts = (value.strip() for value in values if isinstance(value, str))
+    return next((stripped[text] for text in texts if text in stripped), None)
 
 
 def _level_codes(column: pd.Series, declared: Factor) -> Integers:

@@ -122,10 +122,10 @@ HIGHEST = 10  # degree
 def legendre(degree: int, argument: Floats) -> Floats:
     """Return Legendre's polynomial by its recursion, exactly 1 at 1: orthogonal to the others on [-1, 1]."""
     before = np.ones_like(argument)
-    here = np.asarray(argument)
+    current = np.asarray(argument)
     for k in range(1, degree):
-        before, here = here, ((2 * k + 1) * argument * here - k * before) / (k + 1)
-    return here
+        before, current = current, ((2 * k + 1) * argument * current - k * before) / (k + 1)
+    return current
 
 
 @lru_cache(maxsize=128)

@@ -110,15 +110,15 @@ class Schema:
         if not isinstance(name, str) or name not in self.columns:
             close = nearest(name, self.columns) if isinstance(name, str) else "names are text"
             raise SchemaError(f"column {shown(name)} is not in the schema; {close}")
-        found = self.columns[name]
-        if isinstance(found, Blank):
-            what = "bounds" if found.kind == "number" else "levels"
-            value = "(low, high)" if found.kind == "number" else "[...]"
+        declaration = self.columns[name]
+        if isinstance(declaration, Blank):
+            noun = "bounds" if declaration.kind == "number" else "levels"
+            value = "(low, high)" if declaration.kind == "number" else "[...]"
             raise SchemaError(
-                f"column {name!r} has blank {what}: fill them in, schema.fill({{{name!r}: {value}}}), or "
+                f"column {name!r} has blank {noun}: fill them in, schema.fill({{{name!r}: {value}}}), or "
                 f"buy them with pi.find_bounds; blank: {listed(self.blank)}"
             )
-        return found
+        return declaration
 
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
 
@@ -143,15 +143,15 @@ class Schema:
         >>> schema.blank, schema.fill({"age": (18, 90)}).blank
         (('age', 'region'), ('region',))
         """
-        given = columns.columns if isinstance(columns, Schema) else columns
-        if not isinstance(given, Mapping):
+        declared = columns.columns if isinstance(columns, Schema) else columns
+        if not isinstance(declared, Mapping):
             raise SchemaError("columns must be a mapping from names to bounds or levels, or a Schema")
-        made = self._bought(Schema({**self.columns, **given}, unit=self.unit, max_rows=self.max_rows))
-        return columns._bought(made) if isinstance(columns, Schema) else made
+        filled = self._bought(Schema({**self.columns, **declared}, unit=self.unit, max_rows=self.max_rows))
+        return columns._bought(filled) if isinstance(columns, Schema) else filled
 
-    def _bought(self, made: Schema) -> Schema:
+    def _bought(self, schema: Schema) -> Schema:
         """Return a schema that keeps what is known of those of these bounds that it still has."""
-        return made
+        return schema
 
     @classmethod
     def from_frame_names(cls, table: Table, *, unit: str | None = None, max_rows: int = 1) -> Schema:
@@ -311,12 +311,12 @@ class Schema:
         return "\n".join(["Schema", *(line.rstrip() for line in lines)])
 
 
-def check_schema(schema: object, wanted: str = "a privinf.Schema") -> Schema:
+def check_schema(schema: object, expected: str = "a privinf.Schema") -> Schema:
     """Return a schema; ArgumentError for anything else, with what to write for a dict."""
     if isinstance(schema, Schema):
         return schema
     remedy = ": wrap it, privinf.Schema({...})" if isinstance(schema, Mapping) else ""
-    raise ArgumentError(f"schema must be {wanted}, got {type(schema).__name__}{remedy}")
+    raise ArgumentError(f"schema must be {expected}, got {type(schema).__name__}{remedy}")
 
 
 def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
@@ -359,9 +359,9 @@ def _domain(item: Declaration | Blank) -> str:
         return "blank bounds" if item.kind == "number" else "blank levels"
     if isinstance(item, Numeric):
         return f"[{item.low:g}, {item.high:g}]"
-    shown = ", ".join(map(str, item.levels[:6])) + (", ..." if len(item.levels) > 6 else "")
-    others = "" if item.other is None else f", others count as {item.other}"
-    return f"{{{shown}}} ({len(item.levels)} levels{others})"
+    levels = ", ".join(map(str, item.levels[:6])) + (", ..." if len(item.levels) > 6 else "")
+    remark = "" if item.other is None else f", others count as {item.other}"
+    return f"{{{levels}}} ({len(item.levels)} levels{remark})"
 
 
 def _name(name: object) -> str:
@@ -373,7 +373,7 @@ def _name(name: object) -> str:
 def _names(names: Iterable[str], argument: str) -> tuple[str, ...]:
     if isinstance(names, str):
         raise SchemaError(f"{argument} must be a list of column names")
-    read = tuple(_name(name) for name in names)
-    if len(set(read)) != len(read):
+    checked = tuple(_name(name) for name in names)
+    if len(set(checked)) != len(checked):
         raise SchemaError(f"{argument} has a column twice")
-    return read
+    return checked
