@@ -113,22 +113,25 @@ def main(ctx: click.Context, config: Path | None) -> None:
         ctx.default_map = _defaults(ctx, ctx.command, read_toml(config), str(config))
 
 
-def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], where: str) -> dict[str, Any]:
+def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], place: str) -> dict[str, Any]:
     """Return options of a configuration by the names that click gives them; what is none is refused."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for name, item in content.items():
         command = group.get_command(ctx, name)
         if command is None or not isinstance(item, dict):
             raise ArgumentError(
-                f"{where}: [{name}] is not a command; there are {', '.join(group.list_commands(ctx))}"
+                f"{place}: [{name}] is not a command; there are {', '.join(group.list_commands(ctx))}"
             )
         if isinstance(command, click.Group):
-            found[name] = _defaults(ctx, command, item, f"{where}, {name}")
+            defaults[name] = _defaults(ctx, command, item, f"{place}, {name}")
             continue
-        known = {
-            word: one.name for one in command.params for word in one.opts if isinstance(one, click.Option)
+        names = {
+            word: parameter.name
+            for parameter in command.params
+            for word in parameter.opts
+            if isinstance(parameter, click.Option)
         }
-        if unknown := [word for word in item if f"--{word}" not in known]:
-            raise ArgumentError(f"{where}: [{name}] has no option {unknown[0]!r}; see privinf {name} --help")
-        found[name] = {known[f"--{word}"]: value for word, value in item.items()}
-    return found
+        if unknown := [word for word in item if f"--{word}" not in names]:
+            raise ArgumentError(f"{place}: [{name}] has no option {unknown[0]!r}; see privinf {name} --help")
+        defaults[name] = {names[f"--{word}"]: value for word, value in item.items()}
+    return defaults

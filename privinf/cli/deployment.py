@@ -59,28 +59,28 @@ def read_federation(path: Path) -> dict[str, Any]:
     return _record(path, "a federation", FEDERATION, FEDERATION_FIELDS)
 
 
-def analysts_of(given: Iterable[str], delta: float | None = None) -> list[dict[str, Any]]:
+def analysts_of(words: Iterable[str], delta: float | None = None) -> list[dict[str, Any]]:
     """Return analysts given as NAME=KEY, as policies list them; with `delta` a budget may follow, :EPSILON.
 
     Raises ArgumentError if they are none.
     """
-    found: list[dict[str, Any]] = []
-    for word in given:
+    analysts: list[dict[str, Any]] = []
+    for word in words:
         name, sign, key = word.partition("=")
         key, limited, epsilon = key.strip().lower().partition(":")
         if not sign or (limited and (delta is None or not EPSILON_WORD.fullmatch(epsilon))):
             form = "NAME=KEY" if delta is None else "NAME=KEY or NAME=KEY:EPSILON"
             raise ArgumentError(f"{word}: write {form}, the key as privinf analyst key prints it")
         budget = {"budget": {"epsilon": float(epsilon), "delta": delta}} if limited else {}
-        found.append({"name": name, "key": key, **budget})
-    Analyst.listed(found)
-    return found
+        analysts.append({"name": name, "key": key, **budget})
+    Analyst.listed(analysts)
+    return analysts
 
 
-def _record(path: Path, what: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
-    content = unsealed(parse_json(read_text(path, what), str(path)), what, fields)
+def _record(path: Path, noun: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
+    content = unsealed(parse_json(read_text(path, noun), str(path)), noun, fields)
     if (content["format"], content["version"]) != (format, KIT_VERSION):
-        raise StorageError(f"{path} is not {what} of a version that this privinf reads")
+        raise StorageError(f"{path} is not {noun} of a version that this privinf reads")
     return content
 
 
@@ -98,10 +98,10 @@ def private_text(path: Path, text: str) -> None:
 
 def node_key() -> tuple[str, str]:
     """Return a new key of a Flower node, secret and public, as OpenSSH writes them."""
-    made = _ec().generate_private_key(_ec().SECP384R1())
+    key = _ec().generate_private_key(_ec().SECP384R1())
     forms = _forms()
-    public = made.public_key().public_bytes(forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH)
-    secret = made.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.OpenSSH, forms.NoEncryption())
+    public = key.public_key().public_bytes(forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH)
+    secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.OpenSSH, forms.NoEncryption())
     return secret.decode(), public.decode()
 
 
@@ -122,11 +122,13 @@ def certificates(hosts: list[str], days: int) -> tuple[str, str, str, str]:
     def named(text: str) -> Any:
         return x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, text)])
 
-    def begun(subject: str, key: Any) -> Any:
+    def unsigned(subject: str, key: Any) -> Any:
         now = datetime.now(UTC) - timedelta(minutes=5)  # clocks differ
-        made = x509.CertificateBuilder().subject_name(named(subject)).issuer_name(named("privinf federation"))
-        made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
-        return made.not_valid_before(now).not_valid_after(now + timedelta(days=days))
+        builder = (
+            x509.CertificateBuilder().subject_name(named(subject)).issuer_name(named("privinf federation"))
+        )
+        builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        return builder.not_valid_before(now).not_valid_after(now + timedelta(days=days))
 
     sha256 = import_module("cryptography.hazmat.primitives.hashes").SHA256()
     usage = dict.fromkeys(
@@ -144,17 +146,17 @@ def certificates(hosts: list[str], days: int) -> tuple[str, str, str, str]:
         False,
     )
     names = [_alternative(x509, host) for host in hosts]
-    own = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    subject_id = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
     root = (
-        begun("privinf federation", authority)
+        unsigned("privinf federation", authority)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.KeyUsage(**usage | {"key_cert_sign": True, "crl_sign": True}), critical=True)
-        .add_extension(own, critical=False)
+        .add_extension(subject_id, critical=False)
         .sign(authority, sha256)
     )
     leaf = (
-        begun(hosts[0], server)
+        unsigned(hosts[0], server)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -166,8 +168,8 @@ def certificates(hosts: list[str], days: int) -> tuple[str, str, str, str]:
 
 def days_left(pem: str) -> float:
     """Return how many days a certificate still holds; negative after its end."""
-    found = import_module("cryptography.x509").load_pem_x509_certificate(pem.encode())
-    return float((found.not_valid_after_utc - datetime.now(UTC)) / timedelta(days=1))
+    certificate = import_module("cryptography.x509").load_pem_x509_certificate(pem.encode())
+    return float((certificate.not_valid_after_utc - datetime.now(UTC)) / timedelta(days=1))
 
 
 def _alternative(x509: Any, host: str) -> Any:
@@ -200,11 +202,11 @@ def _forms() -> Any:
 
 def executable(name: str) -> str:
     """Return where a program of Flower is, beside this Python or on the path (NotAvailableError if not)."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
+    neighbour = Path(sys.executable).parent / name
+    path = str(neighbour) if neighbour.exists() else shutil.which(name)
+    if path is None:
         raise NotAvailableError(f"{name} is not installed: pip install 'privinf[flower]'")
-    return found
+    return path
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -216,9 +218,9 @@ def environment(home: Path) -> dict[str, str]:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """End a process and what it started, hard after ten seconds."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(process.pid, how)
+            os.killpg(process.pid, signal_number)
             process.wait(10.0)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue

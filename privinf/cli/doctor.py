@@ -44,7 +44,7 @@ SITE_WORDS = (
 )
 WIDE = 1e6  # a range of bounds so wide that it is worth a warning
 SOON = 30.0  # days: a certificate that ends sooner is worth a warning
-MUCH = 10.0  # a ledger that allows a larger epsilon is worth a warning
+LARGE_EPSILON = 10.0  # a ledger that allows a larger epsilon is worth a warning
 SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
 # The secret files in the folder of a fit, beside its questions and releases.
 CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
@@ -74,12 +74,15 @@ def doctor_command(folder: Path, as_json: bool) -> None:
     What it cannot see: other copies of the files, and who else is administrator here.
     """  # noqa: D301
     alone = _is_checkpoint(folder) and not (folder / "site.toml").exists()
-    found = list(secrets_in(folder)) if alone else findings(folder, read_site(folder))
+    results = list(secrets_in(folder)) if alone else findings(folder, read_site(folder))
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        click.echo(json.dumps([asdict(finding) for finding in results], indent=1))
     else:
-        click.echo("\n".join(f"{one.level}: {one.what}: {one.remedy}" for one in found) or "nothing is wrong")
-    if any(one.level == "error" for one in found):
+        click.echo(
+            "\n".join(f"{finding.level}: {finding.what}: {finding.remedy}" for finding in results)
+            or "nothing is wrong"
+        )
+    if any(finding.level == "error" for finding in results):
         raise click.exceptions.Exit(2)
 
 
@@ -91,31 +94,31 @@ def status_command(folder: Path, as_json: bool) -> None:
     site = read_site(folder)
     try:
         reply = RemoteSite(site["socket"], timeout=5.0).handle(Query(Requests.DESCRIBE), site["name"])
-        told: dict[str, Any] = {"site": site["name"], "answers": True}
-        told |= {"rows": None if reply.error else reply.rows}  # a refusal where the policy lists analysts
+        facts: dict[str, Any] = {"site": site["name"], "answers": True}
+        facts |= {"rows": None if reply.error else reply.rows}  # a refusal where the policy lists analysts
     except PrivinfError:
-        told = {"site": site["name"], "answers": False, "rows": None}
+        facts = {"site": site["name"], "answers": False, "rows": None}
     journal = read_site_ledger(folder / site["ledger"])
     ledger = journal.ledger
     assert ledger.budget is not None  # `init` gives one
     spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
     delta = spent.default_delta
-    left = ledger.remaining()
-    assert left is not None
-    told |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
-    told |= {"left": left.epsilon(delta), "delta": delta, "releases": len(ledger)}
-    told |= told_by_analyst(journal, delta, read_policy(folder / site["policy"]).analysts)
+    remaining = ledger.remaining()
+    assert remaining is not None
+    facts |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
+    facts |= {"left": remaining.epsilon(delta), "delta": delta, "releases": len(ledger)}
+    facts |= told_by_analyst(journal, delta, read_policy(folder / site["policy"]).analysts)
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(facts, indent=1))
         return
-    rows = "its analysts alone" if told["rows"] is None else f"{told['rows']} rows"
-    answers = f"answers, {rows}" if told["answers"] else "does not answer"
-    click.echo(f"site {told['site']}: {answers}")
+    rows = "its analysts alone" if facts["rows"] is None else f"{facts['rows']} rows"
+    answers = f"answers, {rows}" if facts["answers"] else "does not answer"
+    click.echo(f"site {facts['site']}: {answers}")
     click.echo(
-        f"epsilon {told['epsilon']:.4g} of {told['of']:.4g} at delta {told['delta']:g} spent in "
-        f"{told['releases']} release(s); {told['left']:.4g} left"
+        f"epsilon {facts['epsilon']:.4g} of {facts['of']:.4g} at delta {facts['delta']:g} spent in "
+        f"{facts['releases']} release(s); {facts['left']:.4g} left"
     )
-    for line in analyst_lines(told):
+    for line in analyst_lines(facts):
         click.echo(line)
 
 
@@ -129,8 +132,8 @@ def read_site(folder: Path) -> dict[str, str]:
 
 def findings(folder: Path, site: dict[str, str]) -> list[Diagnostic]:
     """Return what is wrong with a site's files, errors first; no row is read."""
-    found = [*_files(folder, site), *_contents(folder, site)]
-    return sorted(found, key=lambda one: one.level)
+    results = [*_files(folder, site), *_contents(folder, site)]
+    return sorted(results, key=lambda finding: finding.level)
 
 
 def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
@@ -141,17 +144,17 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             remedy = "copy it from privinf federation init" if word == "federation" else "put it back"
             yield Diagnostic("error", f"{path} is missing", remedy)
             continue
-        known = path.stat()
+        status = path.stat()
         if word in SECRETS:
             yield from _secret(path, SECRETS[word])
             continue
-        if known.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid():
             yield Diagnostic(
                 "warning", f"{path} belongs to another account", "run the site as the owner of its files"
             )
-        if word == "data" and known.st_mode & 0o077:
+        if word == "data" and status.st_mode & 0o077:
             yield Diagnostic("warning", f"{path} is open to others", f"chmod -R go= {path}")
-        elif known.st_mode & 0o022:
+        elif status.st_mode & 0o022:
             yield Diagnostic("error", f"{path} can be changed by others", f"chmod go-w {path}")
     yield from secrets_in(folder)
     socket = Path(site["socket"])
@@ -168,17 +171,17 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
 def _secret(path: Path, kind: SecretKind) -> Iterator[Diagnostic]:
     """Look at a secret file by the rules that it is opened by, and warn of a ledger that others may read."""
     faults = faults_of(path, "a secret file", kind)
-    yield from (Diagnostic("error", one.what, one.remedy) for one in faults)
+    yield from (Diagnostic("error", fault.what, fault.remedy) for fault in faults)
     if kind == "ledger" and not faults:
-        for one in faults_of(path, "a ledger", "key"):
-            yield Diagnostic("warning", one.what, one.remedy)
+        for fault in faults_of(path, "a ledger", "key"):
+            yield Diagnostic("warning", fault.what, fault.remedy)
 
 
 def secrets_in(folder: Path) -> Iterator[Diagnostic]:
     """Look for files that others could read or change in a folder, and in the checkpoints in it."""
     checkpoints = [place for place in (folder, *sorted(folder.iterdir())) if _is_checkpoint(place)]
     for place in dict.fromkeys((folder, *checkpoints)):
-        yield from (Diagnostic("error", one.what, one.remedy) for one in folder_faults_of(place))
+        yield from (Diagnostic("error", fault.what, fault.remedy) for fault in folder_faults_of(place))
     for place in checkpoints:
         for path in sorted(place.iterdir()):
             if path.name in CHECKPOINT_FILES or OURS.fullmatch(path.name):
@@ -207,8 +210,8 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         )
     wide = [
         name
-        for name, one in schema.columns.items()
-        if isinstance(one, Numeric) and max(map(abs, (one.low, one.high))) > WIDE
+        for name, declared in schema.columns.items()
+        if isinstance(declared, Numeric) and max(map(abs, (declared.low, declared.high))) > WIDE
     ]
     if wide:
         yield Diagnostic(
@@ -246,7 +249,7 @@ def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     ledger = read_site_ledger(folder / site["ledger"]).ledger
     if ledger.budget is None:
         yield Diagnostic("error", "the ledger has no limit", "make one with a limit: privinf site init")
-    elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > MUCH:
+    elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > LARGE_EPSILON:
         yield Diagnostic("warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person")
 
 
@@ -256,8 +259,8 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     federation = read_federation(folder / site["federation"])
     roster = Roster.from_json(federation["roster"])
     key = IdentityKey.load(folder / site["key"])
-    wanted = key.verifying if roster.signed else None
-    if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, wanted):
+    verifying = key.verifying if roster.signed else None
+    if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, verifying):
         yield Diagnostic(
             "error",
             "the roster has another key for this site, or none",
@@ -269,8 +272,8 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             "the roster has no verifying keys: replies are not signed, and privinf federation fit refuses it",
             "make the federation of the present bundles",
         )
-    listed = {one.key for one in read_policy(folder / site["policy"]).analysts}
-    if listed and not listed & {one["key"] for one in federation["analysts"]}:
+    listed = {analyst.key for analyst in read_policy(folder / site["policy"]).analysts}
+    if listed and not listed & {analyst["key"] for analyst in federation["analysts"]}:
         yield Diagnostic(
             "warning",
             "the policy lists none of the federation's analysts",
@@ -289,11 +292,11 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             "error", "the schema is another one than the federation's", "sites must have the same schema"
         )
     if federation["address"]:
-        left = days_left(federation["authority"])
-        if left < SOON:
+        days = days_left(federation["authority"])
+        if days < SOON:
             yield Diagnostic(
-                "error" if left <= 0.0 else "warning",
-                f"the certificates end in {left:.0f} days",
+                "error" if days <= 0.0 else "warning",
+                f"the certificates end in {days:.0f} days",
                 "make the federation anew",
             )
         executable("flower-supernode")

@@ -138,8 +138,8 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         if not isinstance(content.get(name), kinds):
             raise ArgumentError(f"{path} must say {name} = a text")
     named = content.get("schema")
-    found = schema if named is None else path.parent / named
-    if found is None:
+    schema_path = schema if named is None else path.parent / named
+    if schema_path is None:
         raise ArgumentError(f"{path} must say schema = the file of the schema")
     family = _choice(content.get("family", "gaussian"), get_args(Family), path, "family")
     if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
@@ -153,7 +153,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         model=model,
         statistic=content.get(STATISTIC, ""),
         formula=content["formula"],
-        schema=read_schema_file(found),
+        schema=read_schema_file(schema_path),
         trust=_choice(content.get("trust", TRUSTS[0]), TRUSTS, path, "trust"),
         family=family,
         spending=_spending(content, path, simulation=simulation),
@@ -203,10 +203,10 @@ def run_plan(plan: AskedFit, federation: Federation, *, overwrite: bool = False)
     if plan.statistic:
         record |= _statistic(plan, federation)
     else:
-        found = _model(plan, federation).fit(**plan.spending, **plan.options, **_kept(plan))
-        record |= _told(found)
-        exact = math.isinf(found.privacy.epsilon())
-        found.save(targets[1], records=not exact, overwrite=overwrite)
+        result = _model(plan, federation).fit(**plan.spending, **plan.options, **_checkpoint_option(plan))
+        record |= _record_of(result)
+        exact = math.isinf(result.privacy.epsilon())
+        result.save(targets[1], records=not exact, overwrite=overwrite)
     save_text(targets[0], json.dumps(record, indent=1), overwrite=overwrite)
     return record
 
@@ -218,7 +218,7 @@ def _model(plan: AskedFit, federation: Federation) -> Any:
     return getattr(pi, plan.model).from_formula(plan.formula, federation, **words)
 
 
-def _kept(plan: AskedFit) -> dict[str, Any]:
+def _checkpoint_option(plan: AskedFit) -> dict[str, Any]:
     return {} if plan.checkpoint is None else {"checkpoint": plan.checkpoint}
 
 
@@ -228,33 +228,33 @@ def _statistic(plan: AskedFit, federation: Federation) -> dict[str, Any]:
     options = {"rng": words.pop("rng", None), "design": Design.from_formula(plan.formula, plan.schema)}
     server: Any = SecureServer if plan.trust == "secure-sum" else TrustedServer
     mu = total_mu(words)  # type: ignore[arg-type]
-    asked = server(federation, **options, **plan.options)
-    found = asked.vector_sum(plan.statistic, plan.args, mu=mu, label=plan.statistic)
+    sums = server(federation, **options, **plan.options)
+    release = sums.vector_sum(plan.statistic, plan.args, mu=mu, label=plan.statistic)
     return {
-        "values": found.values.tolist(),
-        "scale": found.scale,
-        "rows": found.rows,
+        "values": release.values.tolist(),
+        "scale": release.scale,
+        "rows": release.rows,
         "spent": {"mu": _plain(mu)},
     }
 
 
-def _told(found: Any) -> dict[str, Any]:
+def _record_of(result: Any) -> dict[str, Any]:
     """Return what a fit says, as JSON."""
-    record: dict[str, Any] = {"names": list(found.names), "params": found.params.tolist()}
+    record: dict[str, Any] = {"names": list(result.names), "params": result.params.tolist()}
     for name in ("bse", "conf_int"):
         try:
-            value = found.bse if name == "bse" else found.conf_int()
+            value = result.bse if name == "bse" else result.conf_int()
             record[name] = getattr(value, "values", value).tolist()
         except NotAvailableError as problem:
             record |= {name: None, "reason": str(problem)}
-    spent = found.privacy
+    spent = result.privacy
     record["spent"] = {
         "epsilon": _plain(spent.epsilon()),
         "delta": spent.default_delta,
         "relation": spent.relation,
         "stamp": spent.stamp,
     }
-    return record | {"summary": str(found.summary())}
+    return record | {"summary": str(result.summary())}
 
 
 def _plain(value: float) -> float | str:
@@ -282,20 +282,20 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
 
 def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:
     """Return the words of the model's fit, its optimizer made."""
-    found = _table(content, "options", path)
-    if unknown := [name for name in found if name not in FIT_WORDS[model]]:
+    options = _table(content, "options", path)
+    if unknown := [name for name in options if name not in FIT_WORDS[model]]:
         raise ArgumentError(
             f"{path}: [options] of {model} has no {unknown[0]!r}: {', '.join(FIT_WORDS[model])}"
         )
     settings = _table(content, "optimizer", path)
     if not settings:
-        return found
+        return options
     if model != "FederatedGLM":
         raise ArgumentError(f"{path}: [optimizer] belongs to FederatedGLM")
     name = _choice(settings.pop("name", None), OPTIMIZERS, path, "[optimizer] name")
     reason = ""
     try:
-        return found | {"optimizer": getattr(pi, name)(**settings)}
+        return options | {"optimizer": getattr(pi, name)(**settings)}
     except TypeError:
         reason = f"{name} has no such setting"
     except PrivinfError as problem:
@@ -304,16 +304,16 @@ def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, An
 
 
 def _table(content: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
-    found = content.get(name, {})
-    if not isinstance(found, dict):
+    table = content.get(name, {})
+    if not isinstance(table, dict):
         raise ArgumentError(f"{path}: [{name}] must be a table")
-    return dict(found)
+    return dict(table)
 
 
-def _choice(found: Any, known: Any, path: Path, what: str) -> str:
-    if found not in tuple(known):
-        raise ArgumentError(f"{path}: {what} must be one of {', '.join(known)}")
-    return str(found)
+def _choice(value: Any, choices: Any, path: Path, noun: str) -> str:
+    if value not in tuple(choices):
+        raise ArgumentError(f"{path}: {noun} must be one of {', '.join(choices)}")
+    return str(value)
 
 
 def fit_over_flower(federation: Federation, config: Mapping[str, Any]) -> None:

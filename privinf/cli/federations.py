@@ -128,41 +128,45 @@ def init_command(
         raise ArgumentError(f"{folder} is there already: choose another name")
     if not folder.absolute().parent.is_dir():
         raise ArgumentError(f"{folder.absolute().parent} is no folder")
-    found = [read_bundle(path) for path in bundles]
-    own = IdentityKey()
-    listed = analysts_of(analysts or [f"analyst={own.verifying}"])
-    roster = Roster(_by_name(found, "public"), _by_name(found, "verifying"))
-    sites = {one["name"]: {"node": one["node"], "socket": one["socket"]} for one in found}
+    records = [read_bundle(path) for path in bundles]
+    analyst_key = IdentityKey()
+    listed = analysts_of(analysts or [f"analyst={analyst_key.verifying}"])
+    roster = Roster(_by_name(records, "public"), _by_name(records, "verifying"))
+    sites = {bundle["name"]: {"node": bundle["node"], "socket": bundle["socket"]} for bundle in records}
     record = {"format": FEDERATION, "version": KIT_VERSION, "sites": sites, "roster": roster.to_json()}
     record |= {"analysts": listed}
-    record |= {"schema": _schema(found), "address": "" if sockets else f"{hosts[0]}:{port}", "authority": ""}
-    made = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
+    record |= {
+        "schema": _schema(records),
+        "address": "" if sockets else f"{hosts[0]}:{port}",
+        "authority": "",
+    }
+    new_folder = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
     try:
         if not sockets:
             key, authority, server_key, server = certificates(list(hosts), days)
             record["authority"] = authority
-            private_text(made / "ca.key", key)
-            private_text(made / "server.key", server_key)
-            save_text(made / "ca.crt", authority)
-            save_text(made / "server.pem", server)
-            (made / "nodes").mkdir()
-            for name, text in _by_name(found, "node").items():
-                save_text(made / "nodes" / f"{name}.pub", f"{text}\n")
+            private_text(new_folder / "ca.key", key)
+            private_text(new_folder / "server.key", server_key)
+            save_text(new_folder / "ca.crt", authority)
+            save_text(new_folder / "server.pem", server)
+            (new_folder / "nodes").mkdir()
+            for name, text in _by_name(records, "node").items():
+                save_text(new_folder / "nodes" / f"{name}.pub", f"{text}\n")
         if record["schema"] is not None:
-            save_text(made / "schema.json", json.dumps(record["schema"], indent=1))
-        save_text(made / "federation.json", sealed_json(record, indent=1) + "\n")
-        save_text(made / "fit.toml", FIT)
+            save_text(new_folder / "schema.json", json.dumps(record["schema"], indent=1))
+        save_text(new_folder / "federation.json", sealed_json(record, indent=1) + "\n")
+        save_text(new_folder / "fit.toml", FIT)
         if not analysts:
-            own.save(made / ANALYST_KEY)
-        os.rename(made, folder)
+            analyst_key.save(new_folder / ANALYST_KEY)
+        os.rename(new_folder, folder)
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new_folder, ignore_errors=True)
         raise
     public = str(folder / "federation.json")
     plan = str(folder / "fit.toml")
-    told = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
+    facts = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
     first = f"{len(roster)} sites, digest of the roster {roster.digest}"
-    say(told, as_json, first, f"to every site: {public}; fill in: {plan}")
+    say(facts, as_json, first, f"to every site: {public}; fill in: {plan}")
 
 
 @federation_group.command("up")
@@ -202,7 +206,7 @@ def up_command(folder: Path, listen: str) -> None:
             start_new_session=True,
         )
     try:
-        while not reachable(f"{_own(listen)}:{port}"):
+        while not reachable(f"{_reachable_host(listen)}:{port}"):
             if process.poll() is not None:
                 raise AlignmentError(f"the server ended: see {log}")
             if stopping.wait(LOOK_EVERY):
@@ -278,12 +282,14 @@ def fit_command(
             "schema": str(schema.absolute()) if schema.exists() else "",
             "sites": ",".join(record["sites"]),
         }
-        found = over_flower(folder, record, words | ends, timeout)
+        result = over_flower(folder, record, words | ends, timeout)
     else:
-        sockets = {name: one["socket"] for name, one in record["sites"].items()}
+        sockets = {name: site["socket"] for name, site in record["sites"].items()}
         signed: EndOptions = {**ends_of(ends), "roster": Roster.from_json(record["roster"])}
-        found = run_plan(plan, SocketFederation(sockets, **signed), overwrite=overwrite)
-    click.echo(json.dumps(found, indent=1) if as_json else found.get("summary", json.dumps(found, indent=1)))
+        result = run_plan(plan, SocketFederation(sockets, **signed), overwrite=overwrite)
+    click.echo(
+        json.dumps(result, indent=1) if as_json else result.get("summary", json.dumps(result, indent=1))
+    )
     if not as_json:
         click.echo(f"written: {plan.out}.json")
 
@@ -298,31 +304,31 @@ def over_flower(
     folder: Path, record: Mapping[str, Any], words: dict[str, Any], timeout: float
 ) -> dict[str, Any]:
     """Send a plan to the server, and return its results (AlignmentError if none come in time)."""
-    with tempfile.TemporaryDirectory(prefix="privinf") as made:
-        app = Path(made)
-        told = Path(made) / "told.json"
+    with tempfile.TemporaryDirectory(prefix="privinf") as app_folder:
+        app = Path(app_folder)
+        answer_path = Path(app_folder) / "told.json"
         (app / "fitapp").mkdir()
         save_text(app / "roster.json", record["roster"])
-        given = words | {"told": str(told), "roster": str(app / "roster.json")}
-        save_text(app / "pyproject.toml", APP + tomli_w.dumps(given))
+        settings = words | {"told": str(answer_path), "roster": str(app / "roster.json")}
+        save_text(app / "pyproject.toml", APP + tomli_w.dumps(settings))
         for name, text in (
             ("__init__", '"""A fit of privinf."""\n'),
             ("client_app", CLIENT),
             ("server_app", SERVER),
         ):
             save_text(app / "fitapp" / f"{name}.py", text)
-        flwr(folder, record, "run", made, TAGGED)
+        flwr(folder, record, "run", app_folder, TAGGED)
         waiting = threading.Event()
-        left = timeout
-        while not told.exists():
-            if left <= 0.0:
+        seconds = timeout
+        while not answer_path.exists():
+            if seconds <= 0.0:
                 raise AlignmentError(f"no results within {timeout:g} s: see {folder / 'superlink.log'}")
             waiting.wait(LOOK_EVERY)
-            left -= LOOK_EVERY
-        found = parse_json(read_text(told, "results"), "what the server wrote")
-    if "error" in found:
-        raise AlignmentError(str(found["error"]))
-    return dict(found)
+            seconds -= LOOK_EVERY
+        result = parse_json(read_text(answer_path, "results"), "what the server wrote")
+    if "error" in result:
+        raise AlignmentError(str(result["error"]))
+    return dict(result)
 
 
 APP = """[project]
@@ -349,23 +355,25 @@ app = server_app(fit_over_flower, failed=told_problem, timeout=180.0, patience=6
 """
 
 
-def _own(listen: str) -> str:
+def _reachable_host(listen: str) -> str:
     return "127.0.0.1" if listen in ("0.0.0.0", "::") else listen
 
 
 def _by_name(bundles: list[dict[str, Any]], field: str) -> dict[str, str]:
-    names = [one["name"] for one in bundles]
+    names = [bundle["name"] for bundle in bundles]
     if len(set(names)) < len(names):
         raise ArgumentError("two bundles have the name of one site")
-    return {one["name"]: one[field] for one in bundles}
+    return {bundle["name"]: bundle[field] for bundle in bundles}
 
 
 def _schema(bundles: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the schema that all bundles have; None where some were made before it was filled in."""
-    known = [one["schema"] for one in bundles]
-    if None in known:
+    schemas = [bundle["schema"] for bundle in bundles]
+    if None in schemas:
         return None
-    for one in bundles[1:]:
-        if one["schema"] != known[0]:
-            raise AlignmentError(f"site {one['name']!r} has another schema than site {bundles[0]['name']!r}")
-    return dict(known[0])
+    for bundle in bundles[1:]:
+        if bundle["schema"] != schemas[0]:
+            raise AlignmentError(
+                f"site {bundle['name']!r} has another schema than site {bundles[0]['name']!r}"
+            )
+    return dict(schemas[0])

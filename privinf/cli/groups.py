@@ -42,8 +42,8 @@ class SafeGroup(click.Group):
         except PrivinfError as problem:
             raise Refusal(str(problem)) from None
         except OSError as problem:
-            where = f"{problem.filename}: " if problem.filename else ""
-            raise Refusal(f"{where}{problem.strerror or type(problem).__name__}") from None
+            place = f"{problem.filename}: " if problem.filename else ""
+            raise Refusal(f"{place}{problem.strerror or type(problem).__name__}") from None
         except Exception as problem:
             raise Failure(_mistake(problem)) from None
 
@@ -51,13 +51,13 @@ class SafeGroup(click.Group):
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
-        shown = warnings.showwarning
+        show_as_before = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *place: Any, **rest: Any) -> None:
             if issubclass(category, PrivinfWarning):
                 click.echo(f"Warning: {message}", err=True)
             else:
-                shown(message, category, *place, **rest)
+                show_as_before(message, category, *place, **rest)
 
         warnings.showwarning = show
         warnings.simplefilter("always", PrivinfWarning)

@@ -125,39 +125,39 @@ def init_command(
     policy: dict[str, Any] = terms | ({"simulation": True} if simulation else {})
     if analysts:
         policy |= {"analysts": analysts_of(analysts, delta)}
-    made = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
+    new_folder = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
     try:
-        schema = made / ("schema.toml" if schema_file is None else f"schema{schema_file.suffix}")
+        schema = new_folder / ("schema.toml" if schema_file is None else f"schema{schema_file.suffix}")
         if schema_file is None:
             ctx.invoke(suggest_command, data=data, columns=(), max_rows=1, out=schema, overwrite=False)
         else:
             shutil.copyfile(schema_file, schema)
-        known = read_schema_file(schema)
+        declared = read_schema_file(schema)
         key = IdentityKey()
         (secret, public) = node_key()
-        key.save(made / f"{name}.key")
-        private_text(made / "node.key", secret)
-        save_text(made / "policy.json", json.dumps(policy, indent=1) + "\n")
+        key.save(new_folder / f"{name}.key")
+        private_text(new_folder / "node.key", secret)
+        save_text(new_folder / "policy.json", json.dumps(policy, indent=1) + "\n")
         socket = str(folder.absolute() / f"{name}.sock")
         bundle: dict[str, Any] = {"format": BUNDLE, "name": name, "public": key.public}
         bundle |= {"version": KIT_VERSION, "verifying": key.verifying, "node": public}
-        bundle |= {"socket": socket, "schema": None if known.blank else known.to_dict()}
-        save_text(made / f"{name}.bundle.json", sealed_json(bundle, indent=1) + "\n")
+        bundle |= {"socket": socket, "schema": None if declared.blank else declared.to_dict()}
+        save_text(new_folder / f"{name}.bundle.json", sealed_json(bundle, indent=1) + "\n")
         words = {"name": name, "data": str(data.absolute()), "schema": schema.name, "policy": "policy.json"}
         words |= {"ledger": f"{name}.ledger", "key": f"{name}.key", "node_key": "node.key", "socket": socket}
         words |= {"federation": "federation.json", "group": ""}
-        save_text(made / "site.toml", tomli_w.dumps(words))
-        os.rename(made, folder)
-        made = folder
+        save_text(new_folder / "site.toml", tomli_w.dumps(words))
+        os.rename(new_folder, folder)
+        new_folder = folder
         SiteLedger(folder / f"{name}.ledger", budget).close()  # its anchor goes by its path
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new_folder, ignore_errors=True)
         raise
-    told = {"site": name, "folder": str(folder), "limit": str(budget), "fill_in": list(known.blank)}
-    told |= {"bundle": str(folder / f"{name}.bundle.json")}
-    say(told, as_json, f"site {name}: {folder}; ledger {budget}; to the others: {told['bundle']}")
-    if known.blank:
-        click.echo(f"fill in {folder / schema.name}: {', '.join(known.blank)}", err=True)
+    facts = {"site": name, "folder": str(folder), "limit": str(budget), "fill_in": list(declared.blank)}
+    facts |= {"bundle": str(folder / f"{name}.bundle.json")}
+    say(facts, as_json, f"site {name}: {folder}; ledger {budget}; to the others: {facts['bundle']}")
+    if declared.blank:
+        click.echo(f"fill in {folder / schema.name}: {', '.join(declared.blank)}", err=True)
 
 
 @click.command("up")
@@ -175,10 +175,10 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
     read what this account can. Where that matters, run privinf site serve under an account of its own.
     """  # noqa: D301
     site = read_site(folder)
-    found = findings(folder, site)
-    for one in found:
-        click.echo(f"{one.level.capitalize()}: {one.what}: {one.remedy}", err=True)
-    if any(one.level == "error" for one in found):
+    results = findings(folder, site)
+    for finding in results:
+        click.echo(f"{finding.level.capitalize()}: {finding.what}: {finding.remedy}", err=True)
+    if any(finding.level == "error" for finding in results):
         raise ArgumentError(f"site {site['name']} is not started: see above")
     federation = read_federation(folder / site["federation"])
     roster = Roster.from_json(federation["roster"])
@@ -235,8 +235,8 @@ def rebase_command(
     parts = [data, schema_file, policy_file, ledger_file]
     if folder is not None:
         site = read_site(folder)
-        own = [folder / site[word] for word in ("data", "schema", "policy", "ledger")]
-        parts = [own_path if given is None else given for given, own_path in zip(parts, own, strict=True)]
+        site_paths = [folder / site[word] for word in ("data", "schema", "policy", "ledger")]
+        parts = [own_path if path is None else path for path, own_path in zip(parts, site_paths, strict=True)]
     rows_file, schema_path, policy_path, ledger_path = parts
     if rows_file is None or schema_path is None or policy_path is None or ledger_path is None:
         raise ArgumentError("name the site's folder, or --data, --schema, --policy and --ledger")
@@ -249,11 +249,11 @@ def rebase_command(
         now = ledger.journal.pin
         changed = ledger.journal.latest_change
     assert now is not None
-    done = "pinned" if before is None else "rebased" if now != before else "unchanged"
-    told = {"done": done, "changed": list(changed) if done == "rebased" else [], "rows": now.rows}
-    told |= {"rows_before": None if before is None else before.rows}
-    what = f" ({', '.join(changed)})" if done == "rebased" else ""
-    say(told, as_json, f"{ledger_path}: {done}{what}, {now.rows} rows; all charges stay")
+    outcome = "pinned" if before is None else "rebased" if now != before else "unchanged"
+    facts = {"done": outcome, "changed": list(changed) if outcome == "rebased" else [], "rows": now.rows}
+    facts |= {"rows_before": None if before is None else before.rows}
+    changes = f" ({', '.join(changed)})" if outcome == "rebased" else ""
+    say(facts, as_json, f"{ledger_path}: {outcome}{changes}, {now.rows} rows; all charges stay")
 
 
 @contextmanager

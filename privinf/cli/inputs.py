@@ -35,12 +35,12 @@ def spending_options(command: Command) -> Command:
     return command
 
 
-def spending_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def spending_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the words of a budget that were given, as models take them."""
-    words = {name: given[name] for name in SPENDING if given[name] is not None}
+    words = {name: options[name] for name in SPENDING if options[name] is not None}
     if not words.keys() - {"delta"}:
         raise ArgumentError("say what may be spent: --epsilon (or --mu, or --rho)")
-    return words if given["seed"] is None else words | {"rng": given["seed"]}
+    return words if options["seed"] is None else words | {"rng": options["seed"]}
 
 
 def open_ledger(path: Path, remedy: str = "") -> LedgerFile:

@@ -88,8 +88,8 @@ def create_command(
         SiteLedger(path, budget, name, anchor=anchor).close()
     else:
         LedgerFile.create(path, budget, name)
-    told = {"ledger": str(path), "limit": str(budget), "name": name, "site": site}
-    say(told, as_json, f"new ledger {path}: {budget} for each {name}")
+    facts = {"ledger": str(path), "limit": str(budget), "name": name, "site": site}
+    say(facts, as_json, f"new ledger {path}: {budget} for each {name}")
 
 
 @ledger_group.command("show")
@@ -104,48 +104,49 @@ def show_command(path: Path, as_json: bool) -> None:
     Of either kind of ledger, also while a site has its own open.
     """  # noqa: D301
     journal = read_site_ledger(path) if _is_site(path) else None
-    told = _told(LedgerFile(path) if journal is None else journal.ledger)
-    told |= {} if journal is None else told_by_analyst(journal, told["delta"]) | {"bound": read_pins(path)}
+    facts = _record_of(LedgerFile(path) if journal is None else journal.ledger)
+    facts |= {} if journal is None else told_by_analyst(journal, facts["delta"]) | {"bound": read_pins(path)}
     if as_json:
-        click.echo(json.dumps(told, allow_nan=False))
+        click.echo(json.dumps(facts, allow_nan=False))
         return
-    limit = f" of {told['limit']}" if told["limit"] else ", no limit"
-    spent = f"epsilon {told['epsilon']:.4g} at delta {told['delta']:g} spent{limit}"
-    click.echo(f"{path}: {spent}{appended(told['stamp'])}")
-    if told["left"]:
-        click.echo(f"left: {told['left']}")
-    click.echo(f"{told['releases']} release(s) about one {' or one '.join(told['units']) or told['name']}")
-    for label, one in told["by_label"].items():
+    limit = f" of {facts['limit']}" if facts["limit"] else ", no limit"
+    spent = f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:g} spent{limit}"
+    click.echo(f"{path}: {spent}{appended(facts['stamp'])}")
+    if facts["left"]:
+        click.echo(f"left: {facts['left']}")
+    click.echo(f"{facts['releases']} release(s) about one {' or one '.join(facts['units']) or facts['name']}")
+    for label, releases in facts["by_label"].items():
         plain = "".join(sign if sign.isprintable() else " " for sign in label)  # who asked chose it
-        click.echo(f"  {plain}: {one['releases']}, epsilon {one['epsilon']:.4g}")
-    for line in analyst_lines(told):
+        click.echo(f"  {plain}: {releases['releases']}, epsilon {releases['epsilon']:.4g}")
+    for line in analyst_lines(facts):
         click.echo(line)
-    for pin in told.get("bound", ()):
-        what = f"rebased: other {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows in order"
-        click.echo(f"{what}; {pin['rows']} rows")
+    for pin in facts.get("bound", ()):
+        event = f"rebased: other {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows in order"
+        click.echo(f"{event}; {pin['rows']} rows")
 
 
-def _told(ledger: Ledger) -> dict[str, Any]:
+def _record_of(ledger: Ledger) -> dict[str, Any]:
     """Return what a ledger says of itself, for JSON."""
     budget = ledger.budget
-    left = ledger.remaining()
-    stated = None if budget is None else budget.delta
+    remaining = ledger.remaining()
+    delta = None if budget is None else budget.delta
     labels: dict[str, list[Any]] = {}
     for entry in ledger.entries:
         labels.setdefault(readable(entry.label), []).append(entry)
     by_label = {
-        label: {"releases": len(own), "epsilon": _epsilon(own, stated)} for label, own in labels.items()
+        label: {"releases": len(entries), "epsilon": _epsilon(entries, delta)}
+        for label, entries in labels.items()
     }
     return {
-        "epsilon": _epsilon(list(ledger.entries), stated),
-        "delta": stated or DEFAULT_DELTA,
+        "epsilon": _epsilon(list(ledger.entries), delta),
+        "delta": delta or DEFAULT_DELTA,
         "limit": None if budget is None else str(budget),
-        "left": None if left is None else str(left),
+        "left": None if remaining is None else str(remaining),
         "name": ledger.name,
         "releases": len(ledger),
         "by_label": by_label,
         "stamp": stamp_of(ledger.entries),
-        "units": list(dict.fromkeys(one.unit for one in ledger.entries)),
+        "units": list(dict.fromkeys(entry.unit for entry in ledger.entries)),
     }
 
 
@@ -154,7 +155,7 @@ def told_by_analyst(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return who has spent how much, of what budget if it is known, and what is reserved, for JSON."""
     charges = journal.charges
-    budgets = {one.name: one.budget for one in listed}
+    budgets = {analyst.name: analyst.budget for analyst in listed}
     names = sorted({*charges, *budgets} - {""})
     by_analyst = [
         {
@@ -166,27 +167,27 @@ def told_by_analyst(
     ]
     reserved = [
         {
-            "name": one.name,
-            "analyst": one.analyst,
-            "epsilon": compose(one.losses).epsilon(delta),
-            "spent": _epsilon([*journal.charged_on(one)], delta),
-            "until": datetime.fromtimestamp(one.until, UTC).isoformat(timespec="minutes"),
+            "name": reservation.name,
+            "analyst": reservation.analyst,
+            "epsilon": compose(reservation.losses).epsilon(delta),
+            "spent": _epsilon([*journal.charged_on(reservation)], delta),
+            "until": datetime.fromtimestamp(reservation.until, UTC).isoformat(timespec="minutes"),
         }
-        for one in journal.reservations
+        for reservation in journal.reservations
     ]
     return {"by_analyst": by_analyst, "reserved": reserved}
 
 
-def analyst_lines(told: Mapping[str, Any]) -> Iterator[str]:
+def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """Return what is said of analysts and reservations, line by line."""
-    for one in told.get("by_analyst", ()):
-        limit = "" if one["of"] is None else f" of {one['of']:.4g}"
-        yield f"analyst {one['analyst']}: epsilon {one['epsilon']:.4g}{limit} spent"
-    for one in told.get("reserved", ()):
-        whose = f" by {one['analyst']}" if one["analyst"] else ""
+    for analyst in facts.get("by_analyst", ()):
+        limit = "" if analyst["of"] is None else f" of {analyst['of']:.4g}"
+        yield f"analyst {analyst['analyst']}: epsilon {analyst['epsilon']:.4g}{limit} spent"
+    for reservation in facts.get("reserved", ()):
+        whose = f" by {reservation['analyst']}" if reservation["analyst"] else ""
         yield (
-            f"reserved{whose}: epsilon {one['epsilon']:.4g}, of which {one['spent']:.4g} is spent; until "
-            f"{one['until']} ({one['name']})"
+            f"reserved{whose}: epsilon {reservation['epsilon']:.4g}, of which "
+            f"{reservation['spent']:.4g} is spent; until {reservation['until']} ({reservation['name']})"
         )
 
 
@@ -206,14 +207,14 @@ def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path |
     For fits that died; else a reservation ends after seven days. Stop the site first.
     """  # noqa: D301
     with SiteLedger.open(path, anchor=anchor) as ledger:
-        there = ledger.journal.reservations
-        if unknown := set(names) - {one.name for one in there}:
+        reservations = ledger.journal.reservations
+        if unknown := set(names) - {reservation.name for reservation in reservations}:
             raise ArgumentError(f"there is no reservation {', '.join(sorted(unknown))}: see ledger show")
-        chosen = [one for one in there if every or one.name in names]
-        for one in chosen:
-            ledger.journal.free(one)
-    told = {"ledger": str(path), "given_back": [one.name for one in chosen]}
-    say(told, as_json, f"{path}: {len(chosen)} reservation(s) given back")
+        chosen = [reservation for reservation in reservations if every or reservation.name in names]
+        for reservation in chosen:
+            ledger.journal.free(reservation)
+    facts = {"ledger": str(path), "given_back": [reservation.name for reservation in chosen]}
+    say(facts, as_json, f"{path}: {len(chosen)} reservation(s) given back")
 
 
 def _epsilon(entries: list[Any], delta: float | None) -> float:
@@ -236,8 +237,8 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     place = own_path(path)
     witness = Anchor.of(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
-    told = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
-    say(told, as_json, f"{path}: {head.count} lines, remembered at {witness.path}")
+    facts = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
+    say(facts, as_json, f"{path}: {head.count} lines, remembered at {witness.path}")
 
 
 @ledger_group.command("upgrade")
@@ -255,10 +256,14 @@ def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     read, this is all that is done.
     """  # noqa: D301
     place = own_path(path)
-    kept = upgraded(place, Anchor.of(place, anchor))
-    told = {"ledger": str(path), "version": CHAINED_VERSION, "kept": None if kept is None else str(kept)}
-    done = "its owner alone may read it now" if kept is None else f"the old file is {kept}"
-    say(told, as_json, f"{path} is of version 2; {done}")
+    old_file = upgraded(place, Anchor.of(place, anchor))
+    facts = {
+        "ledger": str(path),
+        "version": CHAINED_VERSION,
+        "kept": None if old_file is None else str(old_file),
+    }
+    outcome = "its owner alone may read it now" if old_file is None else f"the old file is {old_file}"
+    say(facts, as_json, f"{path} is of version 2; {outcome}")
 
 
 def _tightened(path: Path) -> bool:
@@ -289,8 +294,8 @@ def upgraded(path: Path, anchor: Anchor) -> Path | None:
                 if _tightened(path):
                     return None
                 raise StorageError(f"{path} is of version 2 already: there is nothing to upgrade")
-            kind, read = (FORMAT, _old_lines) if _is_site(path) else (CURATOR, _old_account)
-            header, *lines = read(path)
+            kind, read_lines = (FORMAT, _old_lines) if _is_site(path) else (CURATOR, _old_account)
+            header, *lines = read_lines(path)
             if (header.get("format"), header.get("version")) != (kind, 1):
                 raise StorageError(f"{path} is no ledger of version 1")
             first = {name: header.get(name) for name in ("id", "name", "budget")}
@@ -306,7 +311,7 @@ def written_anew(
 
     Returns that name. Raises StorageError if it cannot be done; the file is in its place then.
     """
-    kept = _kept(path)
+    old_file = _path_of_old_file(path)
     first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
     content = b""
     tag = ""
@@ -314,28 +319,28 @@ def written_anew(
         written, tag = encoded(first["secret"], tag, line)
         content += written
     try:
-        if os.path.lexists(kept):
-            raise StorageError(f"{kept} is there already, and is another ledger: move it away first")
-        os.link(path, kept)
+        if os.path.lexists(old_file):
+            raise StorageError(f"{old_file} is there already, and is another ledger: move it away first")
+        os.link(path, old_file)
         anchor.record(first["id"], Head(1 + len(lines), tag))
         with written_whole(path, private=True, lasting=True) as stream:
             stream.write(content)
-        _tightened(kept)
+        _tightened(old_file)
     except OSError as problem:
         if isinstance(problem, StorageError):
             raise
         raise StorageError(f"the ledger {path} cannot be upgraded ({problem.strerror})") from None
-    return kept
+    return old_file
 
 
 def _old_account(path: Path) -> list[dict[str, Any]]:
     """Return the lines that a file of version 1, one JSON object, becomes."""
     account = read_account(read_text(path, "a ledger", secret="ledger"))
-    told = account.to_dict()
-    return [told, {"charge": told["entries"]}] if told["entries"] else [told]
+    record = account.to_dict()
+    return [record, {"charge": record["entries"]}] if record["entries"] else [record]
 
 
-def _kept(path: Path) -> Path:
+def _path_of_old_file(path: Path) -> Path:
     """Return the name under which an upgrade keeps the old file."""
     return path.with_name(f"{path.name}.version-1")
 
@@ -343,8 +348,8 @@ def _kept(path: Path) -> Path:
 def _end_stopped_upgrade(path: Path) -> None:
     """Remove the second name of a ledger whose upgrade was stopped after it had made it."""
     with suppress(FileNotFoundError):
-        if os.path.samestat(os.lstat(path), os.lstat(_kept(path))):
-            _kept(path).unlink()
+        if os.path.samestat(os.lstat(path), os.lstat(_path_of_old_file(path))):
+            _path_of_old_file(path).unlink()
 
 
 def _beginning(path: Path) -> bytes:
@@ -358,9 +363,9 @@ def _is_site(path: Path) -> bool:
 def _old_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of version 1; a torn last line is left out."""
     content = read_bytes(path, "a site's ledger", most=None, secret="ledger")
-    whole = content[: content.rfind(b"\n") + 1]
+    complete = content[: content.rfind(b"\n") + 1]
     torn = content[content.rfind(b"\n") + 1 :]
-    lines = [_old_line(line) for line in whole.split(b"\n")[:-1]]
+    lines = [_old_line(line) for line in complete.split(b"\n")[:-1]]
     # A line that is whole but for the byte that ends it was not torn: its end was changed.
     if not lines or any(line is None for line in lines) or _old_line(torn[:-1]) is not None:
         raise StorageError(f"the ledger {path} is damaged, or no site's ledger of version 1")

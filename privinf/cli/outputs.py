@@ -35,9 +35,9 @@ def overwrite_option(command: Command) -> Command:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def say(told: Mapping[str, Any], as_json: bool, *lines: str) -> None:
+def say(facts: Mapping[str, Any], as_json: bool, *lines: str) -> None:
     """Print what a command did: as JSON, or as lines for people."""
-    for line in [json.dumps(told, allow_nan=False)] if as_json else lines:
+    for line in [json.dumps(facts, allow_nan=False)] if as_json else lines:
         click.echo(line)
 
 

@@ -31,8 +31,8 @@ from privinf.storage import container_bytes
 from privinf.wire import RELEASE_OPTIONS, plan_text
 
 # What a ledger line states about the file of a release.
-HELD = "arrays_sha256"  # digest of its arrays
-ASKED = "asked_sha256"  # digest of the arguments
+ARRAYS_DIGEST = "arrays_sha256"  # digest of its arrays
+ARGUMENTS_DIGEST = "asked_sha256"  # digest of the arguments
 OPENS = "pending_key"  # key of the pending file
 NONCE = bytes(12)  # every key encrypts one file
 NOT_CHARGED = "what is staged is not charged yet: copy or save the ledger that it was staged for"
@@ -86,11 +86,13 @@ class StagedAccount(RereadAccount):
 
     def remaining(self, scope: Scope) -> Budget | None:
         """Return what the real account leaves at `scope`, beside what it reserved, after the lines here."""
-        left, before, after = (one.remaining(scope) for one in (self.real, self._charged(), self._current()))
-        if left is None or before is None or after is None:
+        limit, before, after = (
+            account.remaining(scope) for account in (self.real, self._charged(), self._current())
+        )
+        if limit is None or before is None or after is None:
             return None
-        rest = max(left.limit - (before.limit - after.limit), Fraction(0))
-        return Budget.from_dict(left.to_dict() | {"limit": str(rest)})
+        rest = max(limit.limit - (before.limit - after.limit), Fraction(0))
+        return Budget.from_dict(limit.to_dict() | {"limit": str(rest)})
 
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
         """Add facts to the real account."""
@@ -119,16 +121,16 @@ class StagedAccount(RereadAccount):
         return account
 
 
-def digest_of_arguments(given: Mapping[str, Any], files: Iterable[Path | None]) -> str:
+def digest_of_arguments(arguments: Mapping[str, Any], files: Iterable[Path | None]) -> str:
     """Return the SHA-256 of a command's arguments and of the public files that they name."""
-    words = {RELEASE_OPTIONS[name]: plan_text(value) for name, value in given.items()}
+    words = {RELEASE_OPTIONS[name]: plan_text(value) for name, value in arguments.items()}
     contents = [
         None if path is None else hashlib.sha256(read_bytes(path, "a file")).hexdigest() for path in files
     ]
     return hashlib.sha256(json.dumps([words, contents]).encode()).hexdigest()
 
 
-def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, asked: str) -> Release:
+def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, digest: str) -> Release:
     """Charge a release and put it to its place; whatever stops this, `finish` goes on from there.
 
     Parameters
@@ -141,7 +143,7 @@ def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, ask
         The whole account, not one of its scopes.
     account : Path
         Its file: pending files are those of one ledger.
-    asked : str
+    digest : str
         Of `digest_of_arguments`.
 
     Raises
@@ -152,8 +154,8 @@ def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, ask
     if release.law.get("noise_free", False):
         raise NotAvailableError(WITHOUT_NOISE)
     key = secrets.token_bytes(32)
-    told = {HELD: _arrays_sha256(release), ASKED: asked, OPENS: key.hex()}
-    lines = tuple(entry.filed(entry.id, entry.scope, {**entry.noise, **told}) for entry in release.entries)
+    opening = {ARRAYS_DIGEST: _arrays_sha256(release), ARGUMENTS_DIGEST: digest, OPENS: key.hex()}
+    lines = tuple(entry.filed(entry.id, entry.scope, {**entry.noise, **opening}) for entry in release.entries)
     release = replace(release, entries=lines)
     content = container_bytes(release.arrays, release.header(), format=FORMAT)
     pending = out.with_name(f".{out.name}.{_tag(account)}.{secrets.token_hex(8)}.pending")
@@ -183,7 +185,7 @@ def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, ask
     return release
 
 
-def finish(out: Path, ledger: Ledger, account: Path, asked: str, *, overwrite: bool) -> Release | None:
+def finish(out: Path, ledger: Ledger, account: Path, digest: str, *, overwrite: bool) -> Release | None:
     """Finish, without a charge, what the same command began before it was killed; None if it began nothing.
 
     A pending file that was charged takes its place; one that was not is deleted.
@@ -198,13 +200,13 @@ def finish(out: Path, ledger: Ledger, account: Path, asked: str, *, overwrite: b
     for pending in sorted(out.parent.glob(ours)):
         if pending.is_symlink() or not pending.is_file():
             continue  # somebody else put it there
-        with _held(pending, out) as stream:
-            found = _opened(stream.read(), lines)
-            if found is None:
+        with _locked(pending, out) as stream:
+            opened = _opened(stream.read(), lines)
+            if opened is None:
                 pending.unlink(missing_ok=True)
                 continue
-            line, content = found
-            if line.noise[ASKED] != asked:
+            line, content = opened
+            if line.noise[ARGUMENTS_DIGEST] != digest:
                 raise ArgumentError(
                     f"a release to {out} by other arguments was charged and not finished: repeat that "
                     "command first, or choose another name"
@@ -216,14 +218,14 @@ def finish(out: Path, ledger: Ledger, account: Path, asked: str, *, overwrite: b
             _place(content, out)
             pending.unlink()
             return load_release(out)
-    return None if overwrite or not out.is_file() else _complete(out, ledger, asked)
+    return None if overwrite or not out.is_file() else _complete(out, ledger, digest)
 
 
-def _complete(out: Path, ledger: Ledger, asked: str) -> Release | None:
+def _complete(out: Path, ledger: Ledger, digest: str) -> Release | None:
     """Return the release at its place if the same command put it there."""
     with suppress(PrivinfError):
         release = load_release(out)
-        if all(entry.noise.get(ASKED) == asked for entry in release.entries) and _charged(
+        if all(entry.noise.get(ARGUMENTS_DIGEST) == digest for entry in release.entries) and _charged(
             ledger, release.entries
         ):
             return release
@@ -262,8 +264,8 @@ def _place(content: bytes, out: Path) -> None:
 
 def _charged(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> bool:
     """Return whether a ledger has these very lines; of a file, as it is now."""
-    known = {entry.id: entry for entry in ledger.entries}
-    return bool(lines) and all(known.get(line.id) == line for line in lines)
+    entries = {entry.id: entry for entry in ledger.entries}
+    return bool(lines) and all(entries.get(line.id) == line for line in lines)
 
 
 def _standing(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> str:
@@ -274,7 +276,7 @@ def _standing(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> str:
 
 
 @contextmanager
-def _held(pending: Path, out: Path) -> Iterator[IO[bytes]]:
+def _locked(pending: Path, out: Path) -> Iterator[IO[bytes]]:
     """Open a pending file that no other process is at."""
     with open(pending, "rb", opener=lambda path, flags: os.open(path, flags | SAFELY)) as stream:
         _hold(stream, out)

@@ -136,7 +136,7 @@ def plan_group() -> None:
 )
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as plan.json.")
 @overwrite_option
-def new_command(**given: Unpack[NewOptions]) -> None:
+def new_command(**options: Unpack[NewOptions]) -> None:
     """Make a plan and print what it costs and whether it can identify a regression.
 
     \b
@@ -146,36 +146,36 @@ def new_command(**given: Unpack[NewOptions]) -> None:
 
     Bounds are public and must come from knowledge, not from the data: values outside are clipped.
     """  # noqa: D301
-    check_free(given["out"], given["overwrite"])
-    plan = _plan_of(given)
-    report = _described(plan, given["rsquared"])
-    save_text(given["out"], plan.to_json() + "\n", overwrite=given["overwrite"])
+    check_free(options["out"], options["overwrite"])
+    plan = _plan_of(options)
+    report = _described(plan, options["rsquared"])
+    save_text(options["out"], plan.to_json() + "\n", overwrite=options["overwrite"])
     click.echo(report)
-    click.echo(f"written: {given['out']}")
+    click.echo(f"written: {options['out']}")
 
 
-def _plan_of(given: NewOptions) -> MixingPlan:
-    schemas = read_columns(given["columns"], given["specs"])
-    people, digest = _people(given["n"], given["id_"], given["roster"])
-    levels = _party_levels(given["party_epsilon"], schemas)
-    guessed = given["method"] == "random-mixing" and given["k"] == "auto"
+def _plan_of(options: NewOptions) -> MixingPlan:
+    schemas = read_columns(options["columns"], options["specs"])
+    people, digest = _people(options["n"], options["id_"], options["roster"])
+    levels = _party_levels(options["party_epsilon"], schemas)
+    guessed = options["method"] == "random-mixing" and options["k"] == "auto"
     return MixingPlan.new(
         parties={
-            name: PartyPlan(schema, epsilon=levels.get(name, given["epsilon"]), delta=given["delta"])
+            name: PartyPlan(schema, epsilon=levels.get(name, options["epsilon"]), delta=options["delta"])
             for name, schema in schemas.items()
         },
         n=people,
-        method=given["method"],
-        k=_rows(given["k"]),
-        intercept=given["intercept"],
-        rsquared=given["rsquared"] if guessed else None,
-        label=given["label"],
-        kind=given["kind"],
-        seed=secrets.randbits(32) if given["seed"] is None else given["seed"],
-        id=given["id_"],
+        method=options["method"],
+        k=_rows(options["k"]),
+        intercept=options["intercept"],
+        rsquared=options["rsquared"] if guessed else None,
+        label=options["label"],
+        kind=options["kind"],
+        seed=secrets.randbits(32) if options["seed"] is None else options["seed"],
+        id=options["id_"],
         ids_sha256=digest,
-        diameter=given["diameter"],
-        calibration=given["calibration"],
+        diameter=options["diameter"],
+        calibration=options["calibration"],
     )
 
 
@@ -201,10 +201,10 @@ def _people(n: int | None, id_: str | None, roster: Path | None) -> tuple[int, s
         return n, None
     if id_ is None:
         raise ArgumentError("--roster needs --id, the name of its id column")
-    found, digest = read_roster(roster, id_)
-    if n is not None and n != found:
-        raise ArgumentError(f"--n {n} is not the number of people of the roster, {found}: leave it out")
-    return found, digest
+    people, digest = read_roster(roster, id_)
+    if n is not None and n != people:
+        raise ArgumentError(f"--n {n} is not the number of people of the roster, {people}: leave it out")
+    return people, digest
 
 
 def _rows(k: str) -> int | Literal["auto"]:
@@ -217,12 +217,12 @@ def _rows(k: str) -> int | Literal["auto"]:
 
 
 def _party_levels(pairs: Iterable[str], parties: Iterable[str]) -> dict[str, float]:
-    known = list(parties)
+    names = list(parties)
     levels: dict[str, float] = {}
     for pair in pairs:
         name, _, value = pair.rpartition("=")
-        if name not in known:
-            raise ArgumentError(f"--party-epsilon {pair}: write PARTY=EPSILON; parties: {', '.join(known)}")
+        if name not in names:
+            raise ArgumentError(f"--party-epsilon {pair}: write PARTY=EPSILON; parties: {', '.join(names)}")
         try:
             levels[name] = float(value)
         except ValueError:
@@ -237,10 +237,10 @@ def _described(plan: MixingPlan, rsquared: float) -> str:
     if plan.id is None:
         lines += ["", "no id column: rows must be in the same order at every party"]
     else:
-        known = (
+        alignment = (
             "checked against the roster's digest" if plan.ids_sha256 else "no roster: compared at the join"
         )
-        lines += ["", f"rows are aligned by {plan.id!r} ({known})"]
+        lines += ["", f"rows are aligned by {plan.id!r} ({alignment})"]
     return "\n".join([*lines, f"digest of the plan: {plan.digest}"])
 
 
@@ -268,11 +268,11 @@ def read_columns(path: Path | None, specs: Iterable[str]) -> dict[str, Schema]:
         raise ArgumentError("no column is declared: use --columns FILE or --column PARTY:COLUMN:LOW:HIGH")
     parties: dict[str, dict[str, Declared]] = {}
     for party, column, declared in lines:
-        own = parties.setdefault(party, {})
-        if column in own:
+        columns = parties.setdefault(party, {})
+        if column in columns:
             raise SchemaError(f"column {column!r} of party {party!r} is declared twice")
-        own[column] = declared
-    return {party: Schema(own) for party, own in parties.items()}
+        columns[column] = declared
+    return {party: Schema(columns) for party, columns in parties.items()}
 
 
 def _from_spec(spec: str) -> tuple[str, str, Declared]:
@@ -298,13 +298,13 @@ def _csv_lines(path: Path) -> Lines:
             raise ArgumentError(f"{path}: the first line must name the fields {','.join(CSV_FIELDS)}")
         if not any(cells.values()):
             continue
-        where = f"{path}, line {number}"
+        place = f"{path}, line {number}"
         if not cells["party"] or not cells["column"]:
-            raise ArgumentError(f"{where}: name the party and the column")
+            raise ArgumentError(f"{place}: name the party and the column")
         levels, low, high = (cells.get(name, "") for name in ("levels", "low", "high"))
         if bool(levels) == bool(low or high):
-            raise ArgumentError(f"{where}: give either low and high, or levels separated by |")
-        declared = _levels(levels.split("|"), where) if levels else _bounds(low, high, where)
+            raise ArgumentError(f"{place}: give either low and high, or levels separated by |")
+        declared = _levels(levels.split("|"), place) if levels else _bounds(low, high, place)
         lines.append((cells["party"], cells["column"], declared))
     return lines
 
@@ -312,38 +312,38 @@ def _csv_lines(path: Path) -> Lines:
 def _json_lines(path: Path) -> Lines:
     content = parse_json(read_text(path, "a JSON file").removeprefix("\ufeff"), str(path))
     form = 'write {"party": {"column": [low, high] or ["level", "level", ...]}}'
-    if not isinstance(content, dict) or not all(isinstance(own, dict) for own in content.values()):
+    if not isinstance(content, dict) or not all(isinstance(columns, dict) for columns in content.values()):
         raise ArgumentError(f"{path}: {form}")
     return [
         (party, column, _from_json(item, f"{path}, column {column!r}", form))
-        for party, own in content.items()
-        for column, item in own.items()
+        for party, columns in content.items()
+        for column, item in columns.items()
     ]
 
 
-def _from_json(item: Any, where: str, form: str) -> Declared:
+def _from_json(item: Any, place: str, form: str) -> Declared:
     if isinstance(item, Mapping) and set(item) == {"levels"}:
-        return _levels(item["levels"], where)
+        return _levels(item["levels"], place)
     if isinstance(item, Mapping) and set(item) == {"low", "high"}:
-        return _bounds(item["low"], item["high"], where)
+        return _bounds(item["low"], item["high"], place)
     if isinstance(item, list) and len(item) == 2 and not any(isinstance(x, (str, bool)) for x in item):
-        return _bounds(item[0], item[1], where)
+        return _bounds(item[0], item[1], place)
     if isinstance(item, list):
-        return _levels(item, where)
-    raise ArgumentError(f"{where}: {form}")
+        return _levels(item, place)
+    raise ArgumentError(f"{place}: {form}")
 
 
-def _bounds(low: Any, high: Any, where: str) -> Numeric:
+def _bounds(low: Any, high: Any, place: str) -> Numeric:
     try:
         return Numeric(float(low), float(high))
     except PrivinfError as problem:
-        raise SchemaError(f"{where}: {problem}") from None
+        raise SchemaError(f"{place}: {problem}") from None
     except (TypeError, ValueError):
-        raise ArgumentError(f"{where}: the bounds low and high must be numbers") from None
+        raise ArgumentError(f"{place}: the bounds low and high must be numbers") from None
 
 
-def _levels(levels: Any, where: str) -> Factor:
+def _levels(levels: Any, place: str) -> Factor:
     try:
         return Factor(tuple(level.strip() if isinstance(level, str) else level for level in levels))
     except (PrivinfError, TypeError) as problem:
-        raise SchemaError(f"{where}: {problem}") from None
+        raise SchemaError(f"{place}: {problem}") from None

@@ -83,7 +83,7 @@ class ReleaseOptions(TypedDict):
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
-def release_command(**given: Unpack[ReleaseOptions]) -> None:
+def release_command(**options: Unpack[ReleaseOptions]) -> None:
     """Turn your rows into one file of noisy sums that may leave the house.
 
     \b
@@ -102,91 +102,94 @@ def release_command(**given: Unpack[ReleaseOptions]) -> None:
     put to its place. A command that was killed goes on where it was when it is repeated: one charge, one
     file. The ledger is made before, once: privinf ledger create clinic_b.ledger --epsilon 2 --delta 1e-6.
     """  # noqa: D301
-    if (given["plan_file"] is None) == (given["schema_file"] is None):
+    if (options["plan_file"] is None) == (options["schema_file"] is None):
         raise ArgumentError("give --plan and --party, or the --schema of one table")
-    path = given["ledger_file"]
-    asked = _asked(given)
+    path = options["ledger_file"]
+    digest = _arguments_digest(options)
     if path is None:
         make = "privinf ledger create study.ledger --epsilon ... --delta ..."
         raise ArgumentError(
             f"a release is charged: name the ledger of these people, --ledger; make it, {make}"
         )
     ledger = StagedLedger(open_ledger(path))
-    there = given["out"].parent.is_dir()
-    if there and finish(given["out"], ledger.real, path, asked, overwrite=given["overwrite"]) is not None:
-        if not given["quiet"]:
-            click.echo(f"charged and written before: {given['out']}; nothing was charged again")
+    has_folder = options["out"].parent.is_dir()
+    if (
+        has_folder
+        and finish(options["out"], ledger.real, path, digest, overwrite=options["overwrite"]) is not None
+    ):
+        if not options["quiet"]:
+            click.echo(f"charged and written before: {options['out']}; nothing was charged again")
         return
-    check_free(given["out"], given["overwrite"])
-    release, told = _of_party(given, ledger) if given["plan_file"] else _of_table(given, ledger)
-    save_charged(release, given["out"], ledger.real, path, asked)
-    if not given["quiet"]:
-        click.echo(told)
+    check_free(options["out"], options["overwrite"])
+    release, privacy = _of_party(options, ledger) if options["plan_file"] else _of_table(options, ledger)
+    save_charged(release, options["out"], ledger.real, path, digest)
+    if not options["quiet"]:
+        click.echo(privacy)
         click.echo(ledger_line(ledger.real, path))
-        click.echo(f"written: {given['out']}")
+        click.echo(f"written: {options['out']}")
 
 
-def _asked(given: ReleaseOptions) -> str:
+def _arguments_digest(options: ReleaseOptions) -> str:
     """Return the digest of what is asked for: options, but those that change no number, and public files."""
     left_out = {"quiet", "overwrite", "ledger_file"}
-    words = {name: value for name, value in given.items() if name not in left_out}
-    return digest_of_arguments(words, (given["plan_file"], given["schema_file"]))
+    words = {name: value for name, value in options.items() if name not in left_out}
+    return digest_of_arguments(words, (options["plan_file"], options["schema_file"]))
 
 
-def _of_party(given: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
+def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
     """Return one party's release, and what is told of its privacy."""
     for word in ("formula", "terms", "epsilon", "delta", "mu", "rho"):
-        if given[word] is not None and given[word] != ():
+        if options[word] is not None and options[word] != ():
             name = "--term" if word == "terms" else f"--{word}"
             raise ArgumentError(f"{name} belongs to --schema: the plan says what is released and spent")
-    assert given["plan_file"] is not None
-    plan = MixingPlan.load(given["plan_file"])
-    party = given["party"]
+    assert options["plan_file"] is not None
+    plan = MixingPlan.load(options["plan_file"])
+    party = options["party"]
     if party is None:
         raise ArgumentError(f"say which party you are: --party, one of {', '.join(plan.parties)}")
     schema = plan.party(party).schema
     if math.isinf(plan.party(party).total_mu(plan.calibration)):
         raise NotAvailableError("the plan gives this party epsilon=inf: a release without noise is no file")
     ledger.check(plan.losses(party))
-    if given["roster"] is not None and plan.id is None:
+    if options["roster"] is not None and plan.id is None:
         raise ArgumentError("--roster needs an id column, and the plan has none")
     rows = open_table(
-        given["data"], schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=given["roster"]
+        options["data"], schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=options["roster"]
     )
-    release = _released(plan, party, rows, ledger, given)
+    release = _released(plan, party, rows, ledger, options)
     return release, _privacy_line(plan, party, release)
 
 
-def _of_table(given: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
+def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
     """Return the second moments of one table, and what is told of their privacy."""
     for word in ("party", "roster"):
-        if given[word] is not None:
+        if options[word] is not None:
             raise ArgumentError(f"--{word} belongs to --plan")
-    assert given["schema_file"] is not None
-    schema = read_schema_file(given["schema_file"])
-    if given["formula"] is not None and given["terms"]:
+    assert options["schema_file"] is not None
+    schema = read_schema_file(options["schema_file"])
+    if options["formula"] is not None and options["terms"]:
         raise ArgumentError("--formula and --term are two ways to say what is released: choose one")
-    terms = None if given["formula"] is not None else list(given["terms"] or schema.columns)
-    moments = Moments(schema, given["formula"], columns=terms, missing=given["missing"])
-    rows = open_rows(given["data"], progress=False if given["quiet"] else None)
-    release = moments.release(rows, ledger=ledger, **spending_of(given))
-    report = PrivacyReport.of(release.entries, delta=given["delta"])
+    terms = None if options["formula"] is not None else list(options["terms"] or schema.columns)
+    moments = Moments(schema, options["formula"], columns=terms, missing=options["missing"])
+    rows = open_rows(options["data"], progress=False if options["quiet"] else None)
+    release = moments.release(rows, ledger=ledger, **spending_of(options))
+    report = PrivacyReport.of(release.entries, delta=options["delta"])
     return release, f"privacy of one {report.unit}: {report_line(report)}"
 
 
 def _released(
-    plan: MixingPlan, party: str, rows: TableRows, ledger: StagedLedger, given: ReleaseOptions
+    plan: MixingPlan, party: str, rows: TableRows, ledger: StagedLedger, options: ReleaseOptions
 ) -> Release:
-    mechanism = plan.mechanism(party, missing=given["missing"])
+    mechanism = plan.mechanism(party, missing=options["missing"])
     if rows.ids_sha256:  # so that the join sees whether all parties hold the same people
         mechanism.labels = dataclasses.replace(mechanism.labels, ids=rows.ids_sha256)
     spending: dict[str, Any] = plan.party(party).spending
     return mechanism.release(
-        _ShownRows(rows, given["quiet"]),
+        _ShownRows(rows, options["quiet"]),
         **spending,
         calibration=plan.calibration,
         ledger=ledger,
-        rng=given["seed"],
+        rng=options["seed"],
     )
 
 
@@ -247,10 +250,10 @@ def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, ove
 
 def joined_files(files: tuple[Path, ...]) -> Release:
     """Return the releases of all parties as one."""
-    found = [load_release(path) for path in files]
-    if len(found) == 1 and found[0].kind.startswith(JOINED):
-        return found[0]
-    return pi.join(found)
+    releases = [load_release(path) for path in files]
+    if len(releases) == 1 and releases[0].kind.startswith(JOINED):
+        return releases[0]
+    return pi.join(releases)
 
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:

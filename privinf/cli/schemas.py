@@ -72,7 +72,7 @@ def schema_group() -> None:
 @click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: the account that is charged.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
 @overwrite_option
-def suggest_command(**given: Unpack[SuggestOptions]) -> None:
+def suggest_command(**options: Unpack[SuggestOptions]) -> None:
     """Write a schema of a table's columns, with blanks that you fill in, or with bounds that you buy.
 
     \b
@@ -84,38 +84,38 @@ def suggest_command(**given: Unpack[SuggestOptions]) -> None:
     noisy looks at the rows, and charged; so are common levels of columns of texts that --column names, which
     no ledger with a limit can hold.
     """  # noqa: D301
-    check_free(given["out"], given["overwrite"])
-    bought = any(given[word] is not None for word in ("epsilon", "mu", "rho"))
+    check_free(options["out"], options["overwrite"])
+    bought = any(options[word] is not None for word in ("epsilon", "mu", "rho"))
     if bought:
-        schema = _bought(given)
-    elif any(given[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
+        schema = _bought(options)
+    elif any(options[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
         raise ArgumentError("--ledger, --delta, --seed and --clip belong to --epsilon")
     else:
-        schema = _blank(given)
+        schema = _blank(options)
     try:
-        schema.save(given["out"], overwrite=given["overwrite"])
+        schema.save(options["out"], overwrite=options["overwrite"])
     except StorageError as problem:
         raise Refusal(f"{problem}{'; what was bought is charged and lost' if bought else ''}") from None
     blanks = f"; fill in {', '.join(schema.blank)}" if schema.blank else ""
-    click.echo(f"written: {given['out']}{blanks}")
+    click.echo(f"written: {options['out']}{blanks}")
 
 
-def _blank(given: SuggestOptions) -> Schema:
+def _blank(options: SuggestOptions) -> Schema:
     """Return a blank schema of the wanted columns, by the names and types of the table's first rows."""
-    source = source_of(given["data"])
-    named = given["columns"] or tuple(
+    source = source_of(options["data"])
+    named = options["columns"] or tuple(
         filter(None, source.columns)
     )  # programs write row numbers without a name
-    names = [name for name in named if name != given["unit"]]
-    if not given["columns"]:
+    names = [name for name in named if name != options["unit"]]
+    if not options["columns"]:
         _refuse_values(source.name, names)
-    require_columns(source, [*names, *([] if given["unit"] is None else [given["unit"]])])
+    require_columns(source, [*names, *([] if options["unit"] is None else [options["unit"]])])
     first = next(iter(source.read(names, "guessed")), None)
     if first is None:
         raise SchemaError(
             f"{source.name}: the table has no rows, so that the kinds of its columns cannot be told"
         )
-    return Schema.from_frame_names(first.iloc[:0], unit=given["unit"], max_rows=given["max_rows"])
+    return Schema.from_frame_names(first.iloc[:0], unit=options["unit"], max_rows=options["max_rows"])
 
 
 WRITTEN_NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
@@ -143,29 +143,33 @@ def _are_names(numbers: Sequence[str], *, alone: bool) -> bool:
     """
     if not all(number.isdecimal() for number in numbers):
         return False
-    read = [int(number) for number in numbers]
+    values = [int(number) for number in numbers]
     if alone:
-        return read == list(range(len(read)))
-    years = all(one in YEARS for one in read) and all(a < b for a, b in pairwise(read))
-    counted = read[0] in (0, 1) and read == list(range(read[0], read[0] + len(read)))
-    return (years and len(read) > 1) or (counted and len(read) > 2)
+        return values == list(range(len(values)))
+    years = all(value in YEARS for value in values) and all(a < b for a, b in pairwise(values))
+    counted = values[0] in (0, 1) and values == list(range(values[0], values[0] + len(values)))
+    return (years and len(values) > 1) or (counted and len(values) > 2)
 
 
-def _bought(given: SuggestOptions) -> Schema:
+def _bought(options: SuggestOptions) -> Schema:
     """Return a schema whose bounds and levels were bought."""
-    blank = _blank(given)
-    path = given["ledger_file"]
-    numbers = [name for name, one in blank.columns.items() if isinstance(one, Blank) and one.kind == "number"]
+    blank = _blank(options)
+    path = options["ledger_file"]
+    numbers = [
+        name
+        for name, declared in blank.columns.items()
+        if isinstance(declared, Blank) and declared.kind == "number"
+    ]
     ledger = None if path is None else open_ledger(path)
-    clip = CLIP if given["clip"] is None else given["clip"]
+    clip = CLIP if options["clip"] is None else options["clip"]
     schema = find_bounds(
-        open_rows(given["data"]),
-        given["columns"] or numbers,
+        open_rows(options["data"]),
+        options["columns"] or numbers,
         clip=clip,
-        unit=given["unit"],
-        max_rows=given["max_rows"],
+        unit=options["unit"],
+        max_rows=options["max_rows"],
         ledger=ledger,
-        **spending_of(given),
+        **spending_of(options),
     )
     click.echo(repr(schema))
     click.echo(f"privacy of one {schema.privacy.unit}: {report_line(schema.privacy)}", err=True)
@@ -191,20 +195,20 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     Of the table names and types are read: how many values lie outside the bounds would be news of its rows.
     With --undeclared the values of its factors are read and printed: show that output to nobody else.
     """  # noqa: D301
-    read = read_schema_file(schema)
-    click.echo(repr(read))
-    if read.blank and formula is None:
-        raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(read.blank)}")
+    declared = read_schema_file(schema)
+    click.echo(repr(declared))
+    if declared.blank and formula is None:
+        raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(declared.blank)}")
     if formula is not None:
-        click.echo(f"coefficients: {', '.join(Design.from_formula(formula, read).names)}")
+        click.echo(f"coefficients: {', '.join(Design.from_formula(formula, declared).names)}")
     if undeclared and data is None:
         raise ArgumentError("--undeclared needs --data: the table whose values are compared with the schema")
     if data is not None:
-        _check_kinds(read, data)
+        _check_kinds(declared, data)
         if undeclared:
-            _list_undeclared(read, data)
-    if read.blank:
-        click.echo(f"blank, and not needed for this formula: {', '.join(read.blank)}")
+            _list_undeclared(declared, data)
+    if declared.blank:
+        click.echo(f"blank, and not needed for this formula: {', '.join(declared.blank)}")
 
 
 def _check_kinds(schema: Schema, data: Path) -> None:
@@ -244,6 +248,6 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     \b
     privinf completion bash >> ~/.bashrc
     """  # noqa: D301
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(ctx.find_root().command, {}, "privinf", "_PRIVINF_COMPLETE").source())
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
+    click.echo(shell_class(ctx.find_root().command, {}, "privinf", "_PRIVINF_COMPLETE").source())

@@ -23,8 +23,8 @@ from privinf.schema import Design, Schema
 from privinf.sealed import parse_json, read_text, save_text
 
 # Settings of a policy that are true or false.
-FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
-TERMS = tuple(one.name for one in fields(SitePolicy))  # all settings of a policy
+FLAGS = tuple(field.name for field in fields(SitePolicy) if field.default is False)
+TERMS = tuple(field.name for field in fields(SitePolicy))  # all settings of a policy
 
 
 class SiteFiles(TypedDict):
@@ -131,8 +131,8 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
     save_text(out, roster.to_json() + "\n", overwrite=overwrite)
     if not roster.signed:
         click.echo("no verifying keys (version 1): secure sums work, and replies are not signed", err=True)
-    told = {"sites": list(roster.keys), "digest": roster.digest, "signed": roster.signed, "out": str(out)}
-    say(told, as_json, f"{len(roster)} sites, digest {roster.digest}", f"written: {out}")
+    facts = {"sites": list(roster.keys), "digest": roster.digest, "signed": roster.signed, "out": str(out)}
+    say(facts, as_json, f"{len(roster)} sites, digest {roster.digest}", f"written: {out}")
 
 
 @site_group.command("design")
@@ -275,9 +275,9 @@ def read_policy(path: Path) -> SitePolicy:
 def _operations(path: Path, names: Any) -> tuple[str, ...]:
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         look_up(names)
-    known = list(SITE_OPS)
-    if not isinstance(names, list) or not all(name in known for name in names):
-        raise ArgumentError(f"{path}: operations must be a list of some of {', '.join(known)}")
+    operations = list(SITE_OPS)
+    if not isinstance(names, list) or not all(name in operations for name in names):
+        raise ArgumentError(f"{path}: operations must be a list of some of {', '.join(operations)}")
     return tuple(names)
 
 
