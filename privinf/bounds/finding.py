@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -33,7 +32,7 @@ from privinf.mechanisms.distribution import Cells, NoisyLevels, OpenColumns, Ope
 from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
-from privinf.typing import ColumnKind, SpendingWords, Table
+from privinf.typing import Calibration, ColumnKind, RngLike, SourceName, SpendingOptions, Table
 from privinf.validation import check_count, check_fraction
 from privinf.wire import Labels
 
@@ -58,32 +57,64 @@ def find_bounds(
     rows: Table,
     columns: Iterable[str] | None = None,
     *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
     clip: float = 0.01,
     rare: float = 0.01,
     unit: str | None = None,
     max_rows: int = 1,
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
     ledger: Ledger | None = None,
-    **spending: Unpack[SpendingWords],
 ) -> FoundSchema:
     r"""Buy bounds of numbers and levels of texts: a schema, what it cost, and how much it may cut or pool.
 
     Parameters
     ----------
-    rows : DataFrame, or any other table
+    rows : table
+        The rows: a frame of any library, a mapping of arrays, or the path of a file.
     columns : sequence of str, optional
-        By default all columns of numbers; columns of texts are named. Names and kinds are taken as public.
+        Columns whose bounds or levels are wanted. By default all columns of numbers; columns of texts are
+        named. Names and kinds of columns are assumed to be public.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is for all columns together, each with an
+        equal share of mu^2.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. Levels need it too.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
     clip : float
-        Share of a column's rows that its bounds may leave out, half of it on each side.
+        Share of the rows of a column that its bounds may leave out, half of it on each side.
     rare : float
         Levels with a smaller share of the rows (by noisy counts) are pooled as ``other``, as are those that
         are too rare to be shown.
     unit : str, optional
-        Column that tells whose row it is, where one person has several: at most `max_rows`.
+        Column that identifies the person of every row, where one person has several rows: at most `max_rows`.
     max_rows : int
+        Largest number of rows of one person.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-    epsilon, delta, mu, rho, calibration, rng, source
-        As for `Modulation.release`; for all columns together, an equal share of mu^2 each. Levels need
-        `delta`.
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    FoundSchema
+        A schema of the bounds and levels, its cost, and how much it may cut or pool.
 
     Raises
     ------
@@ -129,9 +160,18 @@ def find_bounds(
     >>> bool(15 < schema["age"].low < 25 and 65 < schema["age"].high < 75), schema["town"].levels
     (True, ('a', 'b'))
     """
+    options = SpendingOptions(
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        calibration=calibration,
+        source=source,
+    )
     shares = check_fraction(clip, "clip"), check_fraction(rare, "rare")
     max_rows = check_count(max_rows, "max_rows")
-    budget = Spending.of(spending, ledger)
+    budget = Spending.of(options.spending(), ledger)
     named = None if columns is None else checked_names(columns)
     table = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])
     kinds = _kinds(column_kinds(table, named), named)

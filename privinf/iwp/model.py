@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Self, TypedDict, Unpack
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import doors, refuses
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.covariances import NO_FACTOR, check_made
-from privinf.fitting.model import ReleaseModel, spending_of
+from privinf.fitting.model import STATSMODELS, ReleaseModel
 from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
@@ -54,6 +55,7 @@ from privinf.typing import (
     ArrayLike,
     BinaryMechanism,
     Bounds,
+    Calibration,
     ColumnLike,
     ColumnsLike,
     CovWord,
@@ -62,7 +64,8 @@ from privinf.typing import (
     LossName,
     Missing,
     Pair,
-    SpendingWords,
+    RngLike,
+    SourceName,
     Table,
 )
 from privinf.validation import check_choice, check_number, check_words
@@ -86,6 +89,8 @@ SCATTER_HIDDEN = (
     "new counts."
 )
 
+# Options of the single pass of stochastic gradient descent, `fit_sgd`.
+SINGLE_PASS = ("theta_radius", "batch", "step", "decay", "average", "burn_in", "public_seed")
 # Spending options that examples under randomized response refuse, with the reason.
 NO_GAUSSIAN_LEVEL = dict.fromkeys(
     ("mu", "rho"),
@@ -106,28 +111,47 @@ class ExampleOptions(TypedDict, total=False):
     data_bounds: bool
 
 
-class ExampleSpending(SpendingWords, total=False):
-    """What features and label may spend."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleSpending:
+    """Budget of features and label, and its noise, as `IWPGLM.fit` describes them."""
 
-    epsilon_x: float | None
-    epsilon_y: float | None
-    shares: tuple[float, float] | None
+    epsilon: float | None = None
+    delta: float | None = None
+    epsilon_x: float | None = None
+    epsilon_y: float | None = None
+    shares: tuple[float, float] | None = None
+    rng: RngLike = None
+    calibration: Calibration | None = None
+    source: SourceName | None = None
+
+    def spending(self) -> dict[str, Any]:
+        """Return the options of the budget and the noise that are not None, by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(ExampleSpending)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-class SinglePass(TypedDict, total=False):
-    """Options of the single pass of stochastic gradient descent, `fit_sgd`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleFitOptions(ExampleSpending):
+    """Options of `IWPGLM.fit`, which describes them."""
 
-    theta_radius: float | None
-    batch: int | None
-    step: float | None
-    decay: float | None
-    average: bool | None
-    burn_in: float | None
-    public_seed: int | None
+    method: SolvingMethod = "newton"
+    correction: Correction | None = None
+    ridge: float = 0.0
+    truncation: int | None = None
+    start: ArrayLike | None = None
+    cov_type: CovWord | None = None
+    theta_radius: float | None = None
+    batch: int | None = None
+    step: float | None = None
+    decay: float | None = None
+    average: bool | None = None
+    burn_in: float | None = None
+    public_seed: int | None = None
 
-
-class ExampleWords(ExampleSpending, SinglePass, total=False):
-    """Words of `IWPGLM.fit` beside its own."""
+    def passes(self) -> dict[str, Any]:
+        """Return the options of the single pass that are not None, by name."""
+        values = {name: getattr(self, name) for name in SINGLE_PASS}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @doors
@@ -193,7 +217,6 @@ class IWPGLM(ReleaseModel):
 
     kind = "local-examples"
     mechanism_class = LocalExamples
-    refused = NO_GAUSSIAN_LEVEL
 
     _loss: LossName
 
@@ -294,78 +317,202 @@ class IWPGLM(ReleaseModel):
         check_release(release)
         return model
 
-    def release(
-        self, *, to: AnyPath | None = None, ledger: Ledger | None = None, **spending: Unpack[ExampleSpending]
+    @refuses(NO_GAUSSIAN_LEVEL)
+    @refuses(STATSMODELS, NotAvailableError)
+    def release(  # type: ignore[override]
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        epsilon_x: float | None = None,
+        epsilon_y: float | None = None,
+        shares: tuple[float, float] | None = None,
+        rng: RngLike = None,
+        to: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
+        ledger: Ledger | None = None,
     ) -> Release:
         """Release every example once.
 
         Parameters
         ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
+            features and label by `shares`. Give it, or `epsilon_x` and `epsilon_y`. ``epsilon=inf`` adds no
+            noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian.
+        epsilon_x : float, optional
+            Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
+            sent by randomized response gets epsilon_x / (number of Gaussian columns + number of such
+            features), pure (for other shares: `response_shares`), and the Gaussian columns get all that the
+            exact account leaves. Without Gaussian columns it is pure. Leave it out if all features are sent
+            unprotected.
+        epsilon_y : float, optional
+            Budget of the label: pure for randomized response, (epsilon_y, delta) for a Gaussian label. Leave
+            it out if the label is sent unprotected.
+        shares : (float, float), optional
+            How `epsilon` is divided over features and label; default (2, 1). Responses get their shares of
+            epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         to : path, optional
-            A Parquet file that is written block by block (see `Modulation.release`).
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Instead of the model's own.
-        epsilon_x, epsilon_y, epsilon, shares, delta, calibration, rng, source
-            As for `fit`.
-        """
-        words = (*ExampleSpending.__annotations__, "to")
-        return self._released(ledger, spending_of({**spending, "to": to}, self.refused, words))
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released. Default: the ledger of the model.
 
+        Returns
+        -------
+        Release
+            Of kind "local-examples".
+        """
+        options = ExampleSpending(
+            epsilon=epsilon,
+            delta=delta,
+            epsilon_x=epsilon_x,
+            epsilon_y=epsilon_y,
+            shares=shares,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
+        return self._released(ledger, options.spending() | ({} if to is None else {"to": to}))
+
+    @refuses(NO_GAUSSIAN_LEVEL)
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        epsilon_x: float | None = None,
+        epsilon_y: float | None = None,
+        shares: tuple[float, float] | None = None,
+        rng: RngLike = None,
         method: SolvingMethod = "newton",
         correction: Correction | None = None,
         ridge: float = 0.0,
         truncation: int | None = None,
         start: ArrayLike | None = None,
         cov_type: CovWord | None = None,
-        **words: Unpack[ExampleWords],
+        theta_radius: float | None = None,
+        batch: int | None = None,
+        step: float | None = None,
+        decay: float | None = None,
+        average: bool | None = None,
+        burn_in: float | None = None,
+        public_seed: int | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
     ) -> IWPGLMResults:
         """Release (unless built from a release) and estimate.
 
         Parameters
         ----------
-        epsilon_x, epsilon_y, delta : float
-            What features and label may spend; or `epsilon` for both, divided by `shares`.
-            ``epsilon=inf`` adds no noise.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
+            features and label by `shares`. Give it, or `epsilon_x` and `epsilon_y`. ``epsilon=inf`` adds no
+            noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian.
+        epsilon_x : float, optional
+            Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
+            sent by randomized response gets epsilon_x / (number of Gaussian columns + number of such
+            features), pure (for other shares: `response_shares`), and the Gaussian columns get all that the
+            exact account leaves. Without Gaussian columns it is pure. Leave it out if all features are sent
+            unprotected.
+        epsilon_y : float, optional
+            Budget of the label: pure for randomized response, (epsilon_y, delta) for a Gaussian label. Leave
+            it out if the label is sent unprotected.
+        shares : (float, float), optional
+            How `epsilon` is divided over features and label; default (2, 1). Responses get their shares of
+            epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         method : {"newton", "sgd"}
-            Solve the corrected estimating equation, or the paper's single pass of projected stochastic
-            gradient descent over it.
+            "newton" (default) solves the corrected estimating equation. "sgd" is the single pass of projected
+            stochastic gradient descent of the paper over it.
         correction : {"exact", "conditional", "series", "none"}, optional
-            Default: exact where there is an exact inverse transform, else the conditional score. "series" is
-            the paper's for the logistic loss; "none" ignores the noise.
+            Correction for the noise. Default: exact where there is an exact inverse transform, else the
+            conditional score. "series" is that of the paper for the logistic loss; "none" ignores the noise.
         ridge : float
-            Penalty ``ridge ||theta||^2/2`` in the scaled units, constant excepted; intervals are then for the
-            penalised target.
+            Penalty ``ridge ||theta||^2/2`` in scaled units, except of the constant; intervals are then for
+            the penalized target.
         truncation : int, optional
-            K of the series; default: the one of 1, 2, 3 with the least bias at regression calibration, by the
-            criterion of the paper's appendix D.7.
+            K of the series. Default: the one of 1, 2, 3 with the smallest bias at regression calibration, by
+            the criterion of appendix D.7 of the paper.
         start : array_like, shape (p,), optional
-            Where to start, user units; default: regression calibration, for a single pass without averaging
-            zero.
-        cov_type : {"HC0", "HC1"}
-            The sandwich of the records' corrected scores; "HC1", of the squared loss, multiplies its sampling
-            part by n/(n - p).
-        theta_radius, batch, step, decay, average, burn_in, public_seed
-            For method="sgd", see `privinf.iwp.example_sgd.fit_sgd`: radius of the ball of coefficients in
-            scaled units (required), records a step (128), first step (default: by the paper's theory), its
-            decay, whether to average the iterates (which gives intervals: those of the average, by Polyak and
-            Juditsky), what share of the pass the average leaves out, and a public order of the records.
-        calibration, rng, source
-            As for `ModulatedOLS.fit`.
-        mu, rho : None
-            Randomized response has an epsilon: these are refused.
+            Coefficients to start from, in the units of the columns. Default: regression calibration; zero for
+            a single pass without averaging.
+        cov_type : {"HC0", "HC1"}, optional
+            Covariance of the coefficients: the sandwich of the corrected scores of the records. "HC1", for
+            the squared loss, multiplies its sampling part by n/(n - p).
+        theta_radius : float, optional
+            For ``method="sgd"``, which needs it: radius of the ball of coefficients, in scaled units.
+        batch : int, optional
+            For ``method="sgd"``: number of records a step; default 128.
+        step : float, optional
+            For ``method="sgd"``: first step; default: by the theory of the paper.
+        decay : float, optional
+            For ``method="sgd"``: decay of the steps.
+        average : bool, optional
+            For ``method="sgd"``: whether to average the iterates, which gives intervals: those of the
+            average, by Polyak and Juditsky.
+        burn_in : float, optional
+            For ``method="sgd"``: share of the pass that the average leaves out.
+        public_seed : int, optional
+            For ``method="sgd"``: seed of a public order of the records.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
 
         Returns
         -------
         IWPGLMResults
             Without standard errors, and saying why, where the equation has no stable root.
         """
+        options = ExampleFitOptions(
+            epsilon=epsilon,
+            delta=delta,
+            epsilon_x=epsilon_x,
+            epsilon_y=epsilon_y,
+            shares=shares,
+            rng=rng,
+            method=method,
+            correction=correction,
+            ridge=ridge,
+            truncation=truncation,
+            start=start,
+            cov_type=cov_type,
+            theta_radius=theta_radius,
+            batch=batch,
+            step=step,
+            decay=decay,
+            average=average,
+            burn_in=burn_in,
+            public_seed=public_seed,
+            calibration=calibration,
+            source=source,
+        )
         settings = self._settings(correction, truncation, ridge)
         covariance = check_made(cov_type, "HC0", refused=None if self._loss == "squared" else NO_FACTOR)
-        given = spending_of(words, self.refused, ExampleWords.__annotations__)
-        passes = {name: given.pop(name) for name in SinglePass.__annotations__ if name in given}
+        given = options.spending()
+        passes = options.passes()
         check_method(method, passes)
         first = None if start is None else checked_start(start, self._parameters)
         release = self._given_release(given)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import MIXED_ROWS, check_made
-from privinf.fitting.model import HidesRows, spending_of
+from privinf.fitting.model import STATSMODELS, HidesRows
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results, with_covariance
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
@@ -36,7 +36,9 @@ from privinf.typing import (
     Missing,
     MixingMethod,
     PartyColumns,
-    SpendingWords,
+    RngLike,
+    SourceName,
+    SpendingOptions,
     Table,
     Target,
 )
@@ -50,6 +52,18 @@ SHRUNK = (
     "shrunk coefficients are for prediction: they are biased on purpose, so that no interval around them "
     "covers; the de-biased fit (shrink=False) has intervals"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyFitOptions(SpendingOptions):
+    """Options of ``fit`` of the models of several parties, which describes them."""
+
+    label: str | None = None
+    debias: bool | None = None
+    shrink: bool = False
+    ridge: float = 0.0
+    target: Target = "population"
+    cov_type: CovWord | None = None
 
 
 @doors
@@ -184,15 +198,61 @@ class PartyModel(HidesRows):
             **self._options,
         )
 
+    @refuses(STATSMODELS, NotAvailableError)
     def release(
-        self, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
+        ledger: Ledger | None = None,
     ) -> dict[str, Release]:
         """Release every party's columns once, each with noise of its own.
 
-        What is spent, **each party** may spend: a person's total adds all parties. The words are as for
-        `RandomMixing.release`; `ledger` is used instead of the model's own.
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. **Each party** spends this; the total
+            of a person adds all parties.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released. Default: the ledger of the model.
+
+        Returns
+        -------
+        dict of str to Release
+            The release of every party, by its name.
         """
-        given = spending_of(spending)
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
+        given: dict[str, Any] = {**options.spending()}
         rng = given.pop("rng", None)
         source = given.pop("source", "lattice")
         plan = self.plan(**given)
@@ -221,54 +281,104 @@ class PartyModel(HidesRows):
         regression = self._regression_law()
         return {name: replace(one, law={**one.law, "regression": regression}) for name, one in made.items()}
 
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         label: str | None = None,
         debias: bool | None = None,
         shrink: bool = False,
         ridge: float = 0.0,
         target: Target = "population",
         cov_type: CovWord | None = None,
-        **spending: Unpack[SpendingWords],
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
     ) -> MixingResults:
         """Release (unless built from releases) and regress one column on all others, or by the formula.
 
         Parameters
         ----------
-        epsilon, delta, mu, rho : float
-            What each party may spend; ``epsilon=inf`` adds no noise (random mixing remains).
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. **Each party** spends this; the total
+            of a person adds all parties. Random mixing remains without noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         label : str, optional
-            The column to regress on all others; default: y, the model's formula or `from_release`'s label.
+            Column to regress on all others; default: y, the formula of the model, or the label of
+            `from_release`.
         debias : bool, optional
-            True: least squares corrected for the noise, with intervals (default but for BGMOLS). False:
+            True: least squares corrected for the noise, with intervals (default except for BGMOLS). False:
             plain least squares as in the paper, without intervals; ``bias`` of the result estimates its bias.
         shrink : bool
-            Coefficients for prediction: shrunk by a rule that is fixed before the data, without intervals;
-            RMGMOLS with intercept only.
+            Whether to return coefficients for prediction, shrunk by a rule that is fixed before the data are
+            seen, without intervals; for RMGMOLS only with an intercept.
         ridge : float
-            Added to the Gram matrix of the scaled, private columns, per person. With debias=True the
-            coefficients are the ridge estimate and intervals come from the unpenalised moments.
+            Ridge penalty, at least 0, added to the Gram matrix of the scaled, private columns, per person.
+            With ``debias=True`` the coefficients are the ridge estimate, and intervals come from the
+            unpenalized moments.
         target : {"population", "sample", "penalized"}
-            Intervals for the population's coefficients, for those of this finite population (mixing and
-            noise are then the only error), or for the ridge-penalised ones.
-        cov_type : {"HC0", "HC1"}
-            Of single rows (DGMOLS), see `MomentOLS.fit`; mixed rows have a covariance of their own.
-        calibration, rng, source
-            As for `release`.
+            Coefficients that intervals are for: those of the population, of this finite population (mixing
+            and noise are then the only error), or the ridge-penalized ones.
+        cov_type : {"HC0", "HC1"}, optional
+            Covariance of the coefficients of single rows (DGMOLS). "HC1" is "HC0" with its sampling part
+            multiplied by n/(n - p). Mixed rows have a covariance of their own.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+
+        Returns
+        -------
+        MixingResults
+            Coefficients, covariance, tests, prediction and the privacy report.
         """
-        given = spending_of(spending)
-        covariance = check_made(cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
-        design = self._question(self._released_design, label)
-        options = regression_options(
-            self.debias if debias is None else debias, shrink, ridge, target, self.method, design
+        options = PartyFitOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            label=label,
+            debias=debias,
+            shrink=shrink,
+            ridge=ridge,
+            target=target,
+            cov_type=cov_type,
+            calibration=calibration,
+            source=source,
+        )
+        given: dict[str, Any] = {**options.spending()}
+        covariance = check_made(options.cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
+        design = self._question(self._released_design, options.label)
+        regression = regression_options(
+            self.debias if options.debias is None else options.debias,
+            options.shrink,
+            options.ridge,
+            options.target,
+            self.method,
+            design,
         )
         if self._joined is not None and given:
             raise ArgumentError(
                 f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
             )
         joined = join(self.release(**given)) if self._joined is None else self._joined
-        return with_covariance(self._regression(joined, design, options), covariance)
+        return with_covariance(self._regression(joined, design, regression), covariance)
 
     def regress(
         self,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self, Unpack
+from dataclasses import dataclass
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors, warn
-from privinf.errors import ArgumentError, UnprotectedResponseWarning
+from privinf.error_boundary import doors, refuses, warn
+from privinf.errors import ArgumentError, NotAvailableError, UnprotectedResponseWarning
 from privinf.fitting.covariances import check_records
-from privinf.fitting.model import RELEASE_WORDS, FitWords, ReleaseModel, spending_of
+from privinf.fitting.model import STATSMODELS, ReleaseModel, to_file
 from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, with_covariance
 from privinf.mechanisms import Modulation
@@ -34,12 +35,16 @@ from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
     Bounds,
+    Calibration,
     ColumnLike,
     ColumnsLike,
+    CovWord,
     Missing,
     Pair,
     ResponseMode,
-    SpendingWords,
+    RngLike,
+    SourceName,
+    SpendingOptions,
     Stabilization,
     Table,
     Target,
@@ -52,6 +57,41 @@ IN_CLEAR = (
     "alone. Pass y_bounds=(low, high), public bounds, to protect it, or response='public' to state that it "
     "may be seen"
 )
+
+DEFAULT_STEP = 0.8  # c of the steps c / ||A_t||_op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulationReleaseOptions(SpendingOptions):
+    """Options of `ModulatedOLS.release`, which describes them."""
+
+    method: ModulationMethod | None = "one-shot"
+    rounds: int | None = None
+    schedule: Sequence[float] | None = None
+    step: float | None = None
+    max_norm: float | None = None
+    progress: bool | None = None
+
+    def protocol(self) -> dict[str, Any]:
+        """Return the options of the iterative protocol, by name."""
+        return {name: getattr(self, name) for name in ("rounds", "schedule", "step", "max_norm")}
+
+    def rule(self) -> GradientRule:
+        """Return the step rule of the iterative protocol."""
+        return GradientRule(DEFAULT_STEP if self.step is None else self.step, self.max_norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulationFitOptions(ModulationReleaseOptions):
+    """Options of `ModulatedOLS.fit`, which describes them."""
+
+    method: ModulationMethod | None = None
+    estimator: Estimator | None = None
+    stabilization: Stabilization = "none"
+    ridge: float = 0.0
+    fuller: float | None = None
+    target: Target = "population"
+    cov_type: CovWord | None = None
 
 
 @doors
@@ -192,9 +232,15 @@ class ModulatedOLS(ReleaseModel):
         check_words(options, FormulaOptions.__annotations__)
         return cls._of_table(formula, data, schema, missing, ledger, options)
 
+    @refuses(STATSMODELS, NotAvailableError)
     def release(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         method: ModulationMethod = "one-shot",
         rounds: int | None = None,
         schedule: Sequence[float] | None = None,
@@ -202,38 +248,99 @@ class ModulatedOLS(ReleaseModel):
         max_norm: float | None = None,
         progress: bool | None = None,
         to: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
         ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the rows: once, or in the rounds of the iterative protocol.
 
         Parameters
         ----------
-        method, rounds, schedule, step, max_norm, progress
-            As for `fit`.
-        to, ledger
-            A file (see `Modulation.release`); a ledger instead of the model's own.
-        epsilon, delta, mu, rho, calibration, rng, source
-            As for `fit`.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        method : {"one-shot", "iterative"}, optional
+            One release (default), or `rounds` adaptive ones whose directions are orthogonal to the current
+            coefficients.
+        rounds : int, optional
+            Number of rounds T of the iterative protocol; default 10.
+        schedule : sequence of float, optional
+            Relative mu^2 of the rounds of the iterative protocol; default: equal.
+        step : float, optional
+            c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
+        max_norm : float, optional
+            Radius to which the iterates of the iterative protocol are projected; default: none.
+        progress : bool, optional
+            Whether to show a progress bar over the rounds of the iterative protocol; default: on a terminal
+            only.
+        to : path, optional
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both. Only for
+            ``method="one-shot"``.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released. Default: the ledger of the model.
+
+        Returns
+        -------
+        Release
+            Of kind "modulation".
         """
-        given = spending_of({**spending, "to": to}, words=RELEASE_WORDS)
-        check_method(method, {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm})
+        options = ModulationReleaseOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            method=method,
+            rounds=rounds,
+            schedule=schedule,
+            step=step,
+            max_norm=max_norm,
+            progress=progress,
+            calibration=calibration,
+            source=source,
+        )
+        given = to_file(options, to)
+        check_method(method, options.protocol())
         if self._rows is not None and self._response_unstated:
             warn(IN_CLEAR.format(self.mechanism.design.response), UnprotectedResponseWarning)
         if method == "one-shot":
             return self._released(ledger, given)
         if self._rows is None:
             return self._released(ledger, {})
-        rule = GradientRule(0.8 if step is None else step, max_norm)
+        rule = options.rule()
         given["ledger"] = self.ledger if ledger is None else check_ledger(ledger)
         many = 10 if rounds is None else rounds
         return release_rounds(
             self.mechanism, self._rows, rule, many, progress, {"schedule": schedule, **given}
         )
 
+    @refuses(STATSMODELS, NotAvailableError)
     def fit(
         self,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         method: ModulationMethod | None = None,
         rounds: int | None = None,
         schedule: Sequence[float] | None = None,
@@ -244,53 +351,104 @@ class ModulatedOLS(ReleaseModel):
         ridge: float = 0.0,
         fuller: float | None = None,
         target: Target = "population",
+        cov_type: CovWord | None = None,
         progress: bool | None = None,
-        **words: Unpack[FitWords],
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
     ) -> ModulatedOLSResults:
         """Release (unless built from a release) and estimate.
 
         Parameters
         ----------
-        epsilon, delta, mu, rho : float
-            What may be spent; ``epsilon=inf`` switches noise and modulation off.
-        method : {"one-shot", "iterative"}
-            One release, or `rounds` adaptive ones with directions orthogonal to the current coefficients.
-        rounds : int
-            T, default 10. `schedule` : relative mu^2 of the rounds (default equal).
-        estimator : {"client-average", "pooled", "last"}
-            Iterative only. "client-average" (default) averages a client's messages, weighted by 1/sigma_t^2,
-            before forming moments: as good as one release of the same total budget. "pooled" solves the
-            mean of the rounds' moments, scores clustered by client. "last" is the paper's last iterate: it
-            keeps an optimisation error and has no intervals.
-        step, max_norm : float
-            c of ``eta_t = c / ||A_t||_op`` (default 0.8) and the radius to which iterates are projected.
-        cov_type : {"HC0", "HC1", "cluster"}
-            "HC0", where the schema has a unit "cluster"; "HC1" is "HC0", its sampling part times n/(n - p).
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise there is no modulation
+            either.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        method : {"one-shot", "iterative"}, optional
+            One release (default), or `rounds` adaptive ones whose directions are orthogonal to the current
+            coefficients.
+        rounds : int, optional
+            Number of rounds T of the iterative protocol; default 10.
+        schedule : sequence of float, optional
+            Relative mu^2 of the rounds of the iterative protocol; default: equal.
+        estimator : {"client-average", "pooled", "last"}, optional
+            For the iterative protocol. "client-average" (default) averages the messages of a client, weighted
+            by 1/sigma_t^2, before forming moments: as good as one release of the same total budget. "pooled"
+            solves the mean of the moments of the rounds, with scores clustered by client. "last" is the last
+            iterate of the paper: it keeps an optimization error and has no intervals.
+        step : float, optional
+            c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
+        max_norm : float, optional
+            Radius to which the iterates of the iterative protocol are projected; default: none.
         stabilization : {"none", "fuller", "ridge"}
-            Fuller's modification (constant `fuller`, default d + 4), or `ridge`. Named in the summary.
+            Correction of noisy second moments that are near singular: Fuller's modification (constant
+            `fuller`) or a ridge penalty (`ridge`). The summary names it.
         ridge : float
-            gamma >= 0 of section 5, scaled units. `params` are then the ridge estimate; intervals and
-            tests come from the unpenalised moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
+            and tests come from the unpenalized moments unless ``target="penalized"``.
+        fuller : float, optional
+            Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Whose coefficient the intervals are for: the population's, this finite population's (noise
-            alone is the error), or the ridge-penalised one.
-        calibration : {"exact", "classic"}
-        rng : None, int or Generator
-            A seed makes simulation noise, stamped on every summary; None is secure noise.
-        source : {"lattice", "opendp"}
+            Coefficients that intervals are for: those of the population, of this finite population (noise
+            alone is the error), or the ridge-penalized ones.
+        cov_type : {"HC0", "HC1", "cluster"}, optional
+            Covariance of the coefficients: "HC0", or "cluster" where the schema has a unit. "HC1" is "HC0"
+            with its sampling part multiplied by n/(n - p).
         progress : bool, optional
-            Progress bar over the rounds of the iterative protocol; default: on a terminal only.
+            Whether to show a progress bar over the rounds of the iterative protocol; default: on a terminal
+            only.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+
+        Returns
+        -------
+        ModulatedOLSResults
+            Coefficients, covariance, tests, prediction and the privacy report.
 
         Notes
         -----
         **Privacy.** Reads the rows once a round; charges the model's ledger before that.
         """
+        options = ModulationFitOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            method=method,
+            rounds=rounds,
+            schedule=schedule,
+            estimator=estimator,
+            step=step,
+            max_norm=max_norm,
+            stabilization=stabilization,
+            ridge=ridge,
+            fuller=fuller,
+            target=target,
+            cov_type=cov_type,
+            progress=progress,
+            calibration=calibration,
+            source=source,
+        )
         how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
-        given = spending_of(words, words=FitWords.__annotations__)
+        given: dict[str, Any] = {**options.spending()}
         held = self.mechanism if self._release is None else self._release
-        covariance = check_records(given.pop("cov_type", None), held.design.schema)
-        protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
+        covariance = check_records(options.cov_type, held.design.schema)
+        protocol = options.protocol()
         release = self._given_release({**given, "rounds": rounds, "schedule": schedule, "method": method})
         if release is None:
             method = "one-shot" if method is None else method
@@ -312,9 +470,7 @@ class ModulatedOLS(ReleaseModel):
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
             raise ArgumentError(f"{', '.join(unused)}: on a finished release only with estimator='last'")
-        found = self._solve(
-            release, chosen if iterative else None, GradientRule(0.8 if step is None else step, max_norm), how
-        )
+        found = self._solve(release, chosen if iterative else None, options.rule(), how)
         return with_covariance(found, covariance)
 
     def regress(

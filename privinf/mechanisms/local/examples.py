@@ -147,50 +147,63 @@ class LocalExamples:
         self,
         rows: Table,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
         epsilon_x: float | None = None,
         epsilon_y: float | None = None,
-        epsilon: float | None = None,
         shares: Sequence[float] | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
-        ledger: Ledger | None = None,
         rng: RngLike = None,
-        source: SourceName = "lattice",
         to: AnyPath | None = None,
+        calibration: Calibration = "exact",
+        source: SourceName = "lattice",
+        ledger: Ledger | None = None,
     ) -> Release:
         """Release every example once.
 
         Parameters
         ----------
-        rows : DataFrame, pair (y, X), or Rows
-        epsilon_x, epsilon_y : float
-            What the features, and what the label, may spend. The features together are exactly
-            (epsilon_x, delta)-DP: each responded feature gets epsilon_x / (number of Gaussian columns +
-            number of responded features), pure (other shares: `response_shares`), and the Gaussian columns
-            get all that the exact account leaves. Without Gaussian columns the features are epsilon_x-DP,
-            pure. A responded label is
-            epsilon_y-DP, pure; a Gaussian one (epsilon_y, delta)-DP. Leave out the side that is in clear.
-        epsilon : float
-            Instead: the level of the whole release, which is exactly (epsilon, delta)-DP.
+        rows : table, pair (y, X), or Rows
+            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
+            features and label by `shares`. Give it, or `epsilon_x` and `epsilon_y`. ``epsilon=inf`` adds no
+            noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian.
+        epsilon_x : float, optional
+            Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
+            sent by randomized response gets epsilon_x / (number of Gaussian columns + number of such
+            features), pure (for other shares: `response_shares`), and the Gaussian columns get all that the
+            exact account leaves. Without Gaussian columns it is pure. Leave it out if all features are sent
+            unprotected.
+        epsilon_y : float, optional
+            Budget of the label: pure for randomized response, (epsilon_y, delta) for a Gaussian label. Leave
+            it out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is split over features and label; default (2, 1). Responses get their shares of
+            How `epsilon` is divided over features and label; default (2, 1). Responses get their shares of
             epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
-        delta : float
-            In (0, 1); needed where anything is Gaussian.
-        calibration : {"exact", "classic"}
-            "classic": the textbook formula, for reproduction only.
-        ledger : Ledger, optional
-            Refuses the release, before a row is read, if its budget does not allow it. A limit in (epsilon,
-            delta) is held in mu^2, in which responses cost more than in the exact total.
-        rng : None, int or Generator
-            None: secure noise. A seed or Generator: simulation noise, stamped as such.
-        source : {"lattice", "opendp"}
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         to : path, optional
-            Write the rows to this Parquet file, block by block (see `Modulation.release`).
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released. A limit in (epsilon, delta) is held in mu^2, in which
+            responses cost more than in the exact total.
 
         Returns
         -------
-        Release of kind "local-examples".
+        Release
+            Of kind "local-examples".
             Arrays ``features`` (n, d), private columns in design order: noisy scaled numbers, and 0/1
             indicators of the levels as sent; ``labels`` (n,): level codes as sent, noisy scaled numbers, or
             the clear response; ``public`` (n, q); ``groups`` (n,) where a unit has several rows. The law

@@ -33,7 +33,19 @@ from privinf.noise import NoiseSource, side_by_side
 from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import AnyPath, ArrayLike, Floats, Missing, ResponseMode, SpendingWords, Table
+from privinf.typing import (
+    AnyPath,
+    ArrayLike,
+    Calibration,
+    Floats,
+    Missing,
+    ResponseMode,
+    RngLike,
+    SourceName,
+    SpendingOptions,
+    SpendingWords,
+    Table,
+)
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 from privinf.wire import Derivations, Labels, Mechanisms
 
@@ -149,40 +161,68 @@ class Modulation:
         self,
         rows: Table,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         to: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
         ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release every row once (the one-shot protocol).
 
         Parameters
         ----------
-        rows : DataFrame, pair (y, X), or Rows
+        rows : table, pair (y, X), or Rows
+            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise there is no modulation
+            either.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
         to : path, optional
-            Write the rows to this Parquet file, block by block, with all else in ``<name>.json`` beside it:
-            neither rows nor messages need fit in memory. The table is read twice, to check it and, once it is
-            charged, to send it. The JSON is written last: without it the file is no release. `load_release`
-            reads both; the noise of a seed is the same as without `to`.
-        epsilon, delta, mu, rho : float
-            What may be spent: epsilon with delta, or mu, or rho. ``epsilon=inf``: no noise, no modulation.
-        calibration : {"exact", "classic"}
-            "classic": sigma = L sqrt(2 ln(1.25/delta))/epsilon, for reproduction only; the report states
-            the epsilon that it really gives.
+            Parquet file to which a release of rows is written block by block, with everything else in
+            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            written last; without it the file is not a release. `load_release` reads both.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Refuses the release, before a row is read, if its budget does not allow it.
-        rng : None, int or Generator
-            None: secure noise. A seed or Generator: simulation noise, stamped as such.
-        source : {"lattice", "opendp"}
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released.
 
         Returns
         -------
-        Release of kind "modulation".
+        Release
+            Of kind "modulation".
         """
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
         public = np.random.default_rng(self.public_seed)
         directions = orthonormal_directions(public, self.map.directions, self.columns)
         if to is not None:
-            return self._streamed(rows, directions, to, Spending.of(spending, ledger))
-        session = self.open(rows, rounds=1, ledger=ledger, **spending)
+            return self._streamed(rows, directions, to, Spending.of(options.spending(), ledger))
+        session = self.open(rows, rounds=1, ledger=ledger, **options.spending())
         session.send(directions)
         return session.release()
 

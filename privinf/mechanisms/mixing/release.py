@@ -16,7 +16,7 @@ the size of a partial sum can move a digit; that rounding, and the one to the no
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,16 @@ from privinf.mechanisms.rows import BLOCK
 from privinf.release_kinds import RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Floats, Missing, MixingKind, SpendingWords, Table
+from privinf.typing import (
+    Calibration,
+    Floats,
+    Missing,
+    MixingKind,
+    RngLike,
+    SourceName,
+    SpendingOptions,
+    Table,
+)
 from privinf.validation import check_choice, check_count, check_number
 from privinf.wire import Labels
 
@@ -69,15 +78,63 @@ class GaussianRows(PartyMechanism):
     label = Labels.ROWS
 
     def release(
-        self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
+        self,
+        rows: Table,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
+        ledger: Ledger | None = None,
     ) -> Release:
-        """Release the rows once; see `RandomMixing.release`.
+        """Release the rows once.
+
+        Parameters
+        ----------
+        rows : table, array of shape (n, d), or RowBlocks
+            One row a person, in the same order at every party. The columns of an array are those of the
+            schema, in order.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the cost of the release of this
+            party.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released.
 
         Returns
         -------
-        Release of kind "gaussian-rows"; ``arrays["rows"]`` is (n, d).
+        Release
+            Of kind "gaussian-rows"; ``arrays["rows"]`` is (n, d).
         """
-        budget = Spending.of(spending, ledger)
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
+        budget = Spending.of(options.spending(), ledger)
         line = self._line(budget.mu, self._dimension)
         budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
@@ -200,23 +257,47 @@ class RandomMixing(PartyMechanism):
         return math.ceil(reached * self.width * GRID_SLACK)
 
     def release(
-        self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
+        self,
+        rows: Table,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
+        ledger: Ledger | None = None,
     ) -> Release:
         """Release the party's columns once.
 
         Parameters
         ----------
-        rows : DataFrame, array of shape (n, d), or `RowBlocks`
-            One row a person, in the same order at every party. An array has the schema's columns in order.
-        epsilon, delta, mu, rho : float
-            What this party's release may cost; ``epsilon=inf`` adds no noise.
-        calibration : {"exact", "classic"}
+        rows : table, array of shape (n, d), or RowBlocks
+            One row a person, in the same order at every party. The columns of an array are those of the
+            schema, in order.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the cost of the release of this
+            party.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Asked before the rows are read, charged after they were read without error and before noise is
-            drawn.
-        rng : None, int or Generator
-            A seed means simulation noise, which is not private.
-        source : {"lattice", "opendp"}
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released.
 
         Returns
         -------
@@ -232,7 +313,16 @@ class RandomMixing(PartyMechanism):
             A column is missing or not as declared.
         BudgetExceededError
         """
-        budget = Spending.of(spending, ledger)
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
+        budget = Spending.of(options.spending(), ledger)
         line = self._line(budget.mu, self._dimension)
         budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
