@@ -139,7 +139,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return what a message may tell of an exception: our own text, a missing key, or no more."""
     if isinstance(error, PrivinfError):
         return str(error)

@@ -18,7 +18,7 @@ from privinf.accounting.scopes import Scope, check_scope
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.typing import Relation, TrustModel
-from privinf.validation import check_choice, check_number, shown, told
+from privinf.validation import check_choice, check_number, error_text, shown
 
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
@@ -227,7 +227,7 @@ class LedgerEntry:
             }
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"not a ledger entry: {told(error)}") from None
+            raise ArgumentError(f"not a ledger entry: {error_text(error)}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""

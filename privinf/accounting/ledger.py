@@ -21,7 +21,7 @@ from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_com
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
-from privinf.validation import told
+from privinf.validation import error_text
 from privinf.wire import Formats, readable
 
 FORMAT = Formats.LEDGER
@@ -524,7 +524,7 @@ def read_account(text: str) -> MemoryAccount:
             return account
         reason = "its entries and the total spent disagree: the ledger does not add up"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
-        reason = told(error)
+        reason = error_text(error)
     raise StorageError(f"the text is not a privinf ledger: {reason}")
 
 

@@ -15,7 +15,7 @@ from scipy.special import erfinv, log_expit, ndtri_exp
 
 from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
-from privinf.validation import check_choice, check_number, shown, told
+from privinf.validation import check_choice, check_number, error_text, shown
 
 # A cost outside these powers of ten is a mistake in the caller (a subnormal scale, a wrong unit); refusing it
 # keeps squares and exponentials of every accepted cost representable.
@@ -218,7 +218,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     try:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"not a {kind} loss: {told(error)}") from None
+        raise ArgumentError(f"not a {kind} loss: {error_text(error)}") from None
 
 
 @door

@@ -16,7 +16,7 @@ from privinf.accounting.scopes import total_of
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.typing import ReportSubject
-from privinf.validation import check_choice, check_count, check_fraction, counted, shown, told
+from privinf.validation import check_choice, check_count, check_fraction, counted, error_text, shown
 from privinf.wire import Assumptions, readable
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class PrivacyReport:
                 elsewhere=elsewhere,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"not a privacy report: {told(error)}") from None
+            raise ArgumentError(f"not a privacy report: {error_text(error)}") from None
 
     def __str__(self) -> str:
         return report_text(self)

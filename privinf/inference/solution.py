@@ -322,7 +322,7 @@ TOTALS_EQUATION = """\
 cov = A^-1 [ sampling + V_g + V_A(b) ] A^-T / n,   psibar(b) = g - A b
 score noise    V_g: n times the covariance of the noise in g, the moments with the response
 Hessian noise  V_A(b): that of the noise in A times b, A the second moments of the columns"""
-BOTH = "noise of g with that of A"
+COMMON_NOISE = "noise of g with that of A"
 
 
 def totals_noise_terms(form: Callable[[Floats, Floats], Floats], beta: Floats) -> dict[str, Floats]:
@@ -335,7 +335,7 @@ def totals_noise_terms(form: Callable[[Floats, Floats], Floats], beta: Floats) -
     last_axis = np.append(np.zeros_like(beta), 1.0)
     terms = {"score noise": form(last_axis, last_axis), "Hessian noise": form(slopes, slopes)}
     if (cross := form(slopes, last_axis)).any():
-        terms[BOTH] = cross + cross.T
+        terms[COMMON_NOISE] = cross + cross.T
     return {name: (term + term.T) / 2.0 for name, term in terms.items()}
 
 

@@ -105,7 +105,7 @@ class _Profile:
     Attributes
     ----------
     system : ExampleScores
-    kept : (p,) bool array
+    under_test : (p,) bool array
         Tested parameters.
     coordinate : int
         Position of the profiled one among them.
@@ -113,14 +113,14 @@ class _Profile:
     """
 
     system: ExampleScores
-    kept: Flags
+    under_test: Flags
     coordinate: int
     critical: float
 
     def centre(self, theta: Floats) -> tuple[NullPoint, float]:
         """Return the point of least T near an estimate, or near zero, and half a Wald half-width."""
         for start in (theta, np.zeros_like(theta)):
-            best = self._minimised(start, np.ones(int(self.kept.sum()), dtype=np.bool_))
+            best = self._minimised(start, np.ones(int(self.under_test.sum()), dtype=np.bool_))
             if best is not None and best.statistic(self.system.n) <= self.critical:
                 curvature = self._curvature(best)[1] / 2.0
                 spread = float(np.linalg.pinv(curvature, hermitian=True)[self.coordinate, self.coordinate])
@@ -130,7 +130,7 @@ class _Profile:
 
     def end(self, centre: NullPoint, unit: float, reach: float) -> float:
         """Return the end of the set on the side of `unit`, infinite where none is found."""
-        origin = float(centre.theta[self.kept][self.coordinate])
+        origin = float(centre.theta[self.under_test][self.coordinate])
         point = centre
         inside = (0.0, centre)
         outside = 0.0
@@ -169,13 +169,13 @@ class _Profile:
     def _at(self, value: float, near: NullPoint) -> NullPoint | None:
         """Return the least T at one value of the profiled parameter, sought from a near point."""
         theta = near.theta.copy()
-        position = int(np.flatnonzero(self.kept)[self.coordinate])
+        position = int(np.flatnonzero(self.under_test)[self.coordinate])
         theta[position] = value
-        return self._minimised(theta, np.arange(int(self.kept.sum())) != self.coordinate)
+        return self._minimised(theta, np.arange(int(self.under_test.sum())) != self.coordinate)
 
     def _minimised(self, theta: Floats, free: Flags) -> NullPoint | None:
         """Return the least T over the free parameters near theta; None where T is not defined there."""
-        point = self._point(theta[self.kept], theta)
+        point = self._point(theta[self.under_test], theta)
         if point is None or not free.any():
             return point
         for _ in range(_STEPS):
@@ -195,7 +195,7 @@ class _Profile:
         before = point.statistic(self.system.n)
         fraction = 1.0
         for _ in range(_HALVINGS):
-            moved = self._point(point.theta[self.kept] + fraction * step, point.theta)
+            moved = self._point(point.theta[self.under_test] + fraction * step, point.theta)
             if moved is not None and moved.statistic(self.system.n) < before - 0.1 * fraction * slope:
                 return moved
             fraction /= 2.0
@@ -204,7 +204,7 @@ class _Profile:
     def _point(self, values: Floats, start: Floats) -> NullPoint | None:
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return null_point(self.system, values, self.kept, start=start)
+                return null_point(self.system, values, self.under_test, start=start)
         except (ConvergenceError, NotAvailableError, NotPositiveDefiniteError):
             return None
 

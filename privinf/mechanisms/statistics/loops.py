@@ -56,10 +56,10 @@ def like(rooms: tuple[Floats, Floats], block: Floats) -> Floats:
 class ScratchBuffers:
     """Memory for the arrays of a block, taken again for the next: new pages cost as much as work on them."""
 
-    __slots__ = ("_held", "_next")
+    __slots__ = ("_arrays", "_next")
 
     def __init__(self) -> None:
-        self._held: list[Floats] = []
+        self._arrays: list[Floats] = []
         self._next = 0
 
     def clear(self) -> None:
@@ -70,12 +70,12 @@ class ScratchBuffers:
         """Return an array of its own within a block, whatever stands in it."""
         size = math.prod(shape)
         at = self._next
-        if at == len(self._held):
-            self._held.append(np.empty(size))
-        elif self._held[at].size < size:
-            self._held[at] = np.empty(size)
+        if at == len(self._arrays):
+            self._arrays.append(np.empty(size))
+        elif self._arrays[at].size < size:
+            self._arrays[at] = np.empty(size)
         self._next += 1
-        return self._held[at][:size].reshape(shape)
+        return self._arrays[at][:size].reshape(shape)
 
 
 def filled(out: Floats, places: Sequence[int], columns: Sequence[np.ndarray[Any, Any]]) -> bool:
@@ -110,7 +110,7 @@ def _side_by_side(columns: Floats) -> Floats | None:
 
 
 def on_grid(
-    values: Floats, factor: Floats | float, shift: Floats | float, most: float, out: Floats
+    values: Floats, factor: Floats | float, shift: Floats | float, largest: float, out: Floats
 ) -> Floats:
     """Return floor(values x factor + shift) held at +-largest, in `out`; nan stays.
 
@@ -122,12 +122,12 @@ def on_grid(
         outputs = _side_by_side(out.T)
         if inputs is not None and outputs is not None:
             rows = (np.full(len(outputs), row, dtype=np.float64) for row in (factor, shift))
-            fast.on_grid(inputs, len(out), *rows, most, outputs)
+            fast.on_grid(inputs, len(out), *rows, largest, outputs)
             return out
     _by_column(np.multiply, values, factor, out)
     _by_column(np.add, out, shift, out)
     np.floor(out, out=out)
-    return out.clip(-most, most, out=out)
+    return out.clip(-largest, largest, out=out)
 
 
 def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats) -> None:

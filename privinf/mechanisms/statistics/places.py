@@ -78,13 +78,13 @@ class BatchPass:
     **Privacy.** What is hashed is the very copy of the rows that is summed.
     """
 
-    __slots__ = ("_digests", "_hashers", "_known", "_number", "_partition", "_together")
+    __slots__ = ("_digests", "_first_digests", "_hashers", "_number", "_partition", "_together")
 
     def __init__(self, digests: BatchDigests, partition: str, batches: int, number: int) -> None:
         self._digests = digests
         self._partition = partition
         self._number = number
-        self._known = digests.first(partition)
+        self._first_digests = digests.first(partition)
         self._together = batches > MOST_BATCHES
         self._hashers: dict[int, tuple[Any, Any]] = {}
 
@@ -106,7 +106,7 @@ class BatchPass:
         batch = features[chosen], response[chosen]
         if not self._together:
             self._hash(self._number, *batch)
-            if self._known is None:
+            if self._first_digests is None:
                 self._hash_others(codes, features, response)
         return batch
 
@@ -132,11 +132,11 @@ class BatchPass:
             number: b"".join(hasher.digest() for hasher in hashers)
             for number, hashers in self._hashers.items()
         }
-        if self._known is None:
+        if self._first_digests is None:
             self._digests.keep(self._partition, digests)
             return
         number = 0 if self._together else self._number
-        if digests.get(number) != self._known.get(number):
+        if digests.get(number) != self._first_digests.get(number):
             raise AlignmentError(ROWS_MOVED)
 
     def __reduce__(self) -> Any:
