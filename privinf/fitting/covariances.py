@@ -32,7 +32,7 @@ DEPENDENT = (
 )
 
 
-def requested_covariance(asked: CovWord | None, schema: Schema | None) -> type[Covariance]:
+def requested_covariance(cov_type: CovWord | None, schema: Schema | None) -> type[Covariance]:
     """Return the covariance that a word means for rows of a schema.
 
     Raises
@@ -42,9 +42,9 @@ def requested_covariance(asked: CovWord | None, schema: Schema | None) -> type[C
     SchemaError
         Clusters are wanted, and the schema names no unit.
     """
-    if asked is None:
+    if cov_type is None:
         return Covariance
-    covariance = COVARIANCES[check_cov_type(asked, tuple(COVARIANCES))]
+    covariance = COVARIANCES[check_cov_type(cov_type, tuple(COVARIANCES))]
     if covariance.independent_rows:
         return covariance
     if schema is None or schema.unit is None:
@@ -52,24 +52,24 @@ def requested_covariance(asked: CovWord | None, schema: Schema | None) -> type[C
     return COVARIANCES["HC0"] if schema.max_rows == 1 else covariance
 
 
-def check_release_covariance(covariance: type[Covariance], made: str, schema: Schema | None) -> None:
-    """Raise ArgumentError unless a release that was made for the covariance `made` has this one."""
+def check_release_covariance(covariance: type[Covariance], release_kind: str, schema: Schema | None) -> None:
+    """Raise ArgumentError unless a release that was made for the covariance `release_kind` has this one."""
     several = schema is not None and schema.max_rows > 1
-    if made == "cluster" and not several:
-        made = "HC0"
-    if covariance.release in (None, made):
+    if release_kind == "cluster" and not several:
+        release_kind = "HC0"
+    if covariance.release in (None, release_kind):
         return
-    if made == "cluster" and schema is not None:
+    if release_kind == "cluster" and schema is not None:
         raise ArgumentError(DEPENDENT.format(covariance.name, schema.unit))
     raise ArgumentError(
-        f"cov_type={covariance.name!r}: this release was made for cov_type={made!r}, and it offers no other: "
-        f"pass that, or leave cov_type= out"
+        f"cov_type={covariance.name!r}: this release was made for cov_type={release_kind!r}, and it offers no "
+        f"other: pass that, or leave cov_type= out"
     )
 
 
 def check_made(
-    asked: CovWord | None,
-    made: str,
+    cov_type: CovWord | None,
+    release_kind: str,
     schema: Schema | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> type[Covariance]:
@@ -77,8 +77,8 @@ def check_made(
 
     Parameters
     ----------
-    asked : CovWord or None
-    made : {"HC0", "cluster"}
+    cov_type : CovWord or None
+    release_kind : {"HC0", "cluster"}
         The kind there is.
     schema : Schema or None
         Of the rows.
@@ -90,13 +90,13 @@ def check_made(
     ArgumentError, SchemaError
         Another kind is asked for.
     """
-    if refused and isinstance(asked, str) and asked in refused:
-        raise ArgumentError(f"cov_type={asked!r} {refused[asked]}")
-    covariance = requested_covariance(asked, schema)
-    check_release_covariance(covariance, made, schema)
+    if refused and isinstance(cov_type, str) and cov_type in refused:
+        raise ArgumentError(f"cov_type={cov_type!r} {refused[cov_type]}")
+    covariance = requested_covariance(cov_type, schema)
+    check_release_covariance(covariance, release_kind, schema)
     return covariance
 
 
-def check_records(asked: CovWord | None, schema: Schema | None) -> type[Covariance]:
+def check_records(cov_type: CovWord | None, schema: Schema | None) -> type[Covariance]:
     """Return the same of a release of records, clustered where their schema has a unit."""
-    return check_made(asked, "HC0" if schema is None or schema.unit is None else "cluster", schema)
+    return check_made(cov_type, "HC0" if schema is None or schema.unit is None else "cluster", schema)

@@ -152,10 +152,10 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
     ArgumentError, SchemaError, SensitivityError
         Shapes, labels or bounds do not fit; no message holds a value of a row.
     """
-    held = arrays.array_rows(y, X, missing=missing)
-    declared = [*held.marked, *(_public_name(item, held.names) for item in limits.public)]
-    private = [name for name in held.names if name not in declared]
-    bounds, y_bounds = arrays.own_bounds(held, limits.bounds, limits.y_bounds, private)
+    pair = arrays.array_rows(y, X, missing=missing)
+    declared = [*pair.marked, *(_public_name(item, pair.names) for item in limits.public)]
+    private = [name for name in pair.names if name not in declared]
+    bounds, y_bounds = arrays.own_bounds(pair, limits.bounds, limits.y_bounds, private)
     radius = limits.radius
     if bounds is None and radius is None and limits.unbounded:
         radius = UNBOUNDED_RADIUS
@@ -165,16 +165,16 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
             'radius=r, or write bounds="data" to take them from the rows (a leak that no claim covers)'
         )
     design = Design.from_arrays(
-        held.names, bounds=bounds, radius=radius, public=declared, response=held.label, y_bounds=y_bounds
+        pair.names, bounds=bounds, radius=radius, public=declared, response=pair.label, y_bounds=y_bounds
     )
     from_data = isinstance(limits.bounds, str) or isinstance(limits.y_bounds, str)
-    return ModelRows(design=design, parts={ONE_SITE: held.rows}, data_bounds=from_data)
+    return ModelRows(design=design, parts={ONE_SITE: pair.rows}, data_bounds=from_data)
 
 
 def rows_of_site(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
     """Return one pair (y, X) as rows of one site; errors as in `rows_of_arrays`."""
-    held = arrays.site_rows(y, X, missing=missing)
-    return ModelRows(design=_site_design(held.names, limits, held.label), parts={ONE_SITE: held.rows})
+    pair = arrays.site_rows(y, X, missing=missing)
+    return ModelRows(design=_site_design(pair.names, limits, pair.label), parts={ONE_SITE: pair.rows})
 
 
 def rows_of_pairs(parties: SitePairs, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
@@ -346,9 +346,9 @@ def table_of_parties(
     """Return a table and what each party holds of it, with its unit; what no party holds is not released."""
     assigned = {name: [str(column) for column in columns] for name, columns in parties.items()}
     arrays.check_cover(assigned, None)
-    whole = {name: {column: schema[column] for column in columns} for name, columns in assigned.items()}
+    declared = {name: {column: schema[column] for column in columns} for name, columns in assigned.items()}
     whose: dict[str, Any] = {"unit": schema.unit, "max_rows": schema.max_rows}
-    schemas = {name: Schema(columns, **whose) for name, columns in whole.items()}
+    schemas = {name: Schema(columns, **whose) for name, columns in declared.items()}
     rows = Rows(data, None, missing)
     refuse_unordered(rows, ALIGNED)
     return PartyTable(rows=rows, schemas=schemas)

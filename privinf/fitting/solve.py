@@ -212,8 +212,8 @@ def clipped_target(design: Design) -> tuple[Note, ...]:
     if design.bounded:
         ends = np.concatenate([design.low[design.private], design.high[design.private]])
         box = bool(np.isfinite(ends).all())
-        how = ("clipped to their", "bounds") if box else ("projected into the", "ball")
-        return (Note(CLIPPED_COLUMNS.format(*how, design.response), "header"),)
+        wording = ("clipped to their", "bounds") if box else ("projected into the", "ball")
+        return (Note(CLIPPED_COLUMNS.format(*wording, design.response), "header"),)
     return () if design.response_public else (Note(CLIPPED_RESPONSE, "header"),)
 
 

@@ -114,16 +114,16 @@ class Analyses:
                     + ", ".join(column.name for column in all_columns(self._release.design))
                 )
             return MomentOLS.from_release(self._release).fit(**options)
-        return each_formula(formula, lambda one: self._regress(one, options))
+        return each_formula(formula, lambda text: self._regress(text, options))
 
     def _regress(self, formula: str, options: RegressOptions) -> Results:
         check_formula_covariance(self._release, options.get("cov_type"))
-        given = {name: value for name, value in options.items() if name != "cov_type"}
+        fit_words = {name: value for name, value in options.items() if name != "cov_type"}
         schema = self._release.design.schema
         formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
-        found = sub_design(self._release.design, formula)
-        check_effects(found.design, effects, most=MOST_COLUMNS)
-        system = moment_system(self._release, part_of(self._release, found.maps))
+        part = sub_design(self._release.design, formula)
+        check_effects(part.design, effects, most=MOST_COLUMNS)
+        system = moment_system(self._release, part_of(self._release, part.maps))
         result = build_results(
             Results,
             system,
@@ -132,9 +132,9 @@ class Analyses:
             reread=True,
             model=MomentOLS.__name__,
             method=equation.method_of(self._release),
-            fit=replace(Fit(**given), design=found.design),  # type: ignore[arg-type]
+            fit=replace(Fit(**fit_words), design=part.design),  # type: ignore[arg-type]
             options=equation.described(self._release),
-            settings={"formula": formula} | equation.at_ends(self._release, system, found.design),
+            settings={"formula": formula} | equation.at_ends(self._release, system, part.design),
             notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),
         )
         return absorbing(result._noted(equation.advice_of(result, system, self._release.design)), effects)
@@ -264,18 +264,18 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
     return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=law["scale"])
 
 
-def check_formula_covariance(release: Release, wanted: str | None) -> None:
+def check_formula_covariance(release: Release, cov_type: str | None) -> None:
     """Raise NotAvailableError, with what there is, unless a formula on a release has this covariance."""
-    own = equation.release_cov_type(release)
-    totals = own == "HC0" and release.law["trust"] != "local"
+    release_kind = equation.release_cov_type(release)
+    totals = release_kind == "HC0" and release.law["trust"] != "local"
     # Residual moments are of the release's own formula.
-    available = "nonrobust" if totals else own
-    if wanted in (None, available):
+    available = "nonrobust" if totals else release_kind
+    if cov_type in (None, available):
         return
     remedy = f"Leave cov_type= out, or pass cov_type={available!r}"
-    if wanted == "HC0":
+    if cov_type == "HC0":
         remedy = OWN_ROBUST if totals else NEW_ROBUST
     raise NotAvailableError(
-        f"cov_type={shown(wanted)}: a regression by a formula on this release has cov_type={available!r} "
+        f"cov_type={shown(cov_type)}: a regression by a formula on this release has cov_type={available!r} "
         f"alone. {remedy}"
     )

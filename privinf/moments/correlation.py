@@ -127,18 +127,18 @@ def means(moments: MeanMoments, release: Release) -> Results:
     n - 1 in a total, semidefinite with its trace kept, or the spread of the records' own noisy values.
     """
     design = release.design.user
-    kept = np.arange(len(moments.S)) != moments.constant
-    m = moments.S[moments.constant, kept]
-    loading = moments.part.products(moments.rows[[moments.constant]], moments.rows[kept])[0]
+    is_mean = np.arange(len(moments.S)) != moments.constant
+    m = moments.S[moments.constant, is_mean]
+    loading = moments.part.products(moments.rows[[moments.constant]], moments.rows[is_mean])[0]
     noise, total = moments.variances(loading)
     if total is None:
-        centred = moments.S[np.ix_(kept, kept)] - np.outer(m, m)
+        centred = moments.S[np.ix_(is_mean, is_mean)] - np.outer(m, m)
         total = semidefinite((centred + centred.T) / 2) / (moments.n - 1) + noise
     cov_type = "sample covariance" if moments.spread is None else "HC0"
     columns = all_columns(design)
-    scale = np.append(design.scale, design.y_scale)[kept]
-    center = np.append(design.center, design.y_center)[kept]
-    names = [column.name for column, here in zip(columns, kept, strict=True) if here]
+    scale = np.append(design.scale, design.y_scale)[is_mean]
+    center = np.append(design.center, design.y_center)[is_mean]
+    names = [column.name for column, keep in zip(columns, is_mean, strict=True) if keep]
     estimate = Estimate(
         params=m,
         cov=total,
@@ -237,8 +237,8 @@ class PairCorrelations(PortableTable):
     def _weak(self) -> tuple[tuple[type[Warning], str], ...]:
         """What intervals warn of."""
         weak = self.table["weak"]
-        told = f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise"
-        return ((WeakIdentificationWarning, told),) if weak.any() else ()
+        text = f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise"
+        return ((WeakIdentificationWarning, text),) if weak.any() else ()
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return one row a pair.
@@ -249,16 +249,16 @@ class PairCorrelations(PortableTable):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ends = self.conf_int(alpha)
-        found = self.table
+        table = self.table
         return pd.DataFrame(
             {
-                "term": [", ".join(pair) for pair in found.index],
-                "estimate": found["corr"].to_numpy(),
-                "std_error": found["std err"].to_numpy(),
-                "p_value": found["P>|z|"].to_numpy(),
+                "term": [", ".join(pair) for pair in table.index],
+                "estimate": table["corr"].to_numpy(),
+                "std_error": table["std err"].to_numpy(),
+                "p_value": table["P>|z|"].to_numpy(),
                 "conf_low": ends[0].to_numpy(),
                 "conf_high": ends[1].to_numpy(),
-                "weak": found["weak"].to_numpy(),
+                "weak": table["weak"].to_numpy(),
             }
         )
 
@@ -275,27 +275,27 @@ def correlations(
     moments: MeanMoments, release: Release, columns: Sequence[str] | None, given: Sequence[str] | None
 ) -> PairCorrelations:
     """Return the correlations of pairs of `columns` with `given` held fixed (None: all other columns)."""
-    known = {column.name: place for place, column in enumerate(all_columns(release.design))}
-    del known[release.design.columns[moments.constant].name]
-    fixed = [] if given is None else _places(given, known, "given")
+    places = {column.name: place for place, column in enumerate(all_columns(release.design))}
+    del places[release.design.columns[moments.constant].name]
+    fixed = [] if given is None else _places(given, places, "given")
     chosen = _places(
-        [name for name in known if known[name] not in fixed] if columns is None else columns, known
+        [name for name in places if places[name] not in fixed] if columns is None else columns, places
     )
-    names = [name for place in chosen for name, at in known.items() if at == place]
+    names = [name for place in chosen for name, at in places.items() if at == place]
     if len(chosen) < 2 or set(chosen) & set(fixed):
         raise ArgumentError("name two columns or more, none of which is held fixed")
     pairs = list(combinations(range(len(chosen)), 2))
-    every = list(known.values())
-    found = []
+    all_places = list(places.values())
+    estimates = []
     for i, j in pairs:
         pair = [chosen[i], chosen[j]]
-        rest = [place for place in every if place not in pair] if given is None else fixed
-        found.append(_correlation(moments, np.array(pair), np.array(rest, dtype=np.int64)))
+        rest = [place for place in all_places if place not in pair] if given is None else fixed
+        estimates.append(_correlation(moments, np.array(pair), np.array(rest, dtype=np.int64)))
     index = pd.MultiIndex.from_tuples([(names[i], names[j]) for i, j in pairs])
-    table = pd.DataFrame(found, index, ["corr", "std err", "P>|z|", "z", "se_z", "weak"])
+    table = pd.DataFrame(estimates, index, ["corr", "std err", "P>|z|", "z", "se_z", "weak"])
     squares: list[pd.DataFrame] = []
-    for name, own in (("corr", 1.0), ("std err", 0.0), ("P>|z|", 0.0)):
-        square = np.full((len(names), len(names)), own)
+    for name, diagonal in (("corr", 1.0), ("std err", 0.0), ("P>|z|", 0.0)):
+        square = np.full((len(names), len(names)), diagonal)
         for (i, j), value in zip(pairs, table[name], strict=True):
             square[i, j] = square[j, i] = value
         squares.append(pd.DataFrame(square, names, names))
@@ -313,10 +313,10 @@ def correlations(
     )
 
 
-def _places(names: Sequence[str], known: dict[str, int], argument: str = "columns") -> list[int]:
-    if isinstance(names, str) or any(name not in known for name in names) or len(set(names)) < len(names):
-        raise ArgumentError(f"{argument} must list released columns, each once: {', '.join(known)}")
-    return [known[name] for name in names]
+def _places(names: Sequence[str], places: dict[str, int], argument: str = "columns") -> list[int]:
+    if isinstance(names, str) or any(name not in places for name in names) or len(set(names)) < len(names):
+        raise ArgumentError(f"{argument} must list released columns, each once: {', '.join(places)}")
+    return [places[name] for name in names]
 
 
 def _correlation(moments: MeanMoments, pair: Integers, given: Integers) -> tuple[float, ...]:

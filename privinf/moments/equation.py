@@ -90,11 +90,11 @@ class MomentMap:
         """Return L, shape (p+1, p, m), with ``psi = sum_k w_k L_k m``."""
         return self.products(self._signed(), self.columns)
 
-    def products(self, left: Floats, right: Floats) -> Floats:
+    def products(self, first: Floats, right: Floats) -> Floats:
         """Return L, shape (k, l, m): ``left[k] @ z`` times ``right[l] @ z`` is ``L_kl m``."""
         rows, columns, factors = self.pairs()
-        once = left[:, None, rows] * right[None, :, columns]
-        twice = np.where(rows == columns, 0.0, left[:, None, columns] * right[None, :, rows])
+        once = first[:, None, rows] * right[None, :, columns]
+        twice = np.where(rows == columns, 0.0, first[:, None, columns] * right[None, :, rows])
         return np.asarray((once + twice) / factors, dtype=np.float64)
 
     def noise_tensor(self, variance: float) -> Floats:
@@ -304,23 +304,23 @@ class NoisyTotals(LargeSample):
 
         Satterthwaite: s2 varies by ``2 s2^2/(n - p)`` and by its noise's ``s^2 |v|^4/n^2``, v'z = y - x'b.
         """
-        left = float(max(self.n - len(self.g) if self._units == self.n else self._units - 1, 1))
+        freedom = float(max(self.n - len(self.g) if self._units == self.n else self._units - 1, 1))
         if self._residual is not None or self._scale == 0.0 or not is_positive_definite(self.A):
-            return left
+            return freedom
         beta: Floats = np.asarray(np.linalg.solve(self.A, self.g), dtype=np.float64)
         variance = self._variance(beta)
         v = self._map.response - self._map.columns.T @ beta  # y - x'b = v'z
         noise = (self._scale / self.n) ** 2 * float((v @ v) ** 2 - np.sum(v[: self._map.public] ** 2) ** 2)
-        return 2.0 * variance**2 / (2.0 * variance**2 / left + noise)
+        return 2.0 * variance**2 / (2.0 * variance**2 / freedom + noise)
 
     def _variance(self, beta: Floats) -> float:
         """Return s2 at the estimate, with what its fit to the noise took off, at least that of the tensor."""
         w = np.append(beta, 1.0)
-        least = float(w @ self._positive @ w)
+        smallest = float(w @ self._positive @ w)
         if not is_positive_definite(self.A):
-            return least
+            return smallest
         fitted = float(np.trace(np.linalg.solve(self.A, self.noise_meat(beta)))) / self.n
-        return max(self.residual_variance(beta) + fitted, least)
+        return max(self.residual_variance(beta) + fitted, smallest)
 
     @property
     def _freed(self) -> float:
@@ -427,7 +427,8 @@ def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, 
         ends = ((end - design.y_center) / design.y_scale for end in (design.y_low, design.y_high))
         of_response = float(system.g[constant]), sd / law["response_weight"], *ends
         means, sds, low, high = (
-            np.append(some, one) for some, one in zip((means, sds, low, high), of_response, strict=True)
+            np.append(values, response_value)
+            for values, response_value in zip((means, sds, low, high), of_response, strict=True)
         )
     near = [name for name, at in zip(names, at_an_end(means, sds, low, high), strict=True) if at]
     return {"at_an_end": near} if near else {}
@@ -440,8 +441,8 @@ def method_of(release: Release) -> str:
 
 def described(release: Release) -> dict[str, str]:
     """Return the lines of a summary that tell of a federation."""
-    told = {"sites": "Sites", "max_colluding": "Colluding sites allowed for"}
-    return {text: str(release.law[name]) for name, text in told.items() if release.law.get(name)}
+    labels = {"sites": "Sites", "max_colluding": "Colluding sites allowed for"}
+    return {text: str(release.law[name]) for name, text in labels.items() if release.law.get(name)}
 
 
 def release_cov_type(release: Release) -> CovWord:
@@ -452,11 +453,11 @@ def release_cov_type(release: Release) -> CovWord:
     return "HC0" if robust else "nonrobust"
 
 
-def without(found: Results, effects: tuple[str, ...]) -> Results:
+def without(result: Results, effects: tuple[str, ...]) -> Results:
     """Return a result without the coefficients of these terms; see `privinf.results.effects`."""
     from privinf.results.effects import absorbing
 
-    return absorbing(found, effects)
+    return absorbing(result, effects)
 
 
 ROW_SUMS = (
@@ -569,8 +570,8 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
     widest = int(np.argmax(ratio))
     if middle < WIDE and ratio[widest] < WIDEST:
         return ()
-    told = TIMES.format(middle, result.names[widest], float(ratio[widest]))
-    return (told + RANGES.format(_causes(result, system, (design, released), widest)),)
+    text = TIMES.format(middle, result.names[widest], float(ratio[widest]))
+    return (text + RANGES.format(_causes(result, system, (design, released), widest)),)
 
 
 def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design], widest: int) -> str:
@@ -580,13 +581,13 @@ def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design]
     gram = system.A
     mean = 0.0 if design.constant is None else float(gram[design.constant, widest])
     spread = max(float(gram[widest, widest]) - mean**2, 0.0)
-    beside = max(1.0 / float(np.linalg.pinv(gram, hermitian=True)[widest, widest]), 0.0)
+    own_variation = max(1.0 / float(np.linalg.pinv(gram, hermitian=True)[widest, widest]), 0.0)
     scale = result._context.scale
     residual = 0.0 if scale is None else scale / (design.y_scale * design.y_norm) ** 2
     share = "residuals are not told from zero beside"
     if residual:
         share = f"residuals have an sd of {math.sqrt(residual):.0%} of"
-    along = beside < ALONE * spread
+    along = own_variation < ALONE * spread
     if spread == 0.0:
         column = UNTOLD.format(name)
     elif along:
@@ -597,7 +598,7 @@ def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design]
         column = COLUMN_WIDE.format(name, math.sqrt(spread))
     costs = {
         RESPONSE_WIDE.format(repr(design.response), share): EVEN_RESPONSE / max(residual, 1e-6),
-        column: EVEN_COLUMN / max(beside, 1e-12),
+        column: EVEN_COLUMN / max(own_variation, 1e-12),
         NUMEROUS.format(len(released.columns)): (1.0 + released.norm**2) / 2.0,
     }
     dearest = sorted(costs, key=lambda cause: -costs[cause])

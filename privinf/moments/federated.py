@@ -36,20 +36,22 @@ from privinf.wire import Labels, Statistics
 # ---- parties
 
 
-def closed(held: ModelRows, schema: Schema) -> ModelRows:
+def closed(model_rows: ModelRows, schema: Schema) -> ModelRows:
     """Return the sites of a formula, with all columns protected: no site sends a public one in clear.
 
     The sites still adopt the design that their own schema makes.
     """
-    if held.design.response_public:
-        raise SchemaError(f"MomentOLS protects the response too: {held.design.response!r} is declared public")
+    if model_rows.design.response_public:
+        raise SchemaError(
+            f"MomentOLS protects the response too: {model_rows.design.response!r} is declared public"
+        )
     hidden = Schema(
         {name: replace(declared, public=False) for name, declared in schema.columns.items()},
         unit=schema.unit,
         max_rows=schema.max_rows,
     )
-    design = Design.from_formula(str(held.design.formula), hidden, radius=held.design.radius)
-    return replace(held, design=design.conditioned(), asked=held.design.conditioned())
+    design = Design.from_formula(str(model_rows.design.formula), hidden, radius=model_rows.design.radius)
+    return replace(model_rows, design=design.conditioned(), asked=model_rows.design.conditioned())
 
 
 Checkpoint = str | PathLike[str] | None
@@ -128,15 +130,15 @@ class FederatedMoments:
         parts = _parts(total, cov_type, robust_share)
         folder = None
         if checkpoint is not None:
-            told = cov_type, parts, self.trust, self.response_weight, max_colluding
-            fit = fit_digest(self.design, self._total_args(), *told)
+            terms = cov_type, parts, self.trust, self.response_weight, max_colluding
+            fit = fit_digest(self.design, self._total_args(), *terms)
             folder = FitFolder(path=Path(checkpoint), fit=fit, keyed=self.trust == "server")
-        with ExitStack() as held:
-            held.enter_context(stating_charges(ledger, delta=delta, checkpoint=checkpoint))
-            left = total if folder is None else held.enter_context(folder).unspent(total, ledger)
+        with ExitStack() as stack:
+            stack.enter_context(stating_charges(ledger, delta=delta, checkpoint=checkpoint))
+            unspent = total if folder is None else stack.enter_context(folder).unspent(total, ledger)
             price = [GaussianLoss(part) for part in parts]
-            if left > 0.0:
-                ledger.check(price if left == total else GaussianLoss(left))
+            if unspent > 0.0:
+                ledger.check(price if unspent == total else GaussianLoss(unspent))
             server = self._server(ledger, spending.get("rng"), max_colluding)
             n, p = server.nobs, len(self.design.names)
             if n < p:
@@ -145,7 +147,7 @@ class FederatedMoments:
                 server.check_numbers(p * (p + 1) // 2, part)
             warn_of_large_delta(delta, n)
             rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
-            held.enter_context(rounds.server.reserving(price))
+            stack.enter_context(rounds.server.reserving(price))
             first = rounds.ask(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
             arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
             law: dict[str, Any] = {
@@ -161,12 +163,12 @@ class FederatedMoments:
             if len(parts) > 1:
                 plan = self._plan(arrays, n, first.scale, parts[1])
                 bound = plan.largest if law["noise_free"] else plan.bound
-                asked = self._shared_args() | {
+                args = self._shared_args() | {
                     "response_factor": 1.0 / self.design.y_scale,
                     "coefficients": plan.coefficients,
                     "residual_clip": bound,
                 }
-                second = rounds.ask(Statistics.MOMENTS_RESIDUAL, asked, Labels.RESIDUAL_MOMENTS, parts[1])
+                second = rounds.ask(Statistics.MOMENTS_RESIDUAL, args, Labels.RESIDUAL_MOMENTS, parts[1])
                 arrays["residual_moments"] = second.values
                 law |= {
                     "residual_bound": bound,
@@ -203,14 +205,14 @@ class FederatedMoments:
     def _shared_args(self) -> dict[str, Any]:
         """Return what both statistics are told: units that differ from the user's, and the constant."""
         design = self.design
-        told: dict[str, Any] = {"norm": design.norm, "intercept": design.y_center}
+        args: dict[str, Any] = {"norm": design.norm, "intercept": design.y_center}
         if design.center.any():
-            told["center"] = design.center
+            args["center"] = design.center
         if (design.scale != 1.0).any():
-            told["scale"] = design.scale
+            args["scale"] = design.scale
         if design.constant is not None:
-            told["constant"] = design.constant
-        return told
+            args["constant"] = design.constant
+        return args
 
     def _total_args(self) -> dict[str, Any]:
         weight = self.response_weight
@@ -234,12 +236,12 @@ class _MomentRounds:
 
     def ask(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> NoisySum:
         before = len(self.server.ledger.entries)
-        found: NoisySum = self.server.vector_sum(op, args, label=label, mu=mu)
+        release: NoisySum = self.server.vector_sum(op, args, label=label, mu=mu)
         if isinstance(self.server, CheckpointedServer):
             self.entries = tuple(self.server.entries)
         else:
             self.entries += self.server.ledger.entries[before:]
-        return found
+        return release
 
 
 def _parts(mu: float, cov_type: CovType | None, robust_share: float | None) -> tuple[float, ...]:

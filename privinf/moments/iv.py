@@ -71,7 +71,9 @@ class Stages:
             raise SchemaError(f"{shown(formula)} names no instruments: {SYNTAX}")
         # What the schema reads are the texts "y ~ x + (w)" and "y ~ x + (z)".
         second, first = (sub_design(released, _BRACKET.sub(rf"(\g<{at}>)", formula)) for at in (1, 2))
-        X, Z = (tuple(frozenset(column.pieces) for column in one.design.columns) for one in (second, first))
+        X, Z = (
+            tuple(frozenset(column.pieces) for column in stage.design.columns) for stage in (second, first)
+        )
         endogenous = np.array([column not in Z for column in X])
         excluded = np.array([column not in X for column in Z])
         if not endogenous.any() or excluded.sum() < endogenous.sum():
@@ -134,8 +136,8 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
         self._W = W
         self._scale = scale
         self._quadratic = self._second.quadratic_form(W)
-        both = np.vstack([-X, part.response])
-        L = part.products(both, Z)[:, :, : part.noisy]
+        residual_rows = np.vstack([-X, part.response])
+        L = part.products(residual_rows, Z)[:, :, : part.noisy]
         noise = scale**2 / n * np.einsum("kam,lbm->klab", L, L, optimize=True)
         self._noise = np.asarray(noise, dtype=np.float64)
         near = positive_part(W)
@@ -181,24 +183,24 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
         """Raise NotAvailableError: there is no noise covariance to subtract."""
         return self.first.fuller_gram(a)
 
-    def surface(self, own: Flags, rows: Flags, T: Floats) -> ScoreSurface:
-        """Return the Anderson-Rubin statistic as a function of the coefficients `own`, in units c = T b.
+    def surface(self, tested: Flags, rows: Flags, T: Floats) -> ScoreSurface:
+        """Return the Anderson-Rubin statistic as a function of the coefficients `tested`, in units c = T b.
 
         `rows` are the instruments whose moments it is made of. Every other column is exogenous, and solves
         the moment of itself exactly.
         """
-        p = len(own)
+        p = len(tested)
         inverse = np.linalg.inv(T)
         lift = np.eye(p + 1)
         lift[:p, :p] = inverse
         cross = self.cross @ inverse
         projection = np.eye(len(rows))[rows]
-        free = np.eye(p + 1)[:, np.append(own, True)]
-        if not own.all():
-            inner = cross[np.ix_(~rows, ~own)]
-            others = np.column_stack([cross[np.ix_(~rows, own)], -self.h[~rows]])
-            projection[:, ~rows] = -np.linalg.solve(inner.T, cross[np.ix_(rows, ~own)].T).T
-            free[np.append(~own, False)] = -np.linalg.solve(inner, others)
+        free = np.eye(p + 1)[:, np.append(tested, True)]
+        if not tested.all():
+            inner = cross[np.ix_(~rows, ~tested)]
+            moments_of_tested = np.column_stack([cross[np.ix_(~rows, tested)], -self.h[~rows]])
+            projection[:, ~rows] = -np.linalg.solve(inner.T, cross[np.ix_(rows, ~tested)].T).T
+            free[np.append(~tested, False)] = -np.linalg.solve(inner, moments_of_tested)
         tensor = np.einsum("ki,lj,klab->ijab", lift, lift, self._tensor, optimize=True)
         return ScoreSurface.of(cross, self.h, tensor, self.n, Concentrated(projection, free))
 
@@ -234,9 +236,9 @@ def strength(system: TwoStageEquation, stages: Stages) -> Identification:
 
     F is the Wald statistic of the excluded instruments over their number, the noise in its covariance.
     """
-    own = identification(system.first)
+    overall = identification(system.first)
     rows = stages.excluded
-    found = []
+    statistics = []
     for column in np.flatnonzero(stages.endogenous):
         solution = solve(system.first_stage(int(column)))
         if solution.cov is None:
@@ -244,20 +246,20 @@ def strength(system: TwoStageEquation, stages: Stages) -> Identification:
                 statistic=0.0,
                 threshold=WEAK_F,
                 weak=True,
-                smallest_eigenvalue=own.smallest_eigenvalue,
-                noise_edge=own.noise_edge,
+                smallest_eigenvalue=overall.smallest_eigenvalue,
+                noise_edge=overall.noise_edge,
             )
         pi = solution.params[rows]
         cov = solution.cov[np.ix_(rows, rows)]
-        found.append(float(pi @ np.linalg.solve(cov, pi)) / int(rows.sum()))
-    if own.weak:
-        return own
+        statistics.append(float(pi @ np.linalg.solve(cov, pi)) / int(rows.sum()))
+    if overall.weak:
+        return overall
     return Identification(
-        statistic=min(found),
+        statistic=min(statistics),
         threshold=WEAK_F,
-        weak=min(found) < WEAK_F,
-        smallest_eigenvalue=own.smallest_eigenvalue,
-        noise_edge=own.noise_edge,
+        weak=min(statistics) < WEAK_F,
+        smallest_eigenvalue=overall.smallest_eigenvalue,
+        noise_edge=overall.noise_edge,
     )
 
 
@@ -292,13 +294,13 @@ class IVResults(Results):
         transform, shift = stages.design.to_user
         R = restrictions.R @ transform
         q = restrictions.q - restrictions.R @ shift
-        own = stages.endogenous | R.any(axis=0)
+        tested = stages.endogenous | R.any(axis=0)
         exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
         rows = stages.excluded.copy()
-        rows[exogenous[own & ~stages.endogenous]] = True
-        surface = system.surface(own, rows, np.eye(len(own)))
-        statistic = surface.least(Restriction.of(R[:, own], q).lift)
-        df = int(rows.sum()) - (int(own.sum()) - len(R))
+        rows[exogenous[tested & ~stages.endogenous]] = True
+        surface = system.surface(tested, rows, np.eye(len(tested)))
+        statistic = surface.least(Restriction.of(R[:, tested], q).lift)
+        df = int(rows.sum()) - (int(tested.sum()) - len(R))
         return ScoreTestResult(
             statistic=statistic,
             pvalue=system.law.pvalue(statistic, df),
@@ -329,22 +331,22 @@ class IVResults(Results):
         transform, shift = stages.design.to_user
         factors = np.diag(transform)
         exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
-        found = []
+        sets = []
         for place, (factor, moved) in enumerate(zip(factors, shift, strict=True)):
-            own = stages.endogenous.copy()
+            tested = stages.endogenous.copy()
             rows = stages.excluded.copy()
-            own[place] = True
+            tested[place] = True
             if not stages.endogenous[place]:
                 rows[exogenous[place]] = True
-            surface = system.surface(own, rows, transform / factors[:, None])
-            (one,) = projected_sets(surface, [int(own[:place].sum())], alpha, system.law)
-            if not one.pieces:
+            surface = system.surface(tested, rows, transform / factors[:, None])
+            (score_set,) = projected_sets(surface, [int(tested[:place].sum())], alpha, system.law)
+            if not score_set.pieces:
                 raise NotAvailableError(
                     "no coefficients go with all the instruments: their moments contradict one another, so "
                     "that some instrument is not valid (or this is one sample in 1/alpha)"
                 )
-            found.append(one.mapped(float(factor), float(moved)))
-        return tuple(found)
+            sets.append(score_set.mapped(float(factor), float(moved)))
+        return tuple(sets)
 
     def _parts(self) -> tuple[TwoStageEquation, Stages]:
         context: Context = self._context

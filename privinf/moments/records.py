@@ -106,9 +106,9 @@ class NoisyRecordMoments(LargeSample):
         self.cov_type = "HC0" if groups is None else "cluster"
         self.df_resid = float(max(n - size + 1, 1)) if groups is None else np.inf
         self._units = Units(n, groups)
-        given = check_weights(weights, n)
+        row_weights = check_weights(weights, n)
         self._moments, self._public = self._units.sort(noisy), self._units.sort(clear)
-        self._weights = None if given is None else self._units.sort(given)
+        self._weights = None if row_weights is None else self._units.sort(row_weights)
         self._loadings = self._map.loadings()
         mean, self.covariance = self._unit_moments()
         coefficients: Floats = self._loadings @ mean

@@ -82,8 +82,8 @@ class Study:
     def best(self) -> str | None:
         """The estimator of the narrowest intervals (geometric mean); None where all will be weak."""
         sizes = {cell.name: float(np.mean(np.log(cell.widths))) for cell in self.cells}
-        known = {name: size for name, size in sizes.items() if np.isfinite(size)}
-        return min(known, key=lambda name: known[name]) if known else None
+        finite = {name: size for name, size in sizes.items() if np.isfinite(size)}
+        return min(finite, key=lambda name: finite[name]) if finite else None
 
     def power(self, effect: float | Mapping[str, float]) -> pd.DataFrame:
         """Return the power of the two-sided test of each coefficient (rows), by estimator.
@@ -102,32 +102,30 @@ class Study:
         effects = effect if isinstance(effect, Mapping) else dict.fromkeys(self.case.which, effect)
         sizes = {self._named(name): abs(check_number(value, "effect")) for name, value in effects.items()}
         places = [self.case.which.index(name) for name in sizes]
-        asked = np.array(list(sizes.values()))
-        found = {cell.name: cell.power(asked, self.case.alpha, places) for cell in self.cells}
-        return pd.DataFrame(found, index=list(sizes))
+        effect_sizes = np.array(list(sizes.values()))
+        powers = {cell.name: cell.power(effect_sizes, self.case.alpha, places) for cell in self.cells}
+        return pd.DataFrame(powers, index=list(sizes))
 
     def n_for(self, **goal: Unpack[Goal]) -> int:
         """Return how many people reach a goal; NotAvailableError where 5,000,000 do not."""
-        found = Aim.of(self.case, self._names, goal).people()
-        if found is None:
+        people = Aim.of(self.case, self._names, goal).people()
+        if people is None:
             raise NotAvailableError(f"{LARGEST_STUDY:,} people do not do at this budget; see changes()")
-        return found
+        return people
 
     def budget_for(self, **goal: Unpack[Goal]) -> float:
         """Return the epsilon (or mu, rho) that reaches a goal; NotAvailableError where none does."""
-        asked = Aim.of(self.case, self._names, goal)
-        least = max(self.floor[self.case.which.index(name)] for name in asked.case.which)
-        if least > asked.target:
+        aim = Aim.of(self.case, self._names, goal)
+        narrowest = max(self.floor[self.case.which.index(name)] for name in aim.case.which)
+        if narrowest > aim.target:
             raise NotAvailableError(
-                f"no budget gives {self.case.n:,} people a width of {asked.target:.4g}: without noise it is "
-                f"{least:.4g}; n_for says how many people it takes"
+                f"no budget gives {self.case.n:,} people a width of {aim.target:.4g}: without noise it is "
+                f"{narrowest:.4g}; n_for says how many people it takes"
             )
-        found = asked.level()
-        if found is None:
-            raise NotAvailableError(
-                f"no {self.case.word} up to 500 does with {asked.estimator}; see changes()"
-            )
-        return found
+        level = aim.level()
+        if level is None:
+            raise NotAvailableError(f"no {self.case.word} up to 500 does with {aim.estimator}; see changes()")
+        return level
 
     def changes(self, **goal: Unpack[Goal]) -> pd.DataFrame:
         """Return what would reach a goal, each predicted anew.
@@ -141,16 +139,16 @@ class Study:
         """
         import pandas as pd
 
-        asked = Aim.of(self.case, self._names, goal)
-        rows = [("as planned", asked.width(asked.case))]
-        for told, solve in (("n = {:,}", self.n_for), (self.case.word + " = {:.3g}", self.budget_for)):
+        aim = Aim.of(self.case, self._names, goal)
+        rows = [("as planned", aim.width(aim.case))]
+        for text, solve in (("n = {:,}", self.n_for), (self.case.word + " = {:.3g}", self.budget_for)):
             try:
-                rows.append((told.format(solve(**goal)), asked.target))
+                rows.append((text.format(solve(**goal)), aim.target))
             except NotAvailableError as error:
                 rows.append((str(error).split(";")[0], np.nan))
-        rows += [(change, asked.width(case)) for change, case in variants(asked.case)]
+        rows += [(change, aim.width(case)) for change, case in variants(aim.case)]
         frame = pd.DataFrame(rows, columns=["change", "width"])
-        return frame.assign(does=frame.width <= 1.0001 * asked.target)
+        return frame.assign(does=frame.width <= 1.0001 * aim.target)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot widths by estimator, a line for the width without privacy, weak ones as arrows."""
@@ -158,8 +156,8 @@ class Study:
         cells = [cell for cell in self.cells if cell.verdict != "cannot"]
         ax = new_axes(ax, width=6.8, height=1.9 + 0.42 * len(names))
         rows = np.arange(len(names), dtype=float)
-        known = np.concatenate([self.floor, *(cell.widths for cell in cells)])
-        edge = 1.6 * float(np.nanmax(known)) if np.isfinite(known).any() else 1.0
+        widths = np.concatenate([self.floor, *(cell.widths for cell in cells)])
+        edge = 1.6 * float(np.nanmax(widths)) if np.isfinite(widths).any() else 1.0
         ax.vlines(self.floor, rows - 0.34, rows + 0.34, color=INK, linewidth=1.6, label="without privacy")
         ax.axvline(edge, color=FAINT, linewidth=0.6)
         for place, cell in enumerate(cells):
@@ -193,7 +191,7 @@ class Study:
                 best,
                 "",
                 "Taken for granted",
-                *(f"  {line}" for line in self.case.people.told),
+                *(f"  {line}" for line in self.case.people.assumptions),
             ]
         )
 
@@ -283,7 +281,9 @@ def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]
     if not serve:
         raise NotAvailableError(f"no estimator has family={case.people.family!r} under trust={case.trust!r}")
     names = list(
-        dict.fromkeys(serve if chosen is None else (check_choice(one, serve, "estimators") for one in chosen))
+        dict.fromkeys(
+            serve if chosen is None else (check_choice(name, serve, "estimators") for name in chosen)
+        )
     )
     if not names:
         raise ArgumentError("estimators is empty: leave it out for all that serve")
@@ -291,7 +291,11 @@ def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]
 
 
 def _serving(family: Family, trust: StudyTrust) -> list[str]:
-    return [name for name, one in ESTIMATORS.items() if family in one.families and trust in one.trusts]
+    return [
+        name
+        for name, estimator in ESTIMATORS.items()
+        if family in estimator.families and trust in estimator.trusts
+    ]
 
 
 @door
@@ -324,25 +328,25 @@ def advise(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) ->
 
     family = words.get("family", "gaussian")
     parties = words.get("parties")
-    one = words.get("trust")
+    stated_trust = words.get("trust")
     check_choice(family, Family, "family")
-    every = [
+    kinds = [
         kind for kind in get_args(StudyTrust) if _serving(family, kind) and (kind != "per-party" or parties)
     ]
     rows = []
-    for trust in every if one is None else [one]:
-        own: StudyWords = {
+    for trust in kinds if stated_trust is None else [stated_trust]:
+        study_words: StudyWords = {
             **words,
             "trust": trust,
-            "parties": parties if trust == "per-party" or one else None,
+            "parties": parties if trust == "per-party" or stated_trust else None,
         }
-        study = plan_study(schema, formula, n, **own)
+        study = plan_study(schema, formula, n, **study_words)
         for cell in sorted(
             study.cells, key=lambda cell: float(np.nan_to_num(np.mean(cell.widths), nan=np.inf))
         ):
             times = float(np.exp(np.mean(np.log(cell.widths / study.floor))))
-            why = f"{cell.reason}{cell.reason and '; '}{ESTIMATORS[cell.name].rests_on}"
+            reason = f"{cell.reason}{cell.reason and '; '}{ESTIMATORS[cell.name].rests_on}"
             best = cell.name == study.best
-            rows.append((trust, cell.name, float(np.median(cell.widths)), times, best, cell.verdict, why))
+            rows.append((trust, cell.name, float(np.median(cell.widths)), times, best, cell.verdict, reason))
     columns = ["trust", "estimator", "width", "times", "best", "verdict", "reason"]
     return pd.DataFrame(rows, columns=columns)

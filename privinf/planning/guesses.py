@@ -97,11 +97,11 @@ class Guesses:
 
     def __post_init__(self) -> None:
         for name in (*CHECKED, "shares", "correlations"):
-            given = getattr(self, name)
+            values = getattr(self, name)
             check = CHECKED.get(name, _check_mapping)
-            for label, value in _check_mapping(given, f"guesses: {name}").items():
+            for label, value in _check_mapping(values, f"guesses: {name}").items():
                 check(value, f"guesses: {name} of {shown_name(label)}")
-            object.__setattr__(self, name, MappingProxyType(dict(given)))
+            object.__setattr__(self, name, MappingProxyType(dict(values)))
         check_number(self.kurtosis, "kurtosis", low=0.0)
         if self.rsquared is not None:
             check_number(self.rsquared, "rsquared", low=0.0, high=1.0, open_high=True)
@@ -126,14 +126,14 @@ class ColumnLaw:
         Quantiles of a number at `NORMAL_GRID`; levels of a factor.
     cuts : array, shape (k - 1,), or None
         Where the normal number passes from one level to the next; None for a number.
-    told : str
+    description : str
         What was taken for granted.
     """
 
     name: str
     values: Any
     cuts: Floats | None
-    told: str
+    description: str
 
     @property
     def levels(self) -> int:
@@ -155,13 +155,13 @@ class ColumnLaw:
         return np.asarray(self.column(z) if self.cuts is None else np.searchsorted(self.cuts, z), dtype=float)
 
 
-def refuse_strange(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str]) -> None:
     """Raise ArgumentError for the first name that is not known."""
     for name in names:
-        if name not in known:
-            there = ", ".join(sorted(known))
+        if name not in names_known:
+            listed = ", ".join(sorted(names_known))
             raise ArgumentError(
-                f"guesses: {what} of {shown_name(name)}: no such name here; there are {there}"
+                f"guesses: {subject} of {shown_name(name)}: no such name here; there are {listed}"
             )
 
 
@@ -175,22 +175,24 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
     if name in guesses.shares:
         raise ArgumentError(f"column {name!r} is a number: guess its mean and sd, not shares of levels")
     mean, sd = moments_of(name, item.low, item.high, guesses)
-    known = (name in guesses.means) + (name in guesses.sds)
-    told = ("nothing guessed, from its bounds", "one guessed, the other from its bounds", "guessed")[known]
+    guessed_count = (name in guesses.means) + (name in guesses.sds)
+    description = ("nothing guessed, from its bounds", "one guessed, the other from its bounds", "guessed")[
+        guessed_count
+    ]
     width = item.high - item.low
-    told = f"{name}: mean {mean:.4g}, sd {sd:.4g} ({told})"
+    description = f"{name}: mean {mean:.4g}, sd {sd:.4g} ({description})"
     places = _beta_quantiles((mean - item.low) / width, sd / width)
     if name in guesses.skews:
-        asked = float(guesses.skews[name])
-        places = _skewed_quantiles((mean - item.low) / width, sd / width, asked)
-        centre, spread, found = _grid_moments(places)
+        skewness = float(guesses.skews[name])
+        places = _skewed_quantiles((mean - item.low) / width, sd / width, skewness)
+        centre, spread, reached = _grid_moments(places)
         if abs(centre * width + item.low - mean) > 0.02 * sd or abs(spread * width / sd - 1.0) > 0.02:
             raise ArgumentError(
                 f"the guessed skewness of {name!r} contradicts mean and sd between its bounds: leave one out"
             )
-        room = "guessed" if abs(found - asked) < 0.05 else "what mean, sd and bounds leave room for"
-        told += f", skewness {found:.2f} ({room})"
-    return ColumnLaw(name, item.low + width * places, None, told)
+        room = "guessed" if abs(reached - skewness) < 0.05 else "what mean, sd and bounds leave room for"
+        description += f", skewness {reached:.2f} ({room})"
+    return ColumnLaw(name, item.low + width * places, None, description)
 
 
 def moments_of(name: str, low: float, high: float, guesses: Guesses) -> tuple[float, float]:
@@ -198,12 +200,12 @@ def moments_of(name: str, low: float, high: float, guesses: Guesses) -> tuple[fl
     mean = float(guesses.means.get(name, 0.5 * (low + high)))
     if not low < mean < high:
         raise ArgumentError(f"the guessed mean of {name!r} must lie between its bounds {low:g} and {high:g}")
-    most = math.sqrt((mean - low) * (high - mean))
-    sd = float(guesses.sds.get(name, most / math.sqrt(3.0)))
-    if sd > 1.02 * most:
+    largest_sd = math.sqrt((mean - low) * (high - mean))
+    sd = float(guesses.sds.get(name, largest_sd / math.sqrt(3.0)))
+    if sd > 1.02 * largest_sd:
         raise ArgumentError(
             f"the guessed sd of {name!r} is too large: between {low:g} and {high:g}, with mean {mean:g}, the "
-            f"largest is {most:.4g}"
+            f"largest is {largest_sd:.4g}"
         )
     return mean, sd
 
@@ -213,8 +215,8 @@ def _beta_quantiles(mean: float, sd: float) -> Floats:
     size = mean * (1.0 - mean) / sd**2 - 1.0
     if size < 0.02:  # two points
         return np.where(norm.cdf(NORMAL_GRID) > 1.0 - mean, 1.0, 0.0)
-    found: Floats = beta.ppf(norm.cdf(NORMAL_GRID), mean * size, (1.0 - mean) * size)
-    return found
+    quantiles: Floats = beta.ppf(norm.cdf(NORMAL_GRID), mean * size, (1.0 - mean) * size)
+    return quantiles
 
 
 def _grid_moments(values: Floats) -> tuple[float, float, float]:
@@ -244,14 +246,14 @@ def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
 
     def of(log_end: float) -> Floats:
         end = math.exp(log_end)
-        own = mean
+        centre = mean
         spread = sd
         for _ in range(8):
-            found = np.minimum(end * _beta_quantiles(own / end, spread / end), 1.0)
-            seen, sized, _ = _grid_moments(found)
-            own = own + mean - seen
+            quantiles = np.minimum(end * _beta_quantiles(centre / end, spread / end), 1.0)
+            reached_mean, sized, _ = _grid_moments(quantiles)
+            centre = centre + mean - reached_mean
             spread = spread * sd / sized
-        return found
+        return quantiles
 
     def short(log_end: float) -> float:
         return _grid_moments(of(log_end))[2] - skew
@@ -261,22 +263,22 @@ def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
     return of(float(brentq(short, 0.0, LONGEST_END, xtol=1e-2)) if short(0.0) < 0.0 else 0.0)
 
 
-def _levels(name: str, item: Factor, given: Mapping[Any, float] | None) -> ColumnLaw:
+def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> ColumnLaw:
     """Return the law of a factor, in the order of its levels."""
     texts = [str(level) for level in item.levels]
     named = {
-        str(level): check_fraction(share, f"a share of {name!r}") for level, share in (given or {}).items()
+        str(level): check_fraction(share, f"a share of {name!r}") for level, share in (guessed or {}).items()
     }
     refuse_strange(f"share in {name!r}", named, texts)
-    left = 1.0 - sum(named.values())
+    rest = 1.0 - sum(named.values())
     free = len(texts) - len(named)
-    if (free and left <= 0.0) or (not free and abs(left) > 1e-6):
+    if (free and rest <= 0.0) or (not free and abs(rest) > 1e-6):
         raise ArgumentError(f"the guessed shares of {name!r} do not add up to one")
-    shares = [named.get(text, left / max(free, 1)) for text in texts]
+    shares = [named.get(text, rest / max(free, 1)) for text in texts]
     listed = ", ".join(f"{text} {share:.3g}" for text, share in zip(texts, shares, strict=True))
     cuts: Floats = norm.ppf(np.minimum(np.cumsum(shares)[:-1], 1.0))
     return ColumnLaw(
-        name, item.levels, cuts, f"{name}: {listed} ({'guessed' if given else 'nothing guessed'})"
+        name, item.levels, cuts, f"{name}: {listed} ({'guessed' if guessed else 'nothing guessed'})"
     )
 
 
@@ -289,33 +291,33 @@ def drawn(laws: tuple[ColumnLaw, ...], root: Floats, n: int, rng: np.random.Gene
 def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
     """Return a root of the correlations behind the columns that gives the columns the guessed ones."""
     places = {law.name: place for place, law in enumerate(laws)}
-    wanted = np.eye(len(laws))
-    for a, others in guesses.correlations.items():
-        for b, value in others.items():
+    target = np.eye(len(laws))
+    for a, partners in guesses.correlations.items():
+        for b, value in partners.items():
             check_number(value, f"the guessed correlation of {a!r} and {b!r}", low=-0.999, high=0.999)
             if a in places and b in places and a != b:
-                wanted[places[a], places[b]] = wanted[places[b], places[a]] = value
+                target[places[a], places[b]] = target[places[b], places[a]] = value
                 if max(laws[places[a]].levels, laws[places[b]].levels) > 2:
                     raise ArgumentError(
                         f"{a!r} and {b!r}: a factor of more than two levels has no correlation"
                     )
-    latent = wanted.copy()
-    asked = wanted != 0.0
+    latent = target.copy()
+    is_guessed = target != 0.0
     z = np.random.default_rng(1).standard_normal((PILOT, len(laws)))
-    root = wanted
-    gap = np.zeros_like(wanted)
-    for _ in range(12 if np.any(wanted != np.eye(len(laws))) else 0):
+    root = target
+    gap = np.zeros_like(target)
+    for _ in range(12 if np.any(target != np.eye(len(laws))) else 0):
         values, vectors = np.linalg.eigh(latent)
         root = vectors * np.sqrt(np.maximum(values, 1e-9))
         root /= np.linalg.norm(root, axis=1, keepdims=True)
         moved = z @ root.T
-        found = np.corrcoef([law.numbers(moved[:, place]) for place, law in enumerate(laws)])
-        gap = np.where(asked, wanted - found, 0.0)
+        reached = np.corrcoef([law.numbers(moved[:, place]) for place, law in enumerate(laws)])
+        gap = np.where(is_guessed, target - reached, 0.0)
         latent = np.clip(latent + gap, -0.999, 0.999)
         np.fill_diagonal(latent, 1.0)
     for row, column in np.argwhere(np.abs(gap) > NEAR):
         raise ArgumentError(
             f"the guessed correlation of {laws[row].name!r} and {laws[column].name!r} cannot be had beside "
-            f"the other guesses: it comes to {wanted[row, column] - gap[row, column]:.2f}"
+            f"the other guesses: it comes to {target[row, column] - gap[row, column]:.2f}"
         )
     return root

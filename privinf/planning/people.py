@@ -76,7 +76,7 @@ class Population:
         Of the design's columns, user units.
     residuals : ResidualLaw or None
         Of a numeric response.
-    told : tuple of str
+    assumptions : tuple of str
         What was taken for granted, a line each.
 
     Notes
@@ -96,7 +96,7 @@ class Population:
     root: Floats
     slopes: Floats
     residuals: ResidualLaw | None
-    told: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
     def rows(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Return `n` made-up rows: the columns that the formula reads, the response, and a unit a row."""
@@ -126,29 +126,29 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     schema, formula = _with_response(schema.in_days(), formula)
     design = Design.from_formula(formula, schema)
     inputs = [name for name in design.inputs if name != design.response]
-    known = {*schema.columns, design.response}
-    pairs = [*guesses.correlations, *(b for each in guesses.correlations.values() for b in each)]
-    for what, names in (
+    names_known = {*schema.columns, design.response}
+    pairs = [*guesses.correlations, *(b for partners in guesses.correlations.values() for b in partners)]
+    for subject, names in (
         ("mean", guesses.means),
         ("sd", guesses.sds),
         ("shares", guesses.shares),
         ("correlation", pairs),
     ):
-        refuse_strange(what, names, known)  # a code book serves many formulas
+        refuse_strange(subject, names, names_known)  # a code book serves many formulas
     refuse_strange("coefficient", guesses.coefficients, design.names)
-    refuse_strange("skewness", guesses.skews, known - {design.response})  # the response's follows
+    refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
     laws = tuple(law_of(schema, name, guesses) for name in inputs)
     refuse_strange("spread by a number", guesses.spreads, [law.name for law in laws if law.cuts is None])
     root = root_of(laws, guesses)
     frame = drawn(laws, root, PILOT, np.random.default_rng(0))
     X = design.matrix(frame)
-    slopes, residual_sd, told = _slopes(X, design, schema, guesses, family)
+    slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family)
     residuals = None
     if family == "gaussian":
         places, width = _places(X @ slopes, schema[design.response])
         residuals = residual_law(residual_sd, guesses, frame, places, width)
-        told.append(_told_of(residuals, guesses))
-    lines = (*(law.told for law in laws), *told)
+        assumptions.append(_told_of(residuals, guesses))
+    lines = (*(law.description for law in laws), *assumptions)
     return Population(
         schema=schema,
         formula=formula,
@@ -159,7 +159,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         root=root,
         slopes=slopes,
         residuals=residuals,
-        told=lines,
+        assumptions=lines,
     )
 
 
@@ -171,10 +171,12 @@ def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
 
 
 def _told_of(residuals: ResidualLaw, guesses: Guesses) -> str:
-    by = ", ".join(f"times {math.exp(one):.3g} per sd of {name}" for name, one in guesses.spreads.items())
+    by = ", ".join(
+        f"times {math.exp(log_ratio):.3g} per sd of {name}" for name, log_ratio in guesses.spreads.items()
+    )
     room = "" if abs(residuals.kurtosis - guesses.kurtosis) < 0.05 else " (what the bounds leave room for)"
-    told = f"residuals: sd {residuals.sd:.4g}, excess kurtosis {round(residuals.kurtosis, 2) + 0.0:.3g}{room}"
-    return f"{told}{by and ', '}{by}"
+    text = f"residuals: sd {residuals.sd:.4g}, excess kurtosis {round(residuals.kurtosis, 2) + 0.0:.3g}{room}"
+    return f"{text}{by and ', '}{by}"
 
 
 def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
@@ -199,28 +201,28 @@ def _slopes(
     """Return coefficients, the residual sd of a numeric response, and what was taken for granted."""
     mean, sd, lines = outcome_of(design, schema, guesses, family)
     numeric = family == "gaussian"
-    own = sd if numeric else math.pi / math.sqrt(3.0) if family == "binomial" else mean**-0.5
-    told = of_response(guesses, design, family)
-    if told or guesses.coefficients:
+    residual_sd = sd if numeric else math.pi / math.sqrt(3.0) if family == "binomial" else mean**-0.5
+    correlations = of_response(guesses, design, family)
+    if correlations or guesses.coefficients:
         slopes = np.array([float(guesses.coefficients.get(name, 0.0)) for name in design.names])
-        if told:
-            places = [design.names.index(name) for name in told]
+        if correlations:
+            places = [design.names.index(name) for name in correlations]
             sizes = X[:, places].std(axis=0)
             cov = np.atleast_2d(np.cov(X[:, places].T))
-            slopes[places] = np.linalg.solve(cov, sizes * sd * list(told.values()))
+            slopes[places] = np.linalg.solve(cov, sizes * sd * list(correlations.values()))
         spread = float(np.std(X @ slopes))
-        own = residual_of(spread, sd, guesses) if numeric else own
-        lines.append(f"coefficients: from {'correlations' if told else 'guesses'}, all others 0")
+        residual_sd = residual_of(spread, sd, guesses) if numeric else residual_sd
+        lines.append(f"coefficients: from {'correlations' if correlations else 'guesses'}, all others 0")
     else:
         share = RSQUARED if guesses.rsquared is None else guesses.rsquared
         slopes = np.array([1.0 / size if size > 0.0 else 0.0 for size in X.std(axis=0)])
-        own = guesses.residual_sd or sd * math.sqrt(1.0 - share) if numeric else own
-        slopes *= own * math.sqrt(share / (1.0 - share)) / (float(np.std(X @ slopes)) or 1.0)
-        given = "guessed" if guesses.rsquared is not None else "nothing guessed"
-        lines.append(f"R2 {share:.3g} ({given}), every column with the same share of it")
+        residual_sd = guesses.residual_sd or sd * math.sqrt(1.0 - share) if numeric else residual_sd
+        slopes *= residual_sd * math.sqrt(share / (1.0 - share)) / (float(np.std(X @ slopes)) or 1.0)
+        source = "guessed" if guesses.rsquared is not None else "nothing guessed"
+        lines.append(f"R2 {share:.3g} ({source}), every column with the same share of it")
     if design.constant is not None and "Intercept" not in guesses.coefficients:
         slopes[design.constant] = constant_for(X @ slopes, mean, family)
-    return slopes, own if numeric else math.nan, lines
+    return slopes, residual_sd if numeric else math.nan, lines
 
 
 def _response(
@@ -325,10 +327,10 @@ def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
     people = population(schema, formula, guesses, family)
     names = people.design.names
     constant = people.design.constant
-    which = words.get("which")
-    if which is None:
-        which = [name for place, name in enumerate(names) if place != constant][:MOST_PLANNED]
-    planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in which))
+    names_planned = words.get("which")
+    if names_planned is None:
+        names_planned = [name for place, name in enumerate(names) if place != constant][:MOST_PLANNED]
+    planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in names_planned))
     if not planned:
         raise ArgumentError(f"which names no coefficient; there are {', '.join(names)}")
     return Case(
@@ -355,12 +357,12 @@ def floor_widths(case: Case) -> Floats:
         return np.full(len(places), np.nan)
     kind = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial}
     family = kind.get(case.people.family, sm.families.Poisson)
-    found = []
+    standard_errors = []
     for seed in np.random.SeedSequence(case.seed).spawn(3):
         frame = case.people.rows(case.n, np.random.default_rng(seed))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = sm.GLM(design.response_values(frame), design.matrix(frame), family())
-            found.append(model.fit(cov_type="HC0").bse[places])
-    widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(found, axis=0)
+            standard_errors.append(model.fit(cov_type="HC0").bse[places])
+    widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(standard_errors, axis=0)
     return widths

@@ -19,35 +19,37 @@ from privinf.schema.declared import Factor
 from privinf.typing import Family, Floats
 
 LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
-SOME = 4_000  # people for whom the equations of the residuals' law are solved
+SOLVED_FOR = 4_000  # people for whom the equations of the residuals' law are solved
 
 
 def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, float]:
     """Return the guessed correlations of design columns with the response."""
-    found = dict(guesses.correlations.get(design.response, {}))
-    found |= {
-        a: others[design.response] for a, others in guesses.correlations.items() if design.response in others
+    correlations = dict(guesses.correlations.get(design.response, {}))
+    correlations |= {
+        a: partners[design.response]
+        for a, partners in guesses.correlations.items()
+        if design.response in partners
     }
-    found = {name: value for name, value in found.items() if name in design.inputs}
-    if found and (family != "gaussian" or guesses.coefficients or guesses.rsquared is not None):
+    correlations = {name: value for name, value in correlations.items() if name in design.inputs}
+    if correlations and (family != "gaussian" or guesses.coefficients or guesses.rsquared is not None):
         raise ArgumentError(
             f"guesses: correlations with {design.response!r} say coefficients and R2 of a numeric response: "
             "leave them out, or the coefficients and rsquared"
         )
-    refuse_strange("correlation with the response", found, design.names)
-    return found
+    refuse_strange("correlation with the response", correlations, design.names)
+    return correlations
 
 
 def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
     """Return the residual sd where coefficients are given, whose predictor has the sd `spread`."""
     share = guesses.rsquared
-    own = guesses.residual_sd
-    if share is not None and own is not None:
+    residual_sd = guesses.residual_sd
+    if share is not None and residual_sd is not None:
         raise ArgumentError(
             "guesses: coefficients, rsquared and residual_sd: leave one out, two say the third"
         )
-    if own is not None:
-        return own
+    if residual_sd is not None:
+        return residual_sd
     if share and spread:
         return spread * math.sqrt((1.0 - share) / share)
     if spread >= sd:
@@ -87,8 +89,8 @@ def inverse_link(predictor: Floats, family: Family) -> Floats:
     """Return the means of responses."""
     if family == "gaussian":
         return predictor
-    found: Floats = expit(predictor) if family == "binomial" else np.exp(np.minimum(predictor, 20.0))
-    return found
+    means: Floats = expit(predictor) if family == "binomial" else np.exp(np.minimum(predictor, 20.0))
+    return means
 
 
 def constant_for(predictor: Floats, mean: float, family: Family) -> float:
@@ -183,8 +185,8 @@ def residual_law(
 
 
 def _precision(places: Floats, variances: Floats) -> Floats:
-    found: Floats = np.maximum(places * (1.0 - places) / variances - 1.0, 0.01)
-    return found
+    precision: Floats = np.maximum(places * (1.0 - places) / variances - 1.0, 0.01)
+    return precision
 
 
 def _moments_of(places: Floats, nu: Floats) -> tuple[Floats, Floats]:

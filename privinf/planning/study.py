@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST = 16  # fits of a prediction, at least
-MOST = 48  # fits of a prediction, at most
+MOST_FITS = 48  # fits of a prediction, at most
 SETTLED = 0.025  # relative standard error of a prediction at which its fits end
-SMALL = 20_000  # tables of so few rows cost little, their noise varies most: they have twice MOST
+SMALL = 20_000  # tables of so few rows cost little, their noise varies most: they have twice MOST_FITS
 USABLE = 0.5  # share of fits with an interval to rely on, below which a study is not usable
 EDGE = 0.9  # share of fits with an interval to rely on, below which it is at the edge
 SITE = "site of planning"
@@ -49,8 +49,8 @@ def _plain(model: Any, words: Callable[[Case], dict[str, Any]] = lambda case: {}
     options = {"intervals": "optional"} if issubclass(model, GLM) else {}
 
     def fit(case: Case, frame: Any, rng: np.random.Generator) -> Any:
-        made = model.from_formula(case.formula, frame, schema=case.schema, **words(case))
-        return made.fit(**case.spending, **options, rng=rng)
+        fitted_model = model.from_formula(case.formula, frame, schema=case.schema, **words(case))
+        return fitted_model.fit(**case.spending, **options, rng=rng)
 
     return fit
 
@@ -61,9 +61,13 @@ def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
         words |= {"trust": "secure-sum", "machines": SITE}
         frame = frame.assign(**{SITE: np.arange(len(frame)) % 2})
     matter = np.count_nonzero(case.people.slopes) - (case.people.design.constant is not None)
-    asked: dict[str, Any] = {"sparsity": max(1, int(matter)), "targets": list(case.which), **case.spending}
-    made = DebiasedLasso.from_formula(case.formula, frame, schema=case.schema, **words)
-    return made.fit(**asked, rng=rng)
+    fit_options: dict[str, Any] = {
+        "sparsity": max(1, int(matter)),
+        "targets": list(case.which),
+        **case.spending,
+    }
+    fitted_model = DebiasedLasso.from_formula(case.formula, frame, schema=case.schema, **words)
+    return fitted_model.fit(**fit_options, rng=rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class Cell:
     ----------
     widths : array, shape (coefficients,)
         Median widths of intervals; nan where most fits have none to rely on.
-    every : array, shape (fits with an interval, coefficients)
+    fit_widths : array, shape (fits with an interval, coefficients)
         The widths that they are medians of.
     error : float
         The largest relative standard error of a median.
@@ -131,7 +135,7 @@ class Cell:
 
     name: str
     widths: Floats
-    every: Floats
+    fit_widths: Floats
     error: float
     identified: float
     fits: int
@@ -145,11 +149,11 @@ class Cell:
         at the median s, since Phi is concave where powers are large.
         """
         z = float(norm.isf(alpha / 2.0))
-        if not len(self.every):
+        if not len(self.fit_widths):
             return np.full(len(places), np.nan)
-        ratios = effects / (self.every[:, list(places)] / (2.0 * z))
-        found: Floats = np.mean(norm.cdf(ratios - z) + norm.cdf(-ratios - z), axis=0)
-        return found
+        ratios = effects / (self.fit_widths[:, list(places)] / (2.0 * z))
+        powers: Floats = np.mean(norm.cdf(ratios - z) + norm.cdf(-ratios - z), axis=0)
+        return powers
 
     @property
     def verdict(self) -> str:
@@ -162,32 +166,32 @@ class Cell:
 
 def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -> tuple[Cell, ...]:
     """Return what each estimator gives on made-up rows and simulated noise, of `FEWEST` fits or more."""
-    found: dict[str, list[Floats | None]] = {name: [] for name in names}
+    fits: dict[str, list[Floats | None]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
     disabled = None if progress is None else not progress
-    most = MOST if case.n > SMALL else 2 * MOST
-    with tqdm(total=most * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
-        for seed in np.random.SeedSequence(case.seed).spawn(most):
+    limit = MOST_FITS if case.n > SMALL else 2 * MOST_FITS
+    with tqdm(total=limit * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
+        for seed in np.random.SeedSequence(case.seed).spawn(limit):
             rng = np.random.default_rng(seed)
             frame = case.people.rows(case.n, rng)
             noise = dict(zip(names, rng.spawn(len(names)), strict=True))
             for name in active:
                 bar.update()
                 try:
-                    found[name].append(_widths(case, ESTIMATORS[name].fit(case, frame, noise[name])))
+                    fits[name].append(_widths(case, ESTIMATORS[name].fit(case, frame, noise[name])))
                 except NotAvailableError as error:
-                    found[name].append(None)
+                    fits[name].append(None)
                     if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
                         cannot[name] = str(error)
                     reasons[name] = str(error)
                 except PrivinfError as error:
                     cannot[name] = str(error)
-            active = [name for name in active if name not in cannot and not _settled(found[name])]
+            active = [name for name in active if name not in cannot and not _settled(fits[name])]
             if not active:
                 break
-    return tuple(_cell(name, case, found[name], cannot.get(name), reasons.get(name, "")) for name in names)
+    return tuple(_cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")) for name in names)
 
 
 def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bool:
@@ -223,51 +227,51 @@ def _widths(case: Case, result: Any) -> Floats | None:
     return None if weak or result.cov_type == "posterior" or not np.isfinite(widths).all() else widths
 
 
-def _error(kept: Floats) -> float:
+def _error(widths: Floats) -> float:
     """Return the largest relative standard error of the medians of columns."""
-    return float(1.2533 * np.std(np.log(kept), axis=0, ddof=1).max() / math.sqrt(len(kept)))
+    return float(1.2533 * np.std(np.log(widths), axis=0, ddof=1).max() / math.sqrt(len(widths)))
 
 
 def _settled(fits: list[Floats | None]) -> bool:
-    kept = [widths for widths in fits if widths is not None]
-    few = len(kept) < USABLE * len(fits)
-    return len(fits) >= FEWEST and (few or _error(np.array(kept)) <= SETTLED)
+    usable = [widths for widths in fits if widths is not None]
+    too_few = len(usable) < USABLE * len(fits)
+    return len(fits) >= FEWEST and (too_few or _error(np.array(usable)) <= SETTLED)
 
 
 def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, reason: str) -> Cell:
-    kept = np.array([widths for widths in fits if widths is not None])
+    usable = np.array([widths for widths in fits if widths is not None])
     none = np.full(len(case.which), np.nan)
     nothing = none[None][:0]
     if cannot is not None:
         return Cell(
             name=name,
             widths=none,
-            every=nothing,
+            fit_widths=nothing,
             error=math.nan,
             identified=math.nan,
             fits=len(fits),
             reason=cannot,
         )
-    share = len(kept) / len(fits)
+    share = len(usable) / len(fits)
     if share < USABLE:
         return Cell(
             name=name,
             widths=none,
-            every=nothing,
+            fit_widths=nothing,
             error=math.nan,
             identified=share,
             fits=len(fits),
             reason=reason or "most fits are marked weak",
         )
-    told = "" if share >= EDGE else f"{1.0 - share:.0%} of fits are marked weak"
+    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of fits are marked weak"
     return Cell(
         name=name,
-        widths=np.median(kept, axis=0),
-        every=kept,
-        error=_error(kept),
+        widths=np.median(usable, axis=0),
+        fit_widths=usable,
+        error=_error(usable),
         identified=share,
         fits=len(fits),
-        reason=told,
+        reason=remark,
     )
 
 
@@ -304,7 +308,7 @@ class Aim:
         check_words(goal, Goal.__annotations__)
         width = goal.get("width")
         effect = goal.get("effect")
-        one = goal.get("coefficient")
+        coefficient = goal.get("coefficient")
         if (width is None) == (effect is None):
             raise ArgumentError(
                 "give width=, of the interval, or effect=, which a test is to find; one of them"
@@ -313,23 +317,27 @@ class Aim:
             size = abs(check_number(effect, "effect"))
             width = _width_of(size, check_fraction(goal.get("power", 0.8), "power"), case.alpha)
         chosen = check_choice(goal.get("estimator") or names[0], names, "estimator")
-        which = case.which if one is None else (str(check_choice(one, case.which, "coefficient")),)
+        planned = (
+            case.which
+            if coefficient is None
+            else (str(check_choice(coefficient, case.which, "coefficient")),)
+        )
         target = check_positive(width, "width or effect")
-        return cls(chosen, target, replace(case, which=which), None if effect is None else size)
+        return cls(chosen, target, replace(case, which=planned), None if effect is None else size)
 
     def width(self, case: Case) -> float:
         """Return the largest predicted width, or that of intervals of this power; nan where fits are weak."""
         cell = simulated(case, [self.estimator])[0]
         if self.effect is None:
             return float(np.max(cell.widths))
-        every = range(len(case.which))
-        powers = cell.power(np.full(len(case.which), self.effect), case.alpha, every)
+        places = range(len(case.which))
+        powers = cell.power(np.full(len(case.which), self.effect), case.alpha, places)
         return _width_of(self.effect, float(np.min(powers)), case.alpha)
 
     def crossing(
-        self, moved: Callable[[Case, float], Case], start: float, least: float, most: float
+        self, moved: Callable[[Case, float], Case], start: float, smallest: float, largest: float
     ) -> float | None:
-        """Return the n or the level at which the predicted width is the target; None beyond `most`.
+        """Return the n or the level at which the predicted width is the target; None beyond `largest`.
 
         On a logarithmic scale, where widths fall about linearly: steps until the target is passed, then
         Brent's method on the same seeds to a hundredth.
@@ -340,24 +348,24 @@ class Aim:
             # A power of 1 in all made-up fits is that of intervals without width.
             return 4.0 if math.isnan(width) else min(math.log(max(width / self.target, math.exp(-4.0))), 4.0)
 
-        low, high = math.log(least), math.log(most)
-        here = min(max(math.log(start), low), high)
-        value = excess(here)
+        low, high = math.log(smallest), math.log(largest)
+        current = min(max(math.log(start), low), high)
+        value = excess(current)
         while True:
-            there = min(max(here + math.copysign(max(abs(value), 0.25), value), low), high)
-            if there == here:
-                return math.exp(here) if value <= 0.0 else None
-            following = excess(there)
+            following_point = min(max(current + math.copysign(max(abs(value), 0.25), value), low), high)
+            if following_point == current:
+                return math.exp(current) if value <= 0.0 else None
+            following = excess(following_point)
             if (following > 0.0) != (value > 0.0):
-                return math.exp(brentq(excess, here, there, xtol=0.01, rtol=0.01))
-            here = there
+                return math.exp(brentq(excess, current, following_point, xtol=0.01, rtol=0.01))
+            current = following_point
             value = following
 
     def people(self) -> int | None:
         """Return the n that does."""
         fewest = max(20, 4 * len(self.case.people.design.names))
-        found = self.crossing(lambda case, n: replace(case, n=round(n)), self.case.n, fewest, LARGEST_STUDY)
-        return None if found is None else round(found)
+        people = self.crossing(lambda case, n: replace(case, n=round(n)), self.case.n, fewest, LARGEST_STUDY)
+        return None if people is None else round(people)
 
     def level(self) -> float | None:
         """Return the epsilon, mu or rho that does."""
@@ -391,19 +399,19 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
             if high - low < 0.8 * (item.high - item.low):
                 tighter[name] = replace(item, low=low, high=high)
     if tighter:
-        told = ", ".join(f"{name} ({item.low:.4g}, {item.high:.4g})" for name, item in tighter.items())
-        yield f"bounds: {told}", replace(case, schema=case.schema.fill(tighter))
-    left = case.formula.split("~", 1)[0].strip()
+        listed = ", ".join(f"{name} ({item.low:.4g}, {item.high:.4g})" for name, item in tighter.items())
+        yield f"bounds: {listed}", replace(case, schema=case.schema.fill(tighter))
+    response = case.formula.split("~", 1)[0].strip()
     terms = patsy.ModelDesc.from_formula(case.formula).rhs_termlist
     for term in (term for term in terms if term.factors):
         rest = (
-            patsy.ModelDesc([], [one for one in terms if one is not term])
+            patsy.ModelDesc([], [other_term for other_term in terms if other_term is not term])
             .describe()
             .removeprefix("~")
             .strip()
         )
         if rest in ("1", "0", "-1", ""):
             continue
-        formula = f"{left} ~ {rest}"
+        formula = f"{response} ~ {rest}"
         if set(case.which) <= set(Design.from_formula(formula, case.schema).names):
             yield f"without {term.name()}", replace(case, formula=formula)

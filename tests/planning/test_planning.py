@@ -96,7 +96,7 @@ def test_residuals_have_the_guessed_kurtosis_although_they_are_bounded(kurtosis)
     rows = people.rows(200_000, np.random.default_rng(4))
     error = rows.age - people.design.matrix(rows) @ people.slopes
     had = people.residuals.kurtosis
-    assert (kurtosis < 2.5) is ("leave room" not in people.told[-1])
+    assert (kurtosis < 2.5) is ("leave room" not in people.assumptions[-1])
     assert had == pytest.approx(min(kurtosis, 2.51), abs=0.01)
     assert scipy_kurtosis(error) == pytest.approx(had, abs=0.15)
     assert error.std() == pytest.approx(people.residuals.sd, rel=0.02)
@@ -110,7 +110,7 @@ def test_a_spread_and_a_kurtosis_are_in_the_residuals():
     assert error.std() == pytest.approx(2.0, rel=0.03)
     z = (rows.educ - rows.educ.mean()) / rows.educ.std()
     assert error[z > 1].std() / error[z < -1].std() > 2.0
-    assert "times 1.65 per sd of educ" in people.told[-1]
+    assert "times 1.65 per sd of educ" in people.assumptions[-1]
 
 
 # ---- widths
@@ -209,7 +209,7 @@ def test_standard_errors_that_vary_cost_power():
     cell = study_module.Cell(
         name="OLS",
         widths=np.median(widths, axis=0),
-        every=widths,
+        fit_widths=widths,
         error=0.0,
         identified=1.0,
         fits=4,
@@ -392,7 +392,7 @@ def test_what_has_no_plan_says_why():
 def few(monkeypatch):
     """Let three fits do, where numbers do not matter."""
     monkeypatch.setattr(study_module, "FEWEST", 3)
-    monkeypatch.setattr(study_module, "MOST", 3)
+    monkeypatch.setattr(study_module, "MOST_FITS", 3)
 
 
 @pytest.fixture
@@ -476,7 +476,7 @@ def test_columns_have_the_guessed_skewness(skew, mean, sd):
     assert lab.mean() == pytest.approx(mean, abs=0.02)
     assert lab.std() == pytest.approx(sd, abs=0.02)
     assert skewness(lab) == pytest.approx(skew, abs=0.06)
-    assert any("skewness" in line and "(guessed)" in line for line in study.case.people.told)
+    assert any("skewness" in line and "(guessed)" in line for line in study.case.people.assumptions)
 
 
 @pytest.mark.parametrize(
