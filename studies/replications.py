@@ -79,7 +79,7 @@ def simulated_moments(
             law = mechanism.release(Rows(X, y), rng=seed, **spending).law
             weight = float(law["response_weight"])
             scale = float(law["scale"])
-            laws[key] = weight, scale, mechanism._asked(weight, reach, norm2, robust=False)[0]
+            laws[key] = weight, scale, mechanism._queries(weight, reach, norm2, robust=False)[0]
         weight, scale, asked = laws[key]
         sums = asked.over(passes, exact=scale > 0.0)
         total = np.zeros((mechanism.layout.size, mechanism.layout.size))

@@ -62,8 +62,8 @@ def check_release_covariance(covariance: type[Covariance], release_kind: str, sc
     if release_kind == "cluster" and schema is not None:
         raise ArgumentError(DEPENDENT.format(covariance.name, schema.unit))
     raise ArgumentError(
-        f"cov_type={covariance.name!r}: this release was made for cov_type={release_kind!r}, and it offers no "
-        f"other: pass that, or leave cov_type= out"
+        f"cov_type={covariance.name!r}: this release was made for cov_type={release_kind!r}, and it offers "
+        f"no other: pass that, or leave cov_type= out"
     )
 
 

@@ -550,7 +550,7 @@ def test_queries_are_of_their_dialect(name):
     model = pi.Moments(schema, "y ~ x + w + g:b", radius=0.9)
     passes = RowPasses(model.design, as_rows(source))
     reach, q2 = passes.public_sizes()
-    for one in model._asked(1.0, reach, q2, robust=True):
+    for one in model._queries(1.0, reach, q2, robust=True):
         with pytest.raises(StorageError):
             one.over(passes, exact=True)
         assert {"Case", "Floor", "Sum"} <= parsed()

@@ -482,7 +482,7 @@ def residual_scores(draws, mu):
         )
         mechanism = model.mechanism
         passes = RowPasses(mechanism.design, model._rows)
-        _, asked = mechanism._asked(1.0, np.empty(0), 0.0, robust=True)
+        _, asked = mechanism._queries(1.0, np.empty(0), 0.0, robust=True)
         told = {"response_factor": 1.0 / 0.4, "residual_clip": 1.0}
         scores.append(meats(mechanism, passes, asked, told, draws, mu, source) @ gap)
     return scores
@@ -508,7 +508,7 @@ def unit_scores(draws, mu):
         )
         mechanism = pi.Moments(PERSONS, "y ~ a + b")
         passes = RowPasses(mechanism.design, as_rows(rows), together=True)
-        _, asked = mechanism._asked(1.0, np.ones(1), 1.0, robust=True, units=2)
+        _, asked = mechanism._queries(1.0, np.ones(1), 1.0, robust=True, units=2)
         told = {"response_factor": 1.0 / 0.7, "residual_clip": 1.0 / 0.7}
         scores.append(meats(mechanism, passes, asked, told, draws, mu, source) @ gap)
     return scores

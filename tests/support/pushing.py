@@ -166,7 +166,7 @@ def told(case: Case, data):
     try:
         passes = RowPasses(design, as_rows(data, case.missing))
         reach, q2 = passes.public_sizes()
-        total, residual = model._asked(float(rng.uniform(0.3, 2.0)), reach, q2, robust=True)
+        total, residual = model._queries(float(rng.uniform(0.3, 2.0)), reach, q2, robust=True)
         b = rng.normal(size=len(design.columns)) * rng.choice([0.0, 0.2, 3.0])
         args = {**residual.args, "coefficients": b, "response_factor": float(rng.choice([0.3, 1.0, 7.0]))}
         both = [one.over(passes, exact=True) for one in (total, replace(residual, args=args))]
