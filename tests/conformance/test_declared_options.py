@@ -3,10 +3,19 @@
 import inspect
 import re
 from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import get_args
 
+import click
 import pytest
 
 import privinf as pi
+import privinf.typing
+from privinf.cli.federated_fits import FIT_WORDS, STATISTIC
+from privinf.cli.fits import fit_command
+from privinf.cli.releases import release_command
+from privinf.cli.schemas import CLIP, suggest_command
+from privinf.fitting.model import STATSMODELS
 from privinf.glm.plan import FitRequest
 from privinf.iwp.model import ExampleFitOptions, ExampleSpending
 from privinf.lasso.fits import LassoOptions
@@ -38,6 +47,7 @@ CLASSES = {
     **{f"{model}.release": (SpendingOptions,) for model in ("RMGMOLS", "DGMOLS", "BGMOLS")},
     "RandomMixing.release": (SpendingOptions,),
     "GaussianRows.release": (SpendingOptions,),
+    "MixingPlan.release": (),
     ".find_bounds": (SpendingOptions,),
     "OLS.fit": (SpendingOptions, FitRequest),
     **dict.fromkeys(("OLS.without_intervals", "Logit.without_intervals"), (SpendingOptions,)),
@@ -57,6 +67,7 @@ DIRECT = {
     },
     **{f"{model}.release": {"to", "ledger"} for model in ("ModulatedOLS", "Modulation", "IWPGLM")},
     "LocalExamples.release": {"to", "ledger", *(one.name for one in fields(ExampleSpending))},
+    "MixingPlan.release": {"party", "missing", "data_bounds", "ledger", "rng", "source"},
     ".find_bounds": {"clip", "rare", "unit", "max_rows", "ledger"},
     "Moments.release": {"cov_type", "robust_share", "to", "ledger"},
 }
@@ -125,6 +136,8 @@ def test_the_signature_shows_every_option(name):
     parameters = parameters_of(name)
     assert not [one for one in parameters.values() if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
     assert all(one.annotation is not one.empty for one in parameters.values())
+    if name == "MixingPlan.release":  # its budget is in the plan
+        return
     shown = [option for option in SPENDING if not (name in EXAMPLES and option in ("mu", "rho"))]
     assert [parameters[option].default for option in shown] == [None] * len(shown)
 
@@ -175,7 +188,7 @@ def test_spending_options_are_the_ones_that_calls_show():
     assert SpendingOptions(mu=1.0, source=None).spending() == {"mu": 1.0}
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", [name for name in CLASSES if "epsilon" in parameters_of(name)])
 def test_a_misspelt_option_is_refused_by_its_closest_name(name):
     subjects = [k for k, v in parameters_of(name).items() if v.default is v.empty]
     arguments = (
@@ -183,3 +196,83 @@ def test_a_misspelt_option_is_refused_by_its_closest_name(name):
     )  # an unbound method has a self
     with pytest.raises(pi.errors.ArgumentError, match=r"'epsilom' is no option of .*did you mean 'epsilon'"):
         function_of(name)(*arguments, epsilom=1.0)
+
+
+# ---- nothing is left out
+
+
+def test_every_public_fit_and_release_is_compared():
+    models = {name: one for name in dir(pi) if inspect.isclass(one := getattr(pi, name))}
+    calls = {
+        f"{name}.{call}"
+        for name, one in models.items()
+        for call in ("fit", "release")
+        if inspect.isfunction(getattr(one, call, None))
+    }
+    assert calls == {name for name in CLASSES if name.endswith((".fit", ".release"))}
+
+
+# ---- the command line
+
+# Per command: what it calls, and the options of the call that it has.
+BUDGET = ("epsilon", "delta", "mu", "rho")
+COMMANDS = [
+    (fit_command, "OLS.fit", (*BUDGET, "cov_type")),
+    (fit_command, "Logit.fit", (*BUDGET, "cov_type")),
+    (fit_command, "Poisson.fit", (*BUDGET, "cov_type")),
+    (fit_command, "MomentOLS.fit", (*BUDGET, "cov_type", "target")),
+    (release_command, "Moments.release", BUDGET),
+    (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "options"), COMMANDS)
+def test_commands_have_options_of_the_same_names_and_defaults(command, name, options):
+    parameters = parameters_of(name)
+    by_name = {one.name: one for one in command.params}
+    for option in options:
+        assert f"--{option.replace('_', '-')}" in by_name[option].opts
+        assert by_name[option].to_info_dict()["default"] in (None, parameters[option].default)
+        if isinstance(by_name[option].type, click.Choice):
+            choices = get_args(typing_of(parameters[option].annotation))
+            assert set(by_name[option].type.choices) <= set(choices)
+
+
+def typing_of(annotation):
+    """Return the `Literal` that an annotation, a text, names."""
+    return getattr(privinf.typing, annotation.removesuffix(" | None"))
+
+
+def test_the_default_clip_of_the_command_is_the_one_of_find_bounds():
+    assert parameters_of(".find_bounds")["clip"].default == CLIP
+
+
+@pytest.mark.parametrize("model", sorted(FIT_WORDS.keys() - {STATISTIC}))
+def test_a_file_of_a_federated_fit_has_options_of_the_model(model):
+    assert set(FIT_WORDS[model]) <= parameters_of(f"{model}.fit").keys()
+
+
+# ---- the documentation
+
+PAGE = Path(__file__).parents[2] / "docs" / "statsmodels.md"
+
+
+def test_the_page_names_the_options_of_every_fit_and_release():
+    text = " ".join(PAGE.read_text().split())
+    sentence = re.search(r"`fit` and `release` take (.*?)\.", text)[1]
+    assert set(re.findall(r"`(\w+)`", sentence)) == {one.name for one in fields(SpendingOptions)}
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if name.endswith(".fit")])
+def test_the_page_says_which_options_a_fit_refuses(name):
+    table = PAGE.read_text().partition("| word | means nothing for |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    model = name.removesuffix(".fit")
+    sites = model == "DebiasedLasso" or issubclass(getattr(pi, model), pi.GLM)
+    said = {
+        option
+        for options, models in rows
+        for option in re.findall(r"`(\w+)=`", options)
+        if f"`{model}`" == models.strip() or ("asks sites" in models and sites)
+    }
+    assert refused_of(name) - STATSMODELS.keys() == said

@@ -272,21 +272,38 @@ class MixingPlan:
         party: str,
         rows: Table,
         *,
+        rng: RngLike = None,
         missing: Missing = "raise",
         data_bounds: bool = False,
-        ledger: Ledger | None = None,
-        rng: RngLike = None,
         source: SourceName = "lattice",
+        ledger: Ledger | None = None,
     ) -> Release:
         """Release one party's rows as the plan says, at the budget that it gives this party.
 
         Parameters
         ----------
         party : str
-        rows : DataFrame, array or `RowBlocks`
+            Name of the party.
+        rows : table, array of shape (n, d), or RowBlocks
             One row a person, in the order of the sorted ids.
-        missing, data_bounds, ledger, rng, source
-            As for `RandomMixing.release`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        missing : {"raise", "impute-public"}
+            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            first level).
+        data_bounds : bool
+            Whether the bounds come from the data: the privacy report then states that they are not public.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released.
+
+        Returns
+        -------
+        Release
+            Of the kind that the method of the plan makes.
 
         Notes
         -----
