@@ -351,7 +351,7 @@ def test_what_polars_does_not_decode(decoded, monkeypatch, tmp_path, reason):
         frame["k"] = frame["k"].astype(str)
         schema = pi.Schema({"y": (-4, 4), "x0": (-1, 1), "k": list(map(str, range(-3, 4)))})
     elif reason == "a forked process":
-        monkeypatch.setattr(os, "getpid", lambda: decoding._HERE + 1)
+        monkeypatch.setattr(os, "getpid", lambda: decoding._LOADING_PROCESS + 1)
     else:
         monkeypatch.delattr(polars.LazyFrame, "collect_batches")
     frame.to_parquet(path := tmp_path / "rows.parquet")
