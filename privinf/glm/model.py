@@ -146,8 +146,8 @@ class GLM(HidesRows):
         ledger: Ledger | None = None,
     ) -> None:
         chosen = trust_of_sums(trust, alone=True)
-        held = rows_of_site(y, X, glm_limits(family, bounds, y_bounds), missing=missing)
-        self._bind(held, chosen, family, radius, residual_clip, ledger, Roles(offset))
+        model_rows = rows_of_site(y, X, glm_limits(family, bounds, y_bounds), missing=missing)
+        self._bind(model_rows, chosen, family, radius, residual_clip, ledger, Roles(offset))
 
     @classmethod
     def from_formula(
@@ -190,8 +190,8 @@ class GLM(HidesRows):
         check_choice(family, Family, "family")
         chosen = trust_of_sums(trust, alone=not is_federation(data))
         formula, roles = Roles(offset).read(formula, schema, family)
-        held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger, roles)
+        model_rows = rows_of_formula(roles.added(formula), data, schema, missing=missing)
+        return cls.__new__(cls)._bind(model_rows, chosen, family, radius, residual_clip, ledger, roles)
 
     @classmethod
     def from_arrays(
@@ -220,12 +220,14 @@ class GLM(HidesRows):
             add the noise under masks (needs the extra ``federation``).
         """
         chosen = trust_of_sums(trust, alone=False)
-        held = rows_of_pairs(parties, glm_limits(family, bounds, y_bounds), missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger, Roles(offset))
+        model_rows = rows_of_pairs(parties, glm_limits(family, bounds, y_bounds), missing=missing)
+        return cls.__new__(cls)._bind(
+            model_rows, chosen, family, radius, residual_clip, ledger, Roles(offset)
+        )
 
     def _bind(
         self,
-        held: ModelRows,
+        model_rows: ModelRows,
         trust: Trust,
         family: Family,
         radius: float | None,
@@ -233,7 +235,7 @@ class GLM(HidesRows):
         ledger: Ledger | None,
         roles: Roles = NO_ROLES,
     ) -> Self:
-        placed = held.placed(trust, zero_out=True, passes=True)
+        placed = model_rows.placed(trust, zero_out=True, passes=True)
         self._rows = glm_rows(placed, family, radius, residual_clip, roles)
         self._trust = trust
         self.ledger = check_ledger(ledger)

@@ -64,8 +64,8 @@ class OneFamily(GLM):
         **columns: Unpack[RoleWords],
     ) -> None:
         chosen = trust_of_sums(trust, alone=True)
-        held = rows_of_site(y, X, glm_limits(self.family, bounds, y_bounds), missing=missing)
-        self._bind(held, chosen, self.family, None, residual_clip, ledger, Roles.of(columns))
+        model_rows = rows_of_site(y, X, glm_limits(self.family, bounds, y_bounds), missing=missing)
+        self._bind(model_rows, chosen, self.family, None, residual_clip, ledger, Roles.of(columns))
 
     @classmethod
     def from_formula(  # type: ignore[override]
@@ -102,8 +102,8 @@ class OneFamily(GLM):
         """
         chosen = trust_of_sums(trust, alone=not is_federation(data))
         formula, roles = Roles.of(columns).read(formula, schema, cls.family)
-        held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
+        model_rows = rows_of_formula(roles.added(formula), data, schema, missing=missing)
+        return cls.__new__(cls)._bind(model_rows, chosen, cls.family, None, residual_clip, ledger, roles)
 
     @classmethod
     def from_arrays(  # type: ignore[override]
@@ -120,9 +120,9 @@ class OneFamily(GLM):
     ) -> Self:
         """Build the model from one pair (y, X) a site; arguments as for `GLM.from_arrays`."""
         chosen = trust_of_sums(trust, alone=False)
-        held = rows_of_pairs(parties, glm_limits(cls.family, bounds, y_bounds), missing=missing)
+        model_rows = rows_of_pairs(parties, glm_limits(cls.family, bounds, y_bounds), missing=missing)
         roles = Roles.of(columns)
-        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
+        return cls.__new__(cls)._bind(model_rows, chosen, cls.family, None, residual_clip, ledger, roles)
 
     @refuses(SPENDING_REFUSALS)
     def without_intervals(

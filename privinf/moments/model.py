@@ -143,17 +143,17 @@ class MomentOLS(ReleaseModel):
         rows.refuse_weights(weights)
         if y_bounds is None:
             raise SchemaError(rows.PROTECTED)
-        held = rows.rows_of_arrays(
+        model_rows = rows.rows_of_arrays(
             y, X, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public), missing=missing
         )
         mechanism = Moments(
-            held.design,
+            model_rows.design,
             trust=rows.check_trust(trust, "central", ONE_PLACE),
             missing=missing,
             response_weight=response_weight,
-            data_bounds=held.data_bounds,
+            data_bounds=model_rows.data_bounds,
         )
-        self._bind(mechanism, held, ledger)
+        self._bind(mechanism, model_rows, ledger)
 
     @classmethod
     def from_arrays(
@@ -200,10 +200,10 @@ class MomentOLS(ReleaseModel):
         from privinf.moments.federated import FederatedMoments
 
         trust = rows.check_trust(trust, "secure-sum", SEVERAL)
-        held = rows.rows_of_pairs(
+        model_rows = rows.rows_of_pairs(
             parties, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds), missing=missing
         ).placed(trust)
-        return cls._over(FederatedMoments(held, trust=trust, response_weight=response_weight), ledger)
+        return cls._over(FederatedMoments(model_rows, trust=trust, response_weight=response_weight), ledger)
 
     @classmethod
     def from_formula(
@@ -256,16 +256,18 @@ class MomentOLS(ReleaseModel):
         if not rows.is_federation(data):
             trust = rows.check_trust(trust, "central", ONE_PLACE)
             options = {"trust": trust, "response_weight": response_weight, "radius": radius}
-            more = {"weights": weights, "data_bounds": data_bounds}
-            model = cls._of_table(formula, data, schema, missing, ledger, options | more)
+            table_options = {"weights": weights, "data_bounds": data_bounds}
+            model = cls._of_table(formula, data, schema, missing, ledger, options | table_options)
             return model._leaving_out(effects)
         from privinf.moments.federated import FederatedMoments, closed
 
         rows.refuse_weights(weights)
         trust = rows.check_trust(trust, "secure-sum", SEVERAL)
-        held = closed(rows.rows_of_formula(formula, data, schema, radius=radius, missing=missing), schema)
-        made = FederatedMoments(held, trust=trust, response_weight=response_weight)
-        return cls._over(made, ledger)._leaving_out(effects)
+        model_rows = closed(
+            rows.rows_of_formula(formula, data, schema, radius=radius, missing=missing), schema
+        )
+        mechanism = FederatedMoments(model_rows, trust=trust, response_weight=response_weight)
+        return cls._over(mechanism, ledger)._leaving_out(effects)
 
     @classmethod
     def _over(cls, mechanism: FederatedMoments, ledger: Ledger | None) -> Self:

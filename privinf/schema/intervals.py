@@ -176,10 +176,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """An increasing function, one implementation for intervals and rows, on [least, oo) or (least, oo)."""
+    """An increasing function on [domain_start, oo), or open there; one implementation for all readings."""
 
     array: Callable[[Floats], Floats]
-    least: float = -math.inf
+    domain_start: float = -math.inf
     open_end: bool = False
 
 
@@ -252,7 +252,7 @@ def _interval_function(name: str, value: Interval) -> Interval:
     if name == "abs":
         return value.absolute()
     function = _FUNCTIONS[name]
-    return value.monotone(function.array, domain_start=function.least, open_end=function.open_end)
+    return value.monotone(function.array, domain_start=function.domain_start, open_end=function.open_end)
 
 
 def _ranged_function(name: str, value: Ranged) -> Ranged:
@@ -260,7 +260,7 @@ def _ranged_function(name: str, value: Ranged) -> Ranged:
     if name == "abs":
         return Ranged.of(np.abs(value.values), image)
     function = _FUNCTIONS[name]
-    return Ranged.of(function.array(np.maximum(value.values, function.least)), image)
+    return Ranged.of(function.array(np.maximum(value.values, function.domain_start)), image)
 
 
 def _array_function(name: str, value: Floats) -> Floats:

@@ -94,7 +94,7 @@ def test_parts_are_found(strong):
     for sample, found, _, unit in strong:
         assert sorted(found.shared) == [0, 1, 2]
         for i, truth in enumerate(sample.params):
-            fit = found.own[str(i)]
+            fit = found.fits[str(i)]
             kept = [fit.support[k] for k in fit.kept]
             assert sorted(kept) == np.flatnonzero(truth).tolist()
             assert np.abs(fit.beta[fit.kept] / unit[kept] - truth[kept]).max() < 0.1

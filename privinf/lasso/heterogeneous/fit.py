@@ -64,7 +64,7 @@ class SitePlan:
     ----------
     budget : SiteBudget
         Prices of one interval.
-    shared, own, neighbours : int
+    shared, own_sparsity, neighbours : int
     joint : float
         What everything together costs, zCDP.
     interval : float
@@ -76,7 +76,7 @@ class SitePlan:
 
     budget: SiteBudget
     shared: int
-    own: int
+    own_sparsity: int
     neighbours: int
     joint: float
     interval: float
@@ -147,7 +147,7 @@ def check_site_plan(
             rows=int(np.median(rows)),
             p=p,
             shared=shared + extra[0],
-            own=own_sparsity + extra[1],
+            own_sparsity=own_sparsity + extra[1],
             sparsity=sparsity,
             neighbours=neighbours,
         )
@@ -172,7 +172,7 @@ def check_site_plan(
     return SitePlan(
         budget=SiteBudget(**{name: part_price * rho * ROUNDING for name, part_price in price.items()}),
         shared=shared,
-        own=own_sparsity,
+        own_sparsity=own_sparsity,
         neighbours=neighbours,
         joint=full_rho if joint else total * rho + means,
         interval=sum(price.values()) * rho + means,
@@ -212,9 +212,9 @@ def fit_sites(
         targets,
         plan.budget,
         shared_sparsity=plan.shared,
-        own_sparsity=plan.own,
+        own_sparsity=plan.own_sparsity,
         neighbours=plan.neighbours,
-        extra=extra_picks(plan.own),
+        extra=extra_picks(plan.own_sparsity),
         joint=plan.accounting == "joint",
         own_precision=plan.precision == "machine",
     )
@@ -274,7 +274,7 @@ def _site_results(
     fits = planned.fits
     names = rows.names
     label = rows.labels[site]
-    fit = fits.own[site]
+    fit = fits.fits[site]
     debiased = fits.debiased[site]
     kept_targets = list(fits.targets[site])
     kept_columns = [fit.support[i] for i in fit.kept]
@@ -322,7 +322,7 @@ def _site_results(
 
 
 def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[str, ...]:
-    notes = [ASTRAY_NOTE] if planned.fits.own[site].astray else []
+    notes = [ASTRAY_NOTE] if planned.fits.fits[site].astray else []
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(

@@ -74,7 +74,7 @@ class SiteFits:
     ----------
     shared : list of int
     shared_beta : ndarray
-    targets, own, debiased, columns : mapping
+    targets, fits, debiased, columns : mapping
         By site: targets that have a slope, fits, these targets debiased, their precision columns.
     grams : mapping
         By site: correlations of all columns, (p, p).
@@ -85,7 +85,7 @@ class SiteFits:
     shared: list[int]
     shared_beta: Floats
     targets: Mapping[str, Sequence[int]]
-    own: Mapping[str, SiteEffects]
+    fits: Mapping[str, SiteEffects]
     debiased: Mapping[str, Debiased | None]
     columns: Mapping[str, Floats]
     grams: Mapping[str, Floats]
@@ -151,7 +151,7 @@ def site_fits(
         shared=shared.support,
         shared_beta=shared.beta,
         targets=scores.targets,
-        own=fits,
+        fits=fits,
         debiased=scores.debiased,
         columns=scores.columns,
         grams={name: correlation.values for name, correlation in correlations.items()},
@@ -232,7 +232,7 @@ class RequestSize:
     rows: int
     p: int
     shared: int
-    own: int
+    own_sparsity: int
     sparsity: int
     neighbours: int
 
@@ -268,8 +268,10 @@ def site_shares(
         "selection": _within(_picking(size.shared, size, pooled_energy), 0.015, 0.2),
         "refit": _within(0.1 * (REFERENCE / pooled_energy) ** 0.25, 0.02, 0.12),
         "scales": SCALES,
-        "own_selection": _within(_picking(size.own, size, site_energy), 0.15, 0.33),
-        "own_refit": _within(0.04 * (REFERENCE / site_energy) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
+        "own_selection": _within(_picking(size.own_sparsity, size, site_energy), 0.15, 0.33),
+        "own_refit": _within(
+            0.04 * (REFERENCE / site_energy) ** 0.25 * math.sqrt(size.own_sparsity), 0.08, 0.18
+        ),
         "neighbours": _within(near, 0.004, 0.12 if joint or own_precision else 0.05),
         "gram": SEPARATE_GRAMS if joint or own_precision else gram,
         "slopes": SLOPES,
