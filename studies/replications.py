@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, SchemaError
-from privinf.fitting.model import spending_of
 from privinf.fitting.rows import PROTECTED, Limits, rows_of_arrays
 from privinf.inference.estimate import is_positive_definite, two_sided_pvalue, upper_quantile
 from privinf.inference.score_test import THRESHOLD
 from privinf.mechanisms import Moments, Rows
-from privinf.mechanisms.gaussian import noisy_total
+from privinf.mechanisms.gaussian import WORDS, noisy_total
 from privinf.mechanisms.passes import OwnSum, RowPasses
 from privinf.moments.equation import MomentMap, layout_of, spectral_edge
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
 from privinf.typing import Bounds, Flags, Floats, Pair, SpendingWords
-from privinf.validation import check_array, check_count, check_fraction
+from privinf.validation import check_array, check_count, check_fraction, check_words
 
 __all__ = ["MomentReplications", "SimulatedMoments", "replicate_moments", "simulated_moments"]
 
@@ -203,7 +202,8 @@ def replicate_moments(
         raise ArgumentError(
             f"seeds must be one for each of the {len(tables)} replications, got {len(chosen)}"
         )
-    given = spending_of(spending)
+    check_words(spending, WORDS)
+    given: Any = {name: value for name, value in spending.items() if value is not None}
     if "rng" in given or "source" in given:
         raise ArgumentError("replications take seeds=, neither rng= nor source=")
     if y_bounds is None:

@@ -1,8 +1,8 @@
-"""What models share: the words of their spending; of release-based ones two doors and one ledger."""
+"""What models share: reasons for options that they lack; two doors of the models of one release."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
@@ -10,30 +10,18 @@ from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
-from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
-from privinf.registry import NOTHING
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
     Calibration,
-    CovWord,
     Missing,
     RngLike,
     SourceName,
     SpendingOptions,
-    SpendingWords,
     Table,
 )
-from privinf.validation import check_words
-
-
-class FitWords(SpendingWords, total=False):
-    """Words of a ``fit`` whose release has one kind of covariance."""
-
-    cov_type: CovWord | None
-
 
 # ---- spending
 
@@ -50,46 +38,7 @@ STATSMODELS = {
     "scale": "takes the residual variance as known: it is estimated from the release",
     "use_correction": "is the factor of HC1: ask for cov_type='HC1'",
 }
-RELEASE_WORDS = (*WORDS, "to")  # arguments of `release`: spending, and the file
 NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
-
-
-def spending_of(
-    given: Mapping[str, object], refused: Mapping[str, str] = NOTHING, words: Collection[str] = WORDS
-) -> dict[str, Any]:
-    """Return the words that say something, once each of them means something here.
-
-    Parameters
-    ----------
-    given : mapping
-        As a call got them.
-    refused : mapping of str to str
-        Words that mean nothing for the model, and why.
-    words : collection of str
-        All that there are.
-
-    Raises
-    ------
-    ArgumentError
-        A word is none of them (a misspelt one, say), or means nothing here.
-
-    Examples
-    --------
-    >>> spending_of({"mu": 1.0, "rng": None})
-    {'mu': 1.0}
-    >>> spending_of({"epsilom": 1.0})
-    Traceback (most recent call last):
-    privinf.errors.ArgumentError: 'epsilom' is no option of this call: did you mean 'epsilon'?
-    """
-    for name in given:
-        if name in STATSMODELS and name not in words:
-            raise NotAvailableError(f"{name}= {STATSMODELS[name]}")
-    check_words(given, words)
-    told = {name: value for name, value in given.items() if value is not None}
-    for name in told:
-        if name in refused:
-            raise ArgumentError(f"{name}= {refused[name]}")
-    return told
 
 
 def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:

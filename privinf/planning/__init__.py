@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
 from scipy.stats import norm
 
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import door, doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
-from privinf.planning.people import LARGEST_STUDY, Case, StudyWords, floor_widths, question
+from privinf.planning.people import (
+    LARGEST_STUDY,
+    NOT_PLANNED,
+    Case,
+    StudyOptions,
+    floor_widths,
+    question,
+)
 from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, simulated, variants
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.schema import Schema
-from privinf.typing import Family, Floats, StudyTrust
+from privinf.typing import Family, Floats, PartyColumns, StudyTrust
 from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:
@@ -212,7 +219,26 @@ class Study:
 
 
 @door
-def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) -> Study:
+@refuses(NOT_PLANNED)
+def plan_study(
+    schema: Schema,
+    formula: str,
+    n: int,
+    *,
+    guesses: Guesses | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: int | None = None,
+    family: Family = "gaussian",
+    trust: StudyTrust | None = None,
+    parties: PartyColumns | None = None,
+    estimators: Sequence[str] | None = None,
+    which: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    progress: bool | None = None,
+) -> Study:
     """Predict intervals, power and identification of a regression, for every estimator that fits the trust.
 
     Parameters
@@ -220,29 +246,44 @@ def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]
     schema : Schema
         Bounds and levels, as the study will declare them.
     formula : str
+        Formula of the regression.
     n : int
-        People, 5 to 5,000,000.
+        Number of people, 5 to 5,000,000.
     guesses : Guesses, optional
-        Means, sds, shares, correlations, R2; what is not guessed is taken from the bounds, and printed.
-    family : {"gaussian", "binomial", "poisson"}
-        Of the response; "binomial": logistic regression.
-    trust : {"central", "server", "secure-sum", "local", "per-party"}
-        Who sees rows: one curator (default), a server of sites, the sites alone, nobody, or parties that
-        hold columns of the same people.
-    parties : mapping of str to sequence of str
-        For "per-party": the columns of each.
-    estimators : sequence of str, optional
-        Default: all that serve family and trust.
-    which : sequence of str, optional
-        Coefficients to plan for; default: all slopes, of more than 20 the first 20.
-    alpha : float
-        1 minus the level of the intervals, default .05.
-    progress : bool, optional
-        A bar of the fits; default: on a terminal.
-    epsilon, delta, mu, rho
-        What the fit will spend; ``epsilon=inf`` plans without noise.
+        Means, standard deviations, shares, correlations and R2. Everything that is not guessed follows from
+        the bounds, and is printed.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the budget that the fit will spend.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
-        Seed of made-up rows and noise, default 0.
+        Seed of simulated rows and noise; default 0.
+    family : {"gaussian", "binomial", "poisson"}
+        Family of the response; "binomial" is logistic regression.
+    trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
+        Who sees rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
+        of the same people. Default: one curator.
+    parties : mapping of str to sequence of str, optional
+        For ``trust="per-party"``: the columns of each party.
+    estimators : sequence of str, optional
+        Names of the estimators; default: all that serve family and trust.
+    which : sequence of str, optional
+        Coefficients to plan for; default: all slopes, or the first 20 of more.
+    alpha : float
+        1 minus the level of the intervals.
+    progress : bool, optional
+        Whether to show a progress bar of the fits; default: on a terminal only.
+
+    Returns
+    -------
+    Study
+        Predicted widths, power and identification of every estimator, and what would reach a goal.
 
     Raises
     ------
@@ -274,10 +315,30 @@ def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]
     >>> study.cells[0].verdict
     'identified'
     """
-    case = question(schema, formula, n, words)
+    options = StudyOptions(
+        guesses=guesses,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        family=family,
+        trust=trust,
+        parties=parties,
+        estimators=estimators,
+        which=which,
+        alpha=alpha,
+        progress=progress,
+    )
+    return _planned(schema, formula, n, options)
+
+
+def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Study:
+    """Return the study of the estimators that serve its family and trust."""
+    case = question(schema, formula, n, options)
     serve = _serving(case.people.family, case.trust)
-    chosen = words.get("estimators")
-    progress = words.get("progress")
+    chosen = options.estimators
+    progress = options.progress
     if not serve:
         raise NotAvailableError(f"no estimator has family={case.people.family!r} under trust={case.trust!r}")
     names = list(
@@ -299,15 +360,67 @@ def _serving(family: Family, trust: StudyTrust) -> list[str]:
 
 
 @door
-def advise(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) -> pd.DataFrame:
+@refuses(NOT_PLANNED)
+def advise(
+    schema: Schema,
+    formula: str,
+    n: int,
+    *,
+    guesses: Guesses | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: int | None = None,
+    family: Family = "gaussian",
+    trust: StudyTrust | None = None,
+    parties: PartyColumns | None = None,
+    estimators: Sequence[str] | None = None,
+    which: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    progress: bool | None = None,
+) -> pd.DataFrame:
     """Return which estimator serves best, under one trust or under each, with the reasons.
 
     Parameters
     ----------
-    schema, formula, n
-        As for `plan_study`, and so are all words.
-    trust : str, optional
-        Default: every trust that has an estimator; "per-party" where `parties` are named.
+    schema : Schema
+        Bounds and levels, as the study will declare them.
+    formula : str
+        Formula of the regression.
+    n : int
+        Number of people, 5 to 5,000,000.
+    guesses : Guesses, optional
+        Means, standard deviations, shares, correlations and R2. Everything that is not guessed follows from
+        the bounds, and is printed.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the budget that the fit will spend.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : int, optional
+        Seed of simulated rows and noise; default 0.
+    family : {"gaussian", "binomial", "poisson"}
+        Family of the response; "binomial" is logistic regression.
+    trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
+        Who sees rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
+        of the same people. Default: every one that has an estimator, and "per-party" where `parties` are
+        named.
+    parties : mapping of str to sequence of str, optional
+        For ``trust="per-party"``: the columns of each party.
+    estimators : sequence of str, optional
+        Names of the estimators; default: all that serve family and trust.
+    which : sequence of str, optional
+        Coefficients to plan for; default: all slopes, or the first 20 of more.
+    alpha : float
+        1 minus the level of the intervals.
+    progress : bool, optional
+        Whether to show a progress bar of the fits; default: on a terminal only.
 
     Returns
     -------
@@ -324,29 +437,37 @@ def advise(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) ->
     -----
     **Privacy.** Reads no row and costs nothing: every width is one of `plan_study`.
     """
+    options = StudyOptions(
+        guesses=guesses,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        family=family,
+        trust=trust,
+        parties=parties,
+        estimators=estimators,
+        which=which,
+        alpha=alpha,
+        progress=progress,
+    )
     import pandas as pd
 
-    family = words.get("family", "gaussian")
-    parties = words.get("parties")
-    stated_trust = words.get("trust")
     check_choice(family, Family, "family")
     kinds = [
         kind for kind in get_args(StudyTrust) if _serving(family, kind) and (kind != "per-party" or parties)
     ]
     rows = []
-    for trust in kinds if stated_trust is None else [stated_trust]:
-        study_words: StudyWords = {
-            **words,
-            "trust": trust,
-            "parties": parties if trust == "per-party" or stated_trust else None,
-        }
-        study = plan_study(schema, formula, n, **study_words)
+    for kind in kinds if trust is None else [trust]:
+        for_trust = replace(options, trust=kind, parties=parties if kind == "per-party" or trust else None)
+        study = _planned(schema, formula, n, for_trust)
         for cell in sorted(
             study.cells, key=lambda cell: float(np.nan_to_num(np.mean(cell.widths), nan=np.inf))
         ):
             times = float(np.exp(np.mean(np.log(cell.widths / study.floor))))
             reason = f"{cell.reason}{cell.reason and '; '}{ESTIMATORS[cell.name].rests_on}"
             best = cell.name == study.best
-            rows.append((trust, cell.name, float(np.median(cell.widths)), times, best, cell.verdict, reason))
+            rows.append((kind, cell.name, float(np.median(cell.widths)), times, best, cell.verdict, reason))
     columns = ["trust", "estimator", "width", "times", "best", "verdict", "reason"]
     return pd.DataFrame(rows, columns=columns)

@@ -13,8 +13,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import spending_of
-from privinf.mechanisms.gaussian import WORDS, total_mu
+from privinf.mechanisms.gaussian import total_mu
 from privinf.planning.guesses import (
     PILOT,
     ColumnLaw,
@@ -36,8 +35,8 @@ from privinf.planning.response import (
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
 from privinf.schema.table import check_schema
-from privinf.typing import Family, Floats, PartyColumns, SpendingWords, StudyTrust
-from privinf.validation import check_choice, check_count, check_fraction, check_words
+from privinf.typing import Family, Floats, PartyColumns, SpendingOptions, StudyTrust
+from privinf.validation import check_choice, check_count, check_fraction
 
 RSQUARED = 0.2  # of the response, where none is guessed
 LARGEST_STUDY = 5_000_000  # simulated rows of a study
@@ -253,17 +252,23 @@ def _response(
 # ---- the question
 
 
-class StudyWords(SpendingWords, total=False):
-    """Words of a plan; see `plan_study`."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class StudyOptions:
+    """Options of `plan_study`, which describes them."""
 
-    guesses: Guesses | None
-    family: Family
-    trust: StudyTrust | None
-    parties: PartyColumns | None
-    estimators: Sequence[str] | None
-    which: Sequence[str] | None
-    alpha: float
-    progress: bool | None
+    guesses: Guesses | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    rho: float | None = None
+    rng: int | None = None
+    family: Family = "gaussian"
+    trust: StudyTrust | None = None
+    parties: PartyColumns | None = None
+    estimators: Sequence[str] | None = None
+    which: Sequence[str] | None = None
+    alpha: float = 0.05
+    progress: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -306,28 +311,28 @@ class Case:
         return ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
 
 
-def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
+def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Case:
     """Return the checked question."""
-    check_words(words, (*StudyWords.__annotations__, *WORDS))
     check_schema(schema)
     if check_count(n, "n", least=5) > LARGEST_STUDY:
         raise ArgumentError(f"n={n} is more than {LARGEST_STUDY:,}, to which made-up rows go: plan for these")
-    family = check_choice(words.get("family", "gaussian"), Family, "family")
-    trust = check_choice(words.get("trust") or "central", StudyTrust, "trust")
-    parties = words.get("parties")
-    guesses = words.get("guesses") or Guesses()
+    family = check_choice(options.family, Family, "family")
+    trust = check_choice(options.trust or "central", StudyTrust, "trust")
+    parties = options.parties
+    guesses = options.guesses or Guesses()
     if (trust == "per-party") != (parties is not None):
         raise ArgumentError(NO_PARTIES)
     if not isinstance(guesses, Guesses):
         raise ArgumentError(f"guesses must be privinf.Guesses, got {type(guesses).__name__}")
-    spending: Any = spending_of({name: words.get(name) for name in WORDS}, NOT_PLANNED)
-    seed = check_count(spending.pop("rng", 0), "rng", least=0)
+    budget = SpendingOptions(epsilon=options.epsilon, delta=options.delta, mu=options.mu, rho=options.rho)
+    spending = budget.spending()
+    seed = check_count(0 if options.rng is None else options.rng, "rng", least=0)
     total_mu(spending)
-    alpha = check_fraction(words.get("alpha", 0.05), "alpha")
+    alpha = check_fraction(options.alpha, "alpha")
     people = population(schema, formula, guesses, family)
     names = people.design.names
     constant = people.design.constant
-    names_planned = words.get("which")
+    names_planned = options.which
     if names_planned is None:
         names_planned = [name for place, name in enumerate(names) if place != constant][:MOST_PLANNED]
     planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in names_planned))

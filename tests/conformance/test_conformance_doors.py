@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import math
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ import pytest
 import privinf as pi
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
-from privinf.fitting.model import WORDS, SpendingWords
+from privinf.mechanisms.gaussian import WORDS
+from privinf.typing import SpendingOptions
 
 N = 400
 SCHEMA = pi.Schema({"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (-1.0, 3.0)})
@@ -104,7 +106,7 @@ def test_constructors_have_the_same_words(model):
 
 @EVERY
 def test_fit_and_release_have_the_same_words_and_say_what_they_are(model):
-    assert set(WORDS) == SpendingWords.__annotations__.keys()
+    assert set(WORDS) == {one.name for one in fields(SpendingOptions)}
     refused = set(vars(model.fit).get("refusals", ()))
     assert set(WORDS) - refused <= words_of(model.fit)
     assert all(word in model.fit.__doc__ for word in set(WORDS) - refused), "fit documents every word"
