@@ -15,7 +15,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.intervals import precision_of
 from privinf.results.cautions import reads_intervals
-from privinf.results.provenance import DescribedResults
+from privinf.results.fitted import FittedResult
 from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_fraction
 
@@ -38,7 +38,7 @@ INNER = 6.0  # width of the line of the interval without noise, in points
 
 @reads_intervals
 def coefficients(
-    result: DescribedResults,
+    result: FittedResult,
     *,
     simultaneous: bool = False,
     alpha: float = 0.05,
@@ -132,7 +132,7 @@ def several(
 
 def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
     """Return the intervals of a fit, and what the legend says of them."""
-    if not isinstance(result, DescribedResults):
+    if not isinstance(result, FittedResult):
         return pd.DataFrame(result.conf_int(alpha)), " (not private)"
     kinds = dict.fromkeys(kind for kind, _ in getattr(result, "cautions", ()))
     notes = [f"epsilon {result.privacy.epsilon():.3g}", result.privacy.stamp, *kinds]
@@ -146,7 +146,7 @@ def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
 
 @reads_intervals
 def bands(
-    result: DescribedResults,
+    result: FittedResult,
     rows: ColumnsLike,
     x: ArrayLike,
     *,
@@ -207,7 +207,7 @@ def bands(
 
 
 def _chosen_names(result: Any, requested: list[str] | None) -> list[str]:
-    if not isinstance(result, DescribedResults):
+    if not isinstance(result, FittedResult):
         return list(result.params.index.drop(THEIR_CONSTANTS, errors="ignore"))
     if requested is not None:
         unknown = [name for name in requested if name not in result.names]
@@ -233,9 +233,7 @@ def _draw_intervals(
         ax.plot(ends[open_end, side], rows[open_end], marker, color=color, markersize=7, zorder=3)
 
 
-def _draw_noise_free(
-    ax: Axes, rows: Floats, result: DescribedResults, names: list[str], alpha: float
-) -> None:
+def _draw_noise_free(ax: Axes, rows: Floats, result: FittedResult, names: list[str], alpha: float) -> None:
     try:
         estimate = result.estimate
         factor = upper_quantile(alpha / 2.0, min(estimate.df, estimate.df_resid))
@@ -346,7 +344,7 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def noise_share(result: DescribedResults, *, ax: Axes | None = None) -> Axes:
+def noise_share(result: FittedResult, *, ax: Axes | None = None) -> Axes:
     """Plot which share of each coefficient's variance the privacy noise causes."""
     share = result.noise_share
     ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(share))

@@ -96,7 +96,7 @@ class GLMResults(Results):
     @property
     def _has_targets(self) -> bool:
         """Whether the fit reports named targets alone."""
-        return self._columns < len(self._settings["names"])
+        return self._inference.columns < len(self._settings["names"])
 
     def _refused_methods(self) -> frozenset[str]:
         refused = super()._refused_methods()
@@ -136,7 +136,7 @@ class GLMResults(Results):
         kept = self._settings.keys() & {"curved", "equation"}
         if kept and self._context.system is None and self._context.design is not None:
             system = curved_system(self._settings, self._context.design, self.nobs, self.cov_type)
-            self.__dict__["_context"] = replace(self._context, system=cast("Any", system))
+            self._rebind(replace(self._context, system=cast("Any", system)))
 
     @cached_property
     def _drawn(self) -> Floats | None:
@@ -162,7 +162,8 @@ class GLMResults(Results):
         ends = np.quantile(self._drawn, [level, 1.0 - level], axis=0).T
         if self._estimate.bias is None:
             return ends
-        more = self._precision.half_length(alpha) - replace(self._precision, bias=None).half_length(alpha)
+        precision = self._inference.precision
+        more = precision.half_length(alpha) - replace(precision, bias=None).half_length(alpha)
         return ends + np.column_stack([-more, more])
 
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -249,7 +250,9 @@ class GLMResults(Results):
         rows = self._rows(exog, transform)
         loss = LOSSES[self.family]
         spread = max(self._settings.get("dispersion", 1.0), 1.0)
-        found = predicted(self._estimate, rows, loss, scatter=self._scatter(), dispersion=spread)
+        found = predicted(
+            self._estimate, rows, loss, scatter=self._fit_statistics.scatter(), dispersion=spread
+        )
         weighted = loss == "poisson" and "Weights" in self.options
         return replace(found, observation=None, reason=NO_DISPERSION) if weighted else found
 

@@ -44,22 +44,22 @@ class Covariance:
 class HomoskedasticCovariance(Covariance):
     """The errors' variance times the inverse of the Hessian: errors have one variance."""
 
-    name = "nonrobust"
-    release = "nonrobust"
+    name: ClassVar[CovWord | None] = "nonrobust"
+    release: ClassVar[CovWord | None] = "nonrobust"
     sampling: ClassVar[SamplingKind] = "homoskedastic"
 
 
 class RobustCovariance(Covariance):
     """The sandwich of squared scores, whatever the variance of the errors depends on."""
 
-    name = "HC0"
-    release = "HC0"
+    name: ClassVar[CovWord | None] = "HC0"
+    release: ClassVar[CovWord | None] = "HC0"
 
 
 class SmallSampleCovariance(RobustCovariance):
     """The sandwich of squared scores with its sampling part times n/(n - p)."""
 
-    name = "HC1"
+    name: ClassVar[CovWord | None] = "HC1"
 
     @classmethod
     def finish(cls, estimate: Estimate, sampling_cov: Floats | None) -> tuple[Estimate, Floats | None]:
@@ -73,9 +73,9 @@ class SmallSampleCovariance(RobustCovariance):
 class ClusteredCovariance(Covariance):
     """The sandwich of scores that are summed over the rows of a schema's unit before they are squared."""
 
-    name = "cluster"
-    release = "cluster"
-    independent_rows = False
+    name: ClassVar[CovWord | None] = "cluster"
+    release: ClassVar[CovWord | None] = "cluster"
+    independent_rows: ClassVar[bool] = False
 
 
 # Every kind of covariance that a fit can be asked for.

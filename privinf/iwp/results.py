@@ -160,7 +160,7 @@ class IWPGLMResults(Results):
         settings: ExampleSettings = {**self._settings, "correction": "none", "truncation": None}
         root = solve_root(example_system(release, settings))
         transform, shift = self._map
-        return self._labelled(transform @ root.params + shift, "naive")
+        return self._inference.labelled(transform @ root.params + shift, "naive")
 
     @property
     def variance_inflation(self) -> float:
@@ -238,7 +238,7 @@ class IWPGLMResults(Results):
             raise NotAvailableError("get_prediction: probabilities of several levels, use delta_method()")
         rows = self._rows(exog, transform)
         if self.loss != "poisson":
-            return predicted(self._estimate, rows, self.loss, scatter=self._scatter())
+            return predicted(self._estimate, rows, self.loss, scatter=self._fit_statistics.scatter())
         try:
             ratio, se = self.dispersion
         except NotAvailableError as reason:

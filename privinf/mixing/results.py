@@ -63,7 +63,7 @@ class MixingResults(Results):
                 "bias: the de-biased estimate has none to report, and a plain fit only where the release "
                 "identifies the coefficients"
             )
-        return self._labelled(np.asarray(bias, dtype=np.float64), "bias")
+        return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")
 
     @property
     def _settings(self) -> MixingSettings:

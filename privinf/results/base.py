@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
+import pandas as pd
 
-from privinf.accounting import PrivacyReport
 from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
+from privinf.results import context as scoring
 from privinf.results import resampling, storage
 from privinf.results.availability import NEED_COVARIANCE, NEED_DESIGN, NEED_EQUATION, available
 from privinf.results.comparison import TableEntry
-from privinf.results.context import Context
-from privinf.results.export import GLANCE, PortableResults, caution_kinds
+from privinf.results.constraints import ConstraintLike, Constraints
+from privinf.results.context import Context, index_of
+from privinf.results.delegation import delegated
+from privinf.results.export import GLANCE, Caution, Export, caution_kinds
+from privinf.results.fit_statistics import FitStatistics
+from privinf.results.fitted import FittedResult
+from privinf.results.hypotheses import LinearTests
 from privinf.results.notes import Note
+from privinf.results.prediction import Prediction, predicted, prediction_rows
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
+from privinf.results.score_inference import ScoreTests
 from privinf.results.summary import SummaryOptions, summarize, summarize_as_frames
+from privinf.results.wald import ABSORBED, Inference, warn_if_weak
 from privinf.sealed import save_text
-from privinf.typing import AnyPath, BootstrapMethod, Floats, RngLike
-from privinf.validation import as_generator, check_count, check_fraction, shown
+from privinf.typing import (
+    AnyPath,
+    ArrayLike,
+    BootstrapMethod,
+    ColumnsLike,
+    Floats,
+    IntervalMethod,
+    RngLike,
+    Which,
+)
+from privinf.validation import check_choice, check_fraction
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
     from statsmodels.iolib.summary2 import Summary
 
+    from privinf.inference.score_sets import ScoreSet
+    from privinf.inference.score_test import ScoreTestResult
+    from privinf.results import simultaneous as joint
+    from privinf.results.variance import VarianceFormula
+
 
 @doors
-class Results(UnavailableAttributes, PortableResults):
+class Results(FittedResult, UnavailableAttributes):
     """Coefficients, tests and intervals of a private fit.
 
     Immutable and picklable; made by a model's ``fit``.
@@ -72,73 +93,356 @@ class Results(UnavailableAttributes, PortableResults):
     (2, 2)
     """
 
+    # ---- components, small frozen objects, and what a model puts in its own way
+
+    @cached_property
+    def _inference(self) -> Inference:
+        return Inference(self._estimate, self._context)
+
+    @cached_property
+    def _tests(self) -> LinearTests:
+        return LinearTests(self._inference)
+
+    @property
+    def _fit_statistics(self) -> FitStatistics:
+        return FitStatistics(self._inference, self._no_moments)
+
+    @property
+    def _score_tests(self) -> ScoreTests:
+        return ScoreTests(
+            inference=self._inference,
+            slopes_test=self._slopes_test,
+            restricted_test=self._restricted_test,
+            all_sets=self._all_score_sets,
+            known_sets=self.__dict__.setdefault("_known_score_sets", {}),
+        )
+
+    @property
+    def _resampling(self) -> resampling.Resampling:
+        return resampling.Resampling(
+            inference=self._inference,
+            report=self.privacy,
+            sampled=self._sampled,
+            null_draws=self._null_draws,
+        )
+
+    @property
+    def _export(self) -> Export:
+        return Export(self)
+
+    def _interval(self, alpha: float) -> Floats:
+        """Return the ends of the normal intervals, shape (p, 2)."""
+        return self._inference.interval(alpha)
+
+    def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
+        """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
+        return resampling.normal_draws(self._estimate, n, rng)
+
+    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        """Return the model's own draws of the t statistics of ``R b``; None: by the records' influences."""
+        self._context.require_population("method='multiplier'")
+        return None
+
+    def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
+        return scoring.score_test(self._context, beta0)
+
+    def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        return scoring.restricted_score_test(self._context, restrictions.R, restrictions.q)
+
+    def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        return scoring.all_score_sets(self._context, alpha)
+
+    def _no_predictions(self) -> str:
+        """Return why this result predicts for no new row; empty where it does."""
+        return ABSORBED if self._context.absorbed else ""
+
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if reason := self._no_predictions():
+            raise NotAvailableError(reason)
+        return prediction_rows(exog, self.names, self._context.design, transform=transform)
+
+    def _warn_if_weak(self, asked: str) -> None:
+        warn_if_weak(self._estimate, self._context, asked)
+
+    def _summarized(self, told: SummaryOptions) -> PrivateSummary:
+        return summarize(self, told)
+
+    # ---- normal inference
+
+    @property
+    def use_t(self) -> bool:
+        """Whether tests and intervals use t quantiles instead of normal ones.
+
+        Their degrees of freedom are `df_resid` where the noise is nothing, and grow without bound where it is
+        most of a contrast's error (Satterthwaite).
+        """
+        return self._inference.use_t
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the p coefficients."""
+        return self._inference.names
+
+    @property
+    def nobs(self) -> int:
+        """Number of records."""
+        return self._inference.nobs
+
+    @property
+    def df_model(self) -> int:
+        """Number of coefficients besides the constant, be it a column or the sum of dummies."""
+        return self._inference.df_model
+
+    @property
+    def k_constant(self) -> int:
+        """1 where the columns hold a constant, or add up to one (all levels of a factor), else 0."""
+        return self._inference.k_constant
+
+    @property
+    def df_resid(self) -> int:
+        """Degrees of freedom of the sampling error; else the number of records less that of coefficients."""
+        return self._inference.df_resid
+
+    @property
+    def cov_type(self) -> str:
+        """Kind of covariance."""
+        return self._inference.cov_type
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units."""
+        return self._inference.params
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors, sampling and privacy noise together."""
+        return self._inference.bse
+
+    @property
+    def tvalues(self) -> pd.Series[float]:
+        """Coefficients over their standard errors."""
+        return self._inference.tvalues
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """Two-sided p-values of zero coefficients."""
+        return self._inference.pvalues
+
+    @property
+    def bse_sampling(self) -> pd.Series[float]:
+        """Standard errors that the same data would have had without noise; nan where hidden."""
+        return self._inference.bse_sampling
+
+    @property
+    def bse_privacy(self) -> pd.Series[float]:
+        """Standard errors that the privacy noise alone causes."""
+        return self._inference.bse_privacy
+
+    @property
+    def noise_cov(self) -> pd.DataFrame:
+        """Covariance of the part of the coefficients' error that the privacy mechanism causes."""
+        return self._inference.noise_cov
+
+    @property
+    def variance_formula(self) -> VarianceFormula:
+        """The named terms that add up to the coefficients' covariance, their sizes and their equation."""
+        return self._inference.variance_formula
+
+    @property
+    def noise_share(self) -> pd.Series[float]:
+        """Share of each coefficient's variance that the privacy noise causes."""
+        return self._inference.noise_share
+
+    cov_params = delegated("_inference", Inference.cov_params)
+    delta_method = delegated("_inference", Inference.delta_method)
+    t_test = delegated("_tests", LinearTests.t_test)
+    wald_test = delegated("_tests", LinearTests.wald_test)
+    f_test = delegated("_tests", LinearTests.f_test)
+    compare_f_test = delegated("_tests", LinearTests.compare_f_test)
+    t_test_pairwise = delegated("_tests", LinearTests.t_test_pairwise)
+    wald_test_terms = delegated("_tests", LinearTests.wald_test_terms)
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: IntervalMethod = "wald",
+        cols: Sequence[str | int] | None = None,
+    ) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha : float
+        cols : sequence of names or positions, optional
+            Coefficients wanted; default: all.
+        method : {"wald", "score"}
+            "score" inverts the score test, which holds its level however strong the noise is: intervals are
+            conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            Normal intervals were asked for and `identification` says that they should not be trusted.
+        """
+        if check_choice(method, IntervalMethod, "method") == "wald":
+            table = pd.DataFrame(self._interval(alpha), index_of(self.names))
+        else:
+            table = self._score_tests.intervals(alpha)
+        return table if cols is None else table.iloc[[self._inference.position(column) for column in cols]]
+
+    def simultaneous(
+        self,
+        alpha: float = 0.05,
+        which: ConstraintLike | None = None,
+        method: joint.SimultaneousMethod = "gaussian",
+        *,
+        draws: int | None = None,
+        rng: RngLike = None,
+    ) -> joint.SimultaneousResults:
+        """Return joint intervals and adjusted p-values.
+
+        Parameters
+        ----------
+        alpha : float
+        which : str, list, mapping, array or (R, q), optional
+            Coefficients or contrasts, as in `t_test`; they may be linearly dependent. Default: all
+            coefficients.
+        method : {"gaussian", "multiplier"}
+            Null distribution of the largest |t|: from the covariance, or from released records or mixed rows.
+        draws : int, optional
+            Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
+        rng : None, int or Generator
+        """
+        return self._resampling.simultaneous(alpha, which, method, draws=draws, rng=rng)
+
+    # ---- measures of fit
+
+    @property
+    def rsquared(self) -> float:
+        """Share of the response's variance explained, from corrected moments."""
+        return self._fit_statistics.rsquared
+
+    @property
+    def scale(self) -> float:
+        """Residual variance without privacy noise, from corrected moments."""
+        return self._fit_statistics.scale
+
+    @property
+    def rsquared_adj(self) -> float:
+        """R-squared adjusted for the number of coefficients, as statsmodels has it."""
+        return self._fit_statistics.rsquared_adj
+
+    @property
+    def fvalue(self) -> float:
+        """F statistic of all coefficients but the constant, by the total covariance; see `f_pvalue`."""
+        return self._fit_statistics.fvalue
+
+    @property
+    def f_pvalue(self) -> float:
+        """p-value of `fvalue`. Where columns add up to a constant, the null is that the mean is constant."""
+        return self._fit_statistics.f_pvalue
+
     @property
     def ssr(self) -> float:
         """Sum of squared residuals without privacy noise, from `scale`."""
-        freed = self._columns if math.isfinite(self._estimate.df_resid) else 0
-        return self.scale * (self.nobs - freed)
+        return self._fit_statistics.ssr
 
     @property
     def ess(self) -> float:
         """Sum of squares that the columns explain, around the mean where there is a constant."""
-        return self._total_squares - self.ssr
+        return self._fit_statistics.ess
 
     @property
     def mse_resid(self) -> float:
         """`ssr` over the number of records less that of coefficients."""
-        return self.ssr / (self.nobs - self._columns)
+        return self._fit_statistics.mse_resid
 
     @property
     def mse_model(self) -> float:
         """`ess` over `df_model`."""
-        if not self.df_model:
-            raise NotAvailableError("mse_model: the model has no coefficient besides the constant")
-        return self.ess / self.df_model
+        return self._fit_statistics.mse_model
 
     @property
     def mse_total(self) -> float:
         """Variance of the response (without a constant its mean square), without privacy noise."""
-        return self._total_squares / (self.nobs - self.k_constant)
+        return self._fit_statistics.mse_total
 
     @property
     def centered_tss(self) -> float:
         """Sum of squares of the response about its mean, from `ssr` and `rsquared`."""
-        if not self.k_constant:
-            raise NotAvailableError("centered_tss: the columns hold no constant")
-        return self._total_squares
+        return self._fit_statistics.centered_tss
 
-    @property
-    def _total_squares(self) -> float:
-        if self.rsquared == 1.0:
-            raise NotAvailableError("sums of squares: the columns explain all of the response")
-        return self.ssr / (1.0 - self.rsquared)
+    # ---- inference by scores
 
-    def __dir__(self) -> list[str]:
-        """List what this result has: attributes that would raise NotAvailableError are left out."""
-        return available(self, super().__dir__(), self._refused_methods(), self._probes)
+    def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
+        """Test slopes without assuming that the noise is weak.
 
-    # Properties that take long, and an attribute each that is not available where the property is not.
-    _probes: ClassVar[Mapping[str, str]] = {}
+        Parameters
+        ----------
+        beta0 : str, list of str, mapping, (R, q), or array, optional
+            Restrictions as for `wald_test`, ``"x1 = x2"``, ``["x1", "x2"]``, ``{"x1": 0.5}``, of which the
+            other coefficients are solved under the null; or an array of all private slopes in the user's
+            units, public columns concentrated out (Anderson-Rubin form). Default: the global null that every
+            slope but the constant is zero.
 
-    def _refused_methods(self) -> frozenset[str]:
-        """Return the methods that raise NotAvailableError whatever their arguments."""
-        refused: frozenset[str] = frozenset()
-        if self._estimate.cov is None:
-            refused |= NEED_COVARIANCE
-        if self._context.system is None or self._context.design is None:
-            refused |= NEED_EQUATION
-        return refused | NEED_DESIGN if self._no_predictions() else refused
+        Returns
+        -------
+        ScoreTestResult : statistic, pvalue, df
 
-    def _with(self, estimate: Estimate, context: Context) -> Self:
-        """Return the result with another estimate and surroundings."""
-        return cast("Self", _restored(type(self), estimate, context))
+        Notes
+        -----
+        Restrictions: `privinf.inference.score_sets`, which without noise is the Lagrange multiplier
+        test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
+        fit, and without noise it is their Wald test).
 
-    def _noted(self, notes: tuple[str | Note, ...]) -> Self:
-        """Return the result with more footnotes."""
-        return self._with(self._estimate, replace(self._context, notes=(*self._context.notes, *notes)))
+        Without an argument it tests what `fvalue` tests, that every slope is zero. Its statistic is a
+        chi-square, the sum over its ``df`` restrictions, and `fvalue` is a mean over them: compare
+        ``statistic / df`` with F. They still differ a little, since the score test takes the variance of the
+        scores where the slopes are zero, and F that of the estimate, which divides by a noisy Hessian.
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._estimate, self._context)
+        It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
+        assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true
+        hypothesis in .19 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
+        """
+        return self._score_tests.test(beta0)
+
+    score_set = delegated("_score_tests", ScoreTests.score_set)
+
+    def score_sets_are_quick(self, alpha: float) -> bool:
+        """Return whether score intervals of this level are at hand or cost next to nothing."""
+        return True
+
+    # ---- predictions
+
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
+        """Return predicted means of new rows, NaN where a column that the model reads is missing.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            The same here: the mean is linear.
+        """
+        check_choice(which, Which, "which")
+        rows, index = self._rows(exog, transform)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return pd.Series(rows @ self.params.to_numpy(), index, name=which)
+
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
+        """Return predicted means of new rows with standard errors and intervals; see `predict`.
+
+        Where a residual variance was released there are intervals of new observations too.
+        """
+        return predicted(
+            self._estimate, self._rows(exog, transform), "squared", scatter=self._fit_statistics.scatter()
+        )
+
+    # ---- draws
 
     def bootstrap(
         self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
@@ -155,42 +459,26 @@ class Results(UnavailableAttributes, PortableResults):
             comes back says which.
         rng : None, int or Generator
         """
-        context = self._context
-        if method is None:
-            method = resampling.best_method(self._estimate, self.target)
-        if method != "parametric":
-            self._require_population(f"method={shown(method)}")
-        return resampling.bootstrap(
-            self._estimate, context.system, context.design, draws=draws, method=method, rng=rng
-        )
+        return self._resampling.bootstrap(draws, method, rng)
 
-    def draws(self, n: int = 1000, *, rng: RngLike = None) -> xr.Dataset:
-        """Return draws from the sampling distribution that intervals rest on, dims chain, draw, coefficient.
+    draws = delegated("_resampling", resampling.Resampling.draws)
+    to_arviz = delegated("_resampling", resampling.Resampling.to_arviz)
 
-        Needs the extra ``privinf[arviz]``. A normal distribution about the estimate; multivariate t where the
-        whole covariance has degrees of freedom; of a curved fit the draws that its intervals are quantiles
-        of. What a bias adds to intervals is not in them: the attribute ``bias`` names the largest.
+    # ---- tables, texts and files
+
+    tidy = delegated("_export", Export.tidy)
+    glance = delegated("_export", Export.glance)
+    to_dict = delegated("_export", Export.to_dict)
+    to_json = delegated("_export", Export.to_json)
+    to_parquet = delegated("_export", Export.to_parquet)
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What normal intervals and the stated delta are warned of: kinds, as the warnings', and texts.
+
+        Empty where nothing speaks against them.
         """
-        law, found = self._sampled(check_count(n, "n", least=2), as_generator(rng))
-        told: dict[str, str | float] = (
-            {} if self._estimate.bias is None else {"bias": self._estimate.bias.max()}
-        )
-        return resampling.draws_dataset(
-            found, self.names, distribution=law, privacy=_privacy_line(self.privacy), **told
-        )
-
-    def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
-        """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
-        known = self._estimate
-        found = parametric_bootstrap(known.params, known.covariance, draws=n, rng=rng)
-        if math.isinf(known.df):
-            return "normal sampling distribution", found.draws
-        wider = np.sqrt(known.df / rng.chisquare(known.df, (n, 1)))
-        return "multivariate t sampling distribution", known.params + wider * (found.draws - known.params)
-
-    def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
-        """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
-        return resampling.to_arviz(self.draws(n, rng=rng), group)
+        return self._export.cautions
 
     def summary(
         self,
@@ -214,9 +502,6 @@ class Results(UnavailableAttributes, PortableResults):
             Whether to leave out tests and explanations; warnings and what was spent stay.
         """
         return self._summarized(SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim))
-
-    def _summarized(self, told: SummaryOptions) -> PrivateSummary:
-        return summarize(self, told)
 
     def summary2(
         self,
@@ -318,20 +603,44 @@ class Results(UnavailableAttributes, PortableResults):
         """
         return TableEntry(self.tidy(), dict(zip(GLANCE, self.glance().iloc[0], strict=True)))
 
+    # ---- the object
+
+    def __dir__(self) -> list[str]:
+        """List what this result has: attributes that would raise NotAvailableError are left out."""
+        return available(self, super().__dir__(), self._refused_methods(), self._probes)
+
+    # Properties that take long, and an attribute each that is not available where the property is not.
+    _probes: ClassVar[Mapping[str, str]] = {}
+
+    def _refused_methods(self) -> frozenset[str]:
+        """Return the methods that raise NotAvailableError whatever their arguments."""
+        refused: frozenset[str] = frozenset()
+        if self._estimate.cov is None:
+            refused |= NEED_COVARIANCE
+        if self._context.system is None or self._context.design is None:
+            refused |= NEED_EQUATION
+        return refused | NEED_DESIGN if self._no_predictions() else refused
+
+    def _with(self, estimate: Estimate, context: Context) -> Self:
+        """Return the result with another estimate and surroundings."""
+        return cast("Self", _restored(type(self), estimate, context))
+
+    def _noted(self, notes: tuple[str | Note, ...]) -> Self:
+        """Return the result with more footnotes."""
+        return self._with(self._estimate, replace(self._context, notes=(*self._context.notes, *notes)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self._estimate, self._context)
+
     def __repr__(self) -> str:
         size = f"{len(self.names)} coefficients, {self.nobs} records"
-        return f"<{type(self).__name__}: {size}, {_privacy_line(self.privacy)}>"
+        return f"<{type(self).__name__}: {size}, {resampling.privacy_line(self.privacy)}>"
 
     def __str__(self) -> str:
         return str(self.summary())
 
     def _repr_html_(self) -> str:
         return self.summary().as_html()
-
-
-def _privacy_line(report: PrivacyReport) -> str:
-    stamp = f", {report.stamp}" if report.stamp else ""
-    return f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g} ({report.relation}){stamp}"
 
 
 def _restored(kind: type[Results], estimate: Estimate, context: Context) -> Results:

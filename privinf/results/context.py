@@ -168,6 +168,14 @@ class Context:
         names = () if self.design is None else self.design.names
         return tuple(name for name in names if name not in self.absorbed)
 
+    def require_population(self, what: str) -> None:
+        """Raise NotAvailableError for what resamples records, where the target has no sampling error."""
+        if self.target == "sample":
+            raise NotAvailableError(
+                f"{what} resamples records, which is sampling error; the target is this finite population, "
+                "whose only error is the noise"
+            )
+
     def fit_to(self, estimate: Estimate) -> Context:
         """Return the context itself if it fits the estimate, else raise ArgumentError."""
         p = len(estimate.params)
@@ -221,7 +229,7 @@ def score_test(context: Context, beta0: ColumnLike | None) -> ScoreTestResult:
 
 
 def restricted_score_test(context: Context, R: Floats, q: Floats) -> ScoreTestResult:
-    """Return the score test of ``R b = q`` in user units; see `DescribedResults.score_test`."""
+    """Return the score test of ``R b = q`` in user units; see `Results.score_test`."""
     system, design = _parts(context)
     transform, shift = design.to_user
     R = R @ np.eye(len(design.names))[_places(context)]

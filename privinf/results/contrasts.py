@@ -135,7 +135,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         use_t: bool | None = None,
         alternative: Alternative = "two-sided",
     ) -> ContrastResults:
-        """Test restrictions one by one; see `HypothesisResults.t_test`."""
+        """Test restrictions one by one; see `Results.t_test`."""
         given = super().t_test(r_matrix, None, use_t)
         if self._one_law and alternative == "two-sided":
             return given
@@ -155,7 +155,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         df_constraints: int | None = None,
         scalar: bool = True,
     ) -> ContrastResults:
-        """Test restrictions jointly; see `HypothesisResults.wald_test`."""
+        """Test restrictions jointly; see `Results.wald_test`."""
         given = super().wald_test(r_matrix, None, invcov, use_f, df_constraints, scalar)
         if self._one_law:
             return given

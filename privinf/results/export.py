@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +17,8 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.error_boundary import doors
 from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
+from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
-from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import large_delta
 from privinf.sealed import write_json, write_parquet
@@ -53,9 +54,16 @@ GLANCE = (
 TIDY_TEST = ["term", "estimate", "std_error", "conf_low", "conf_high"]
 
 
-@doors
-class PortableResults(DescribedResults):
-    """A result that leaves as tables and texts; all of it post-processes what the fit released."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Export:
+    """A result as tables and texts; all of it post-processes what the fit released.
+
+    Attributes
+    ----------
+    result : FittedResult
+    """
+
+    result: FittedResult
 
     def tidy(self, alpha: float = 0.05, method: IntervalMethod = "wald") -> pd.DataFrame:
         """Return one row a coefficient, as R's ``broom::tidy`` and ``marginaleffects`` have it.
@@ -81,19 +89,19 @@ class PortableResults(DescribedResults):
             Normal intervals are told and should not be trusted.
         """
         check_fraction(alpha, "alpha")
-        size = len(self.names)
-        table = {"term": list(self.names), "estimate": self.params.to_numpy()}
+        size = len(self.result.names)
+        table = {"term": list(self.result.names), "estimate": self.result.params.to_numpy()}
         columns: dict[str, Callable[[], Any]] = {
-            "std_error": lambda: self.bse,
-            "std_error_sampling": lambda: self.bse_sampling,
-            "statistic": lambda: self.tvalues,
-            "p_value": lambda: self.pvalues,
+            "std_error": lambda: self.result.bse,
+            "std_error_sampling": lambda: self.result.bse_sampling,
+            "statistic": lambda: self.result.tvalues,
+            "p_value": lambda: self.result.pvalues,
         }
         for name, read in columns.items():
             table[name] = np.asarray(_known(read, np.full(size, np.nan)), dtype=np.float64)
-        ends = np.asarray(_known(lambda: self.conf_int(alpha, method), np.full((size, 2), np.nan)))
+        ends = np.asarray(_known(lambda: self.result.conf_int(alpha, method), np.full((size, 2), np.nan)))
         found = self.cautions
-        marks = {"weak": [self._is_weak(found)] * size, "cautions": [caution_kinds(found)] * size}
+        marks = {"weak": [_is_weak(self.result, found)] * size, "cautions": [caution_kinds(found)] * size}
         return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1]} | marks)
 
     def glance(self) -> pd.DataFrame:
@@ -103,17 +111,26 @@ class PortableResults(DescribedResults):
         ``target``, ``identification``, ``weak``, ``cautions`` (kinds; see `cautions`), ``epsilon``,
         ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. What there is not is nan.
         """
+        result = self.result
         found = self.cautions
         facts: dict[str, Callable[[], Any]] = {
-            "df_resid": lambda: self.df_resid,
-            "r_squared": lambda: self.rsquared,
-            "sigma": lambda: math.sqrt(self.scale),
-            "identification": lambda: self.identification.statistic,
+            "df_resid": lambda: result.df_resid,
+            "r_squared": lambda: result.rsquared,
+            "sigma": lambda: math.sqrt(result.scale),
+            "identification": lambda: result.identification.statistic,
         }
-        row = {"model": self.model.name, "response": self.model.endog_names, "nobs": self.nobs}
+        row = {
+            "model": result.model.name,
+            "response": result.model.endog_names,
+            "nobs": result.nobs,
+        }
         row |= {name: _known(read, math.nan) for name, read in facts.items()}
-        row |= {"cov_type": self.cov_type, "target": self.target}
-        row |= {"weak": self._is_weak(found), "cautions": caution_kinds(found), **_spent(self.privacy)}
+        row |= {"cov_type": result.cov_type, "target": result.target}
+        row |= {
+            "weak": _is_weak(result, found),
+            "cautions": caution_kinds(found),
+            **_spent(result.privacy),
+        }
         return pd.DataFrame([row], columns=list(GLANCE))
 
     @property
@@ -124,20 +141,13 @@ class PortableResults(DescribedResults):
         """
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            self._warn_if_weak("intervals")
-            self._context.warned(self._estimate)
-        found = [(CHANGED_TARGET, IMPUTED)] * self._context.imputed
+            self.result._warn_if_weak("intervals")
+            self.result._context.warned(self.result._estimate)
+        found = [(CHANGED_TARGET, IMPUTED)] * self.result._context.imputed
         found += [(caution_kind(one.category), str(one.message)) for one in told]
-        if self._estimate.cov is None:
-            found.append((NO_ERRORS, str(self._estimate.weak_reason)))
-        return (*found, *_of_delta(self.privacy, self.nobs))
-
-    def _is_weak(self, cautions: Sequence[Caution]) -> bool:
-        """Return whether normal intervals should not be trusted for the noise, or are not there."""
-        strength = self._context.identification
-        return (strength is not None and strength.weak) or any(
-            kind in ("WeakIdentification", NO_ERRORS) for kind, _ in cautions
-        )
+        if self.result._estimate.cov is None:
+            found.append((NO_ERRORS, str(self.result._estimate.weak_reason)))
+        return (*found, *_of_delta(self.result.privacy, self.result.nobs))
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
         """Return all that `summary` says as plain numbers and texts, for JSON.
@@ -148,15 +158,15 @@ class PortableResults(DescribedResults):
         ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. What there is
         not is None, and infinite ends are ``"inf"`` and ``"-inf"``.
         """
-        cov = self._estimate.cov
+        cov = self.result._estimate.cov
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `cautions` has them
-            summary = self.summary(alpha=alpha)  # type: ignore[attr-defined]
+            summary = self.result.summary(alpha=alpha)
             rows = self.tidy(alpha)
         told = {"format": FIT, "version": EXPORT_VERSION, "fit": _records(self.glance())[0], "alpha": alpha}
         told |= {"coefficients": _records(rows.drop(columns="cautions"))}
         told |= {"covariance": None if cov is None else cov.tolist(), "cautions": _told(self.cautions)}
-        return _plain_dict(told | _surroundings(self.privacy, summary))
+        return _plain_dict(told | _surroundings(self.result.privacy, summary))
 
     def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
         """Return `to_dict` as JSON; with `path`, also write it to a file.
@@ -184,7 +194,7 @@ class PortableTable:
     __slots__ = ()
 
     def glance(self) -> pd.DataFrame:
-        """Return one row: ``title``, ``nobs``, ``cautions``, and the cost, as `PortableResults.glance`."""
+        """Return one row: ``title``, ``nobs``, ``cautions``, and the cost, as `Results.glance`."""
         known: Any = self
         row = {"title": known.title, "nobs": known.nobs, "cautions": caution_kinds(_of_test(known))}
         return pd.DataFrame([row | _spent(known.privacy)])
@@ -201,11 +211,11 @@ class PortableTable:
         return _plain_dict(told | {"privacy": _privacy(known.privacy)})
 
     def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file, as `PortableResults.to_json`."""
+        """Return `to_dict` as JSON; with `path`, also write it to a file, as `Results.to_json`."""
         return write_json(self.to_dict(), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, as `PortableResults.to_parquet`."""
+        """Write `tidy` as a Parquet file, as `Results.to_parquet`."""
         write_parquet(self.tidy, self.to_dict(), path, overwrite)  # type: ignore[attr-defined]
 
 
@@ -216,7 +226,7 @@ class PortableTest(PortableTable):
     __slots__ = ()
 
     def tidy(self) -> pd.DataFrame:
-        """Return one row an estimate, as `PortableResults.tidy`.
+        """Return one row an estimate, as `Results.tidy`.
 
         Columns ``term``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, of the level that the test
         was asked for.
@@ -228,7 +238,7 @@ class PortableTest(PortableTable):
 
         Columns ``title``, ``nobs``, ``null``, ``alternative``, ``statistic``, ``df``, ``df_denom`` (of an F
         law), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to ``secure`` as
-        `PortableResults.glance` has them. What there is not is nan, or an empty text.
+        `Results.glance` has them. What there is not is nan, or an empty text.
         """
         known: Any = self
         first, second = known.df if isinstance(known.df, tuple) else (known.df, math.nan)
@@ -242,7 +252,7 @@ class PortableTest(PortableTable):
         """Return all that `summary` says as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
-        ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `PortableResults.to_dict` has
+        ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `Results.to_dict` has
         them.
         """
         known: Any = self
@@ -259,15 +269,15 @@ class PortableParts:
     __slots__ = ()
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return every party's `PortableResults.tidy`, one after the other; column ``party`` comes first."""
+        """Return every party's `Results.tidy`, one after the other; column ``party`` comes first."""
         return self._by_party(lambda result: result.tidy(alpha))
 
     def glance(self) -> pd.DataFrame:
-        """Return one row a party, `PortableResults.glance`; its costs are those of the joint fit."""
+        """Return one row a party, `Results.glance`; its costs are those of the joint fit."""
         return self._by_party(lambda result: result.glance())
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
-        """Return every party's `PortableResults.to_dict`, and the joint cost, for JSON.
+        """Return every party's `Results.to_dict`, and the joint cost, for JSON.
 
         The keys are ``format``, ``version``, ``shared``: the coefficients that all parties share,
         ``parties``: pairs of ``party`` and ``result``, ``differs`` and ``privacy``.
@@ -281,17 +291,25 @@ class PortableParts:
         return _plain_dict(told | {"privacy": _privacy(known.privacy)})
 
     def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file, as `PortableResults.to_json`."""
+        """Return `to_dict` as JSON; with `path`, also write it to a file, as `Results.to_json`."""
         return write_json(self.to_dict(alpha), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, as `PortableResults.to_parquet`."""
+        """Write `tidy` as a Parquet file, as `Results.to_parquet`."""
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
 
     def _by_party(self, read: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
         parts: Mapping[Any, Any] = self.results  # type: ignore[attr-defined]
         tables = {str(label): read(part) for label, part in parts.items()}
         return pd.concat(tables, names=["party"]).reset_index("party").reset_index(drop=True)
+
+
+def _is_weak(result: FittedResult, cautions: Sequence[Caution]) -> bool:
+    """Return whether normal intervals should not be trusted for the noise, or are not there."""
+    strength = result._context.identification
+    return (strength is not None and strength.weak) or any(
+        kind in ("WeakIdentification", NO_ERRORS) for kind, _ in cautions
+    )
 
 
 def _known(read: Callable[[], Any], otherwise: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.results.constraints import (
@@ -20,7 +20,8 @@ from privinf.results.constraints import (
     pairwise_contrasts,
     terms,
 )
-from privinf.results.wald import WaldResults
+from privinf.results.fitted import FittedResult
+from privinf.results.wald import Inference
 from privinf.typing import Alternative, ArrayLike, Floats
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_fraction, shown
 
@@ -30,14 +31,20 @@ if TYPE_CHECKING:
     from privinf.results.contrasts import SchemaResults
 
 
-@doors
-class HypothesisResults(WaldResults):
-    """Coefficients with tests of linear restrictions.
+@dataclass(frozen=True, eq=False)
+class LinearTests:
+    """Wald tests of linear restrictions on the coefficients of one estimate.
 
     Statistics are statsmodels'; laws hold the noise: degrees of freedom by restriction, the worst under a
     bias that the release does not rule out. A covariance that is passed as `cov_p` counts as one that
     sampling gave: it takes `df_resid` degrees of freedom where `use_t`, and the same bias.
+
+    Attributes
+    ----------
+    inference : Inference
     """
+
+    inference: Inference
 
     def t_test(
         self,
@@ -65,7 +72,7 @@ class HypothesisResults(WaldResults):
         ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
         """
         check_choice(alternative, Alternative, "alternative")
-        restrictions = linear_constraints(r_matrix, self.names)
+        restrictions = linear_constraints(r_matrix, self.inference.names)
         result = self._with_covariance(cov_p).t_test(
             (restrictions.R, restrictions.q), use_t=_optional_flag(use_t, "use_t"), alternative=alternative
         )
@@ -107,7 +114,7 @@ class HypothesisResults(WaldResults):
             r_matrix,
             cov_p,
             invcov,
-            use_f=self.use_t if use_f is None else use_f,
+            use_f=self.inference.use_t if use_f is None else use_f,
             df_constraints=None if df_constraints is None else check_count(df_constraints, "df_constraints"),
             scalar=check_flag(scalar, "scalar"),
         )
@@ -121,7 +128,7 @@ class HypothesisResults(WaldResults):
         """
         return self._joint(r_matrix, cov_p, invcov, use_f=True)
 
-    def compare_f_test(self, restricted: HypothesisResults) -> tuple[float, float, int]:
+    def compare_f_test(self, restricted: FittedResult) -> tuple[float, float, int]:
         """Test this fit against one of some of its columns, made from the same release.
 
         Parameters
@@ -147,8 +154,8 @@ class HypothesisResults(WaldResults):
         The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
         forms it from rows, would have the noise of both fits in it and no F law.
         """
-        zero = left_out(self._context, self.names, restricted._context, restricted.names)
-        found = self.wald_test(np.eye(len(self.names))[zero])
+        zero = left_out(self.inference.context, self.inference.names, restricted._context, restricted.names)
+        found = self.wald_test(np.eye(len(self.inference.names))[zero])
         return float(found.statistic), float(found.pvalue), len(zero)
 
     def t_test_pairwise(
@@ -186,9 +193,9 @@ class HypothesisResults(WaldResults):
         from statsmodels.stats.contrast import MultiCompResult, t_test_multi
 
         check_adjustment(method)
-        inner = self._inner
+        inner = self.inner
         contrasts, labels, coding, _ = pairwise_contrasts(
-            term_name, self.names, self._context.design, factor_labels
+            term_name, self.inference.names, self.inference.context.design, factor_labels
         )
         frame = t_test_multi(inner, contrasts, method, check_fraction(alpha, "alpha"), contrast_names=labels)
         return MultiCompResult(frame, contrasts, term_name, labels, coding)
@@ -213,8 +220,8 @@ class HypothesisResults(WaldResults):
         scalar : bool
             Whether statistics are numbers, or arrays of shape (1, 1).
         """
-        grouped = terms(self.names, self._context.design)
-        identity = np.eye(len(self.names))
+        grouped = terms(self.inference.names, self.inference.context.design)
+        identity = np.eye(len(self.inference.names))
         tested: list[tuple[str, Any]] = [
             (name, identity[at]) for name, at in grouped.items() if not (skip_single and len(at) == 1)
         ]
@@ -224,9 +231,9 @@ class HypothesisResults(WaldResults):
                 raise ArgumentError(f"no term contains {shown(part)}; terms are: {', '.join(grouped)}")
             tested.append((part, identity[joint]))
         for name, given in extra_constraints or ():
-            restrictions = check_independent(linear_constraints(given, self.names))
+            restrictions = check_independent(linear_constraints(given, self.inference.names))
             tested.append((name, (restrictions.R, restrictions.q)))
-        return self._inner.wald_test_terms(
+        return self.inner.wald_test_terms(
             skip_single=True, extra_constraints=tested, scalar=check_flag(scalar, "scalar")
         )
 
@@ -237,7 +244,7 @@ class HypothesisResults(WaldResults):
         invcov: ArrayLike | None,
         **how: Any,
     ) -> ContrastResults:
-        restrictions = check_independent(linear_constraints(r_matrix, self.names))
+        restrictions = check_independent(linear_constraints(r_matrix, self.inference.names))
         if invcov is not None:
             k = len(restrictions.R)
             if cov_p is not None:
@@ -250,21 +257,24 @@ class HypothesisResults(WaldResults):
     def _with_covariance(self, cov_p: ArrayLike | None) -> SchemaResults:
         """Return what statsmodels tests, with another covariance where one is given."""
         if cov_p is None:
-            return self._inner
+            return self.inner
         from privinf.results.contrasts import SchemaResults
 
-        known: Estimate = self._estimate
+        known: Estimate = self.inference.estimate
         shape = known.covariance.shape  # NotAvailableError where the release leaves none
         given: Floats = check_array(np.asarray(cov_p), "cov_p", ndim=2)
         if given.shape != shape:
             raise ArgumentError(f"cov_p must have shape {shape}, got {given.shape}")
-        return SchemaResults(known.with_cov(given, cov_type="given"), self.df_model, self.df_resid)
+        return SchemaResults(
+            known.with_cov(given, cov_type="given"), self.inference.df_model, self.inference.df_resid
+        )
 
     @cached_property
-    def _inner(self) -> SchemaResults:
+    def inner(self) -> SchemaResults:
+        """What statsmodels tests: the estimate by the names of its own results."""
         from privinf.results.contrasts import SchemaResults
 
-        return SchemaResults(self._estimate, self.df_model, self.df_resid)
+        return SchemaResults(self.inference.estimate, self.inference.df_model, self.inference.df_resid)
 
 
 def _optional_flag(value: object, name: str) -> bool | None:

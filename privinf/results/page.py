@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefiniteError
-from privinf.results.export import PortableResults
+from privinf.results.fitted import FittedResult
 from privinf.results.summary import UNPROTECTED, number, privacy_facts
 from privinf.typing import Floats
 from privinf.version import __version__
@@ -84,7 +84,7 @@ READ_CURVE = (
 )
 
 
-def page_of(result: PortableResults, alpha: float = 0.05) -> str:
+def page_of(result: FittedResult, alpha: float = 0.05) -> str:
     """Return a page of a result, HTML: every name and text in it is escaped.
 
     Parameters
@@ -100,7 +100,7 @@ def page_of(result: PortableResults, alpha: float = 0.05) -> str:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says what they say
-        summary = result.summary(alpha=alpha)  # type: ignore[attr-defined]
+        summary = result.summary(alpha=alpha)
         title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
         parts = [
             f"<h1>{_text(title)}</h1>",
@@ -133,12 +133,12 @@ def _text(value: object) -> str:
     return html.escape(str(value), quote=True)
 
 
-def _lead(result: PortableResults) -> str:
+def _lead(result: FittedResult) -> str:
     method = f"{result.method}, " if result.method else ""
     return f"{method}{result.nobs:,} records, {result.cov_type} standard errors, target: {result.target}"
 
 
-def _banners(result: PortableResults) -> list[str]:
+def _banners(result: FittedResult) -> list[str]:
     stamp = result.privacy.stamp
     alarms = [f'<p class="alarm"><b>{_text(stamp)}</b></p>'] if stamp else []
     if result.privacy.response_in_clear:
@@ -151,7 +151,7 @@ def _banners(result: PortableResults) -> list[str]:
     return alarms + told
 
 
-def _cards(result: PortableResults) -> str:
+def _cards(result: FittedResult) -> str:
     left, right = privacy_facts(result.privacy)
     facts = [
         ("Records", f"{result.nobs:,}"),
@@ -160,7 +160,7 @@ def _cards(result: PortableResults) -> str:
     return f"<dl>{''.join(f'<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>' for a, b in facts)}</dl>"
 
 
-def _coefficients(result: PortableResults, alpha: float) -> str:
+def _coefficients(result: FittedResult, alpha: float) -> str:
     """Return the table of coefficients; intervals by score where there is no covariance."""
     weak = result.estimate.cov is None
     method: Any = "score" if weak and result.score_sets_are_quick(alpha) else "wald"
@@ -214,7 +214,7 @@ def _known(read: Callable[[], Any]) -> Any:
 # ---- plots, as pictures in the page
 
 
-def _plots(result: PortableResults, alpha: float) -> list[str]:
+def _plots(result: FittedResult, alpha: float) -> list[str]:
     from privinf.plotting import coefficients
 
     if result.estimate.cov is None and not result.score_sets_are_quick(alpha):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.bootstrap import (
     BootstrapDraws,
@@ -20,9 +23,12 @@ from privinf.inference.bootstrap import (
 )
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
+from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.simultaneous import SimultaneousMethod, SimultaneousResults, simultaneous
+from privinf.results.wald import Inference
 from privinf.schema import Design
 from privinf.typing import BootstrapMethod, Floats, Names, RngLike
-from privinf.validation import check_choice
+from privinf.validation import as_generator, check_choice, check_count, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -218,3 +224,84 @@ def to_arviz(dataset: xr.Dataset, group: str = "posterior") -> Any:
         return xr.DataTree.from_dict({group: dataset})
     container: Any = az.InferenceData
     return container(**{group: dataset})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resampling:
+    """Draws from the distribution of the coefficients: bootstraps, joint intervals, draws for ArviZ.
+
+    Attributes
+    ----------
+    inference : Inference
+    report : PrivacyReport
+    sampled : callable
+        The model's name of the sampling distribution and n draws of it, given n and a generator.
+    null_draws : callable
+        The model's own draws of the t statistics of ``R b``, given R, their number and `rng`; None: by the
+        records' influences.
+    """
+
+    inference: Inference
+    report: PrivacyReport
+    sampled: Callable[[int, np.random.Generator], tuple[str, Floats]]
+    null_draws: Callable[[Floats, int | None, RngLike], Floats | None]
+
+    def bootstrap(self, draws: int, method: BootstrapMethod | None, rng: RngLike) -> BootstrapResults:
+        """Return the bootstrap distribution of the coefficients; see `Results.bootstrap`."""
+        estimate = self.inference.estimate
+        context = self.inference.context
+        chosen = best_method(estimate, context.target) if method is None else method
+        if chosen != "parametric":
+            context.require_population(f"method={shown(chosen)}")
+        return bootstrap(estimate, context.system, context.design, draws=draws, method=chosen, rng=rng)
+
+    def simultaneous(
+        self,
+        alpha: float,
+        which: ConstraintLike | None,
+        method: SimultaneousMethod,
+        *,
+        draws: int | None,
+        rng: RngLike,
+    ) -> SimultaneousResults:
+        """Return joint intervals and adjusted p-values; see `Results.simultaneous`."""
+        names = self.inference.names
+        chosen = linear_constraints(np.eye(len(names)) if which is None else which, names)
+        null = self.null_draws(chosen.R, draws, rng) if method == "multiplier" else None
+        return simultaneous(
+            self.inference.estimate, chosen, alpha=alpha, method=method, draws=draws, rng=rng, null=null
+        )
+
+    def draws(self, n: int = 1000, *, rng: RngLike = None) -> xr.Dataset:
+        """Return draws from the sampling distribution that intervals rest on, dims chain, draw, coefficient.
+
+        Needs the extra ``privinf[arviz]``. A normal distribution about the estimate; multivariate t where the
+        whole covariance has degrees of freedom; of a curved fit the draws that its intervals are quantiles
+        of. What a bias adds to intervals is not in them: the attribute ``bias`` names the largest.
+        """
+        law, found = self.sampled(check_count(n, "n", least=2), as_generator(rng))
+        told: dict[str, str | float] = (
+            {} if self.inference.estimate.bias is None else {"bias": self.inference.estimate.bias.max()}
+        )
+        return draws_dataset(
+            found, self.inference.names, distribution=law, privacy=privacy_line(self.report), **told
+        )
+
+    def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
+        """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
+        return to_arviz(self.draws(n, rng=rng), group)
+
+
+def normal_draws(estimate: Estimate, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
+    """Return the name of an estimate's sampling distribution and n draws from it, shape (n, p)."""
+    found = parametric_bootstrap(estimate.params, estimate.covariance, draws=n, rng=rng)
+    if math.isinf(estimate.df):
+        return "normal sampling distribution", found.draws
+    wider = np.sqrt(estimate.df / rng.chisquare(estimate.df, (n, 1)))
+    return "multivariate t sampling distribution", estimate.params + wider * (found.draws - estimate.params)
+
+
+def privacy_line(report: PrivacyReport) -> str:
+    """Return what a fit cost as one line."""
+    stamp = f", {report.stamp}" if report.stamp else ""
+    return f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g} ({report.relation}){stamp}"

@@ -17,8 +17,8 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification
 from privinf.registry import MODELS, named, studied
 from privinf.releases import Release
+from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note
-from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
@@ -45,12 +45,12 @@ class Recipe:
 
     Attributes
     ----------
-    results : type[DescribedResults]
+    results : type[FittedResult]
     system : callable
         ``system(release, settings)`` makes the estimating equation again, as the fit did.
     """
 
-    results: type[DescribedResults]
+    results: type[FittedResult]
     system: Rebuild
 
 
@@ -58,7 +58,7 @@ _recipes: dict[str, Recipe] = {}
 
 
 @door
-def register_model(name: str, *, results: type[DescribedResults], system: Rebuild) -> None:
+def register_model(name: str, *, results: type[FittedResult], system: Rebuild) -> None:
     """Say how results whose ``model`` is `name` come back from a file, for models outside of the package."""
     _recipes[name] = Recipe(results, system)
 
@@ -73,7 +73,7 @@ def _recipe(model: str) -> Recipe | None:
 
 
 def save_results(
-    result: DescribedResults,
+    result: FittedResult,
     path: str | PathLike[str],
     *,
     records: bool = True,
@@ -98,8 +98,8 @@ def save_results(
 
 
 def load_results(
-    path: str | PathLike[str], *, default: type[DescribedResults], key: bytes | None = None
-) -> DescribedResults:
+    path: str | PathLike[str], *, default: type[FittedResult], key: bytes | None = None
+) -> FittedResult:
     """Read a result that `save_results` wrote, of class `default` where its model registered none.
 
     Raises
@@ -161,8 +161,8 @@ def _to_parts(
 
 @reads("a result")
 def _from_parts(
-    arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any], default: type[DescribedResults]
-) -> DescribedResults:
+    arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any], default: type[FittedResult]
+) -> FittedResult:
     _check_header(header)
     estimate = Estimate(
         names=tuple(header["names"]),

@@ -17,10 +17,10 @@ from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, N
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
+from privinf.results.fitted import FittedResult
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
-from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
-from privinf.results.wald import STEEP, WaldResults
+from privinf.results.wald import STEEP
 from privinf.typing import Floats
 from privinf.validation import check_flag, check_fraction
 from privinf.wire import readable
@@ -94,7 +94,7 @@ class SummaryOptions:
             raise ArgumentError(f"xname must name all {len(names)} coefficients: {', '.join(names)}")
         return found
 
-    def title_of(self, result: DescribedResults) -> str:
+    def title_of(self, result: FittedResult) -> str:
         """Return the title."""
         return f"{result.model.name or 'Private regression'} Results" if self.title is None else self.title
 
@@ -115,7 +115,7 @@ class SummaryWords(TypedDict, total=False):
     slim: bool
 
 
-def summarize(result: DescribedResults, told: SummaryOptions) -> PrivateSummary:
+def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
     """Return the summary of a result."""
     alpha = told.check().alpha
     names = told.names(result.names)
@@ -134,7 +134,7 @@ def summarize(result: DescribedResults, told: SummaryOptions) -> PrivateSummary:
     )
 
 
-def summarize_as_frames(result: DescribedResults, told: SummaryOptions, float_format: str) -> Summary:
+def summarize_as_frames(result: FittedResult, told: SummaryOptions, float_format: str) -> Summary:
     """Return the summary as statsmodels' ``summary2`` has it: tables that are frames."""
     alpha = told.check().alpha
     names = told.names(result.names)
@@ -143,7 +143,7 @@ def summarize_as_frames(result: DescribedResults, told: SummaryOptions, float_fo
     if result.estimate.cov is None:
         notes.append(f"No standard errors: {result.estimate.weak_reason}.")
     else:
-        ends = WaldResults.conf_int(result, alpha).to_numpy()
+        ends = result._interval(alpha)
         letter = "t" if result.use_t else "z"
         (low, high) = _interval_header(alpha)
         table |= {"Std.Err.": result.bse.to_numpy(), letter: result.tvalues.to_numpy()}
@@ -209,8 +209,8 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.2e}"
 
 
-def _wald_table(result: DescribedResults, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
-    interval = WaldResults.conf_int(result, alpha).to_numpy()  # a note says it where it is weak
+def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+    interval = result._interval(alpha)  # a note says it where it is weak
     notes = [ERRORS_NOTE]
     try:
         sampling = result.bse_sampling.to_numpy()
@@ -237,7 +237,7 @@ def _wald_table(result: DescribedResults, alpha: float) -> tuple[list[str], list
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 
 
-def _score_table(result: DescribedResults, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
     notes = [f"No standard errors: {result.estimate.weak_reason}."]
     if not result.score_sets_are_quick(alpha):
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, SLOW_SETS]
@@ -259,7 +259,7 @@ def _interval_header(alpha: float) -> tuple[str, str]:
     return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
 
 
-def _model_facts(result: DescribedResults, told: SummaryOptions) -> tuple[list[Fact], list[Fact]]:
+def _model_facts(result: FittedResult, told: SummaryOptions) -> tuple[list[Fact], list[Fact]]:
     name = result.model.endog_names if told.yname is None else told.yname
     unprotected = [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
     left = [
@@ -284,7 +284,7 @@ def _model_facts(result: DescribedResults, told: SummaryOptions) -> tuple[list[F
     return left, right
 
 
-def _moment_facts(result: DescribedResults) -> list[Fact]:
+def _moment_facts(result: FittedResult) -> list[Fact]:
     measures = [
         ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
         ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
@@ -299,11 +299,11 @@ def _moment_facts(result: DescribedResults) -> list[Fact]:
     ]
 
 
-def _shows_f(result: DescribedResults) -> bool:
+def _shows_f(result: FittedResult) -> bool:
     return result._no_moments is None and math.isfinite(result.estimate.df_resid)
 
 
-def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
+def _test_facts(result: FittedResult) -> tuple[list[Fact], list[Fact]]:
     left: list[Fact] = []
     right: list[Fact] = []
     try:
@@ -324,7 +324,7 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
     return left, right
 
 
-def _verdict(result: DescribedResults, strength: Identification) -> Fact:
+def _verdict(result: FittedResult, strength: Identification) -> Fact:
     """Return what is to be thought of Wald intervals, or what they rest on."""
     if strength.weak:
         return "Wald intervals:", "NOT to be trusted"
@@ -344,7 +344,7 @@ def _verdict(result: DescribedResults, strength: Identification) -> Fact:
     return "Wald intervals:", "residuals clipped" if clipped else "not flagged"
 
 
-def _warnings(result: DescribedResults) -> list[str]:
+def _warnings(result: FittedResult) -> list[str]:
     lines = []
     stamp = result.privacy.stamp
     if stamp == SIMULATION:
@@ -373,7 +373,7 @@ def _warnings(result: DescribedResults) -> list[str]:
     return lines
 
 
-def _other_covariance(result: DescribedResults) -> str:
+def _other_covariance(result: FittedResult) -> str:
     """Return what does without the assumption of equal variance, where this result could have had it."""
     if result.model.name == "TwoStageLeastSquares":
         return ROBUST_INSTRUMENTS
@@ -384,7 +384,7 @@ def _must_read(texts: Iterable[str]) -> list[Note]:
     return [Note(text, "must-read") for text in texts]
 
 
-def _floored(result: DescribedResults) -> bool:
+def _floored(result: FittedResult) -> bool:
     """Whether the covariance rests on a residual variance that came out negative."""
     known = result._context
     if result.estimate.cov is None or result.target == "sample" or result._no_moments is not None:

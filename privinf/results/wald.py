@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import warn
 from privinf.errors import (
     ArgumentError,
     DependentRowsWarning,
@@ -21,17 +22,13 @@ from privinf.errors import (
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
-from privinf.results.cautions import Cautious
 from privinf.results.context import Context, index_of
-from privinf.results.prediction import (
-    NO_SCATTER,
-    NonlinearResults,
-    Prediction,
-    predicted,
-    prediction_rows,
-)
-from privinf.typing import ArrayLike, ColumnsLike, Floats, Which
-from privinf.validation import check_array, check_choice, check_number, shown
+from privinf.results.prediction import NonlinearResults
+from privinf.typing import ArrayLike, Floats
+from privinf.validation import check_array, check_number, shown
+
+if TYPE_CHECKING:
+    from privinf.results.variance import VarianceFormula
 
 STEEP = (
     "steep direction (stretch {:.2g}): the noise moves an estimate and its standard error together, and Wald "
@@ -54,16 +51,21 @@ class Coefficients(pd.Series):
         return super().__getitem__(key)
 
 
-@doors
-class WaldResults(Cautious):
-    """Coefficients with normal inference.
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Normal inference about the coefficients of one estimate: errors, p-values, intervals.
 
     All of it is post-processing of the estimate and its covariance. Where the estimate is too weakly
-    identified to have a covariance, these members raise NotAvailableError with the reason.
+    identified to have a covariance, what needs one raises NotAvailableError with the reason.
+
+    Attributes
+    ----------
+    estimate : Estimate
+    context : Context
     """
 
-    _estimate: Estimate
-    _context: Context
+    estimate: Estimate
+    context: Context
 
     @property
     def use_t(self) -> bool:
@@ -72,65 +74,65 @@ class WaldResults(Cautious):
         Their degrees of freedom are `df_resid` where the noise is nothing, and grow without bound where it is
         most of a contrast's error (Satterthwaite).
         """
-        return math.isfinite(self._estimate.df) or math.isfinite(self._estimate.df_resid)
+        return math.isfinite(self.estimate.df) or math.isfinite(self.estimate.df_resid)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the p coefficients."""
-        return self._estimate.names
+        return self.estimate.names
 
     @property
     def nobs(self) -> int:
         """Number of records."""
-        return self._estimate.nobs
+        return self.estimate.nobs
 
     @property
     def df_model(self) -> int:
         """Number of coefficients besides the constant, be it a column or the sum of dummies."""
-        return self._columns - self.k_constant
+        return self.columns - self.k_constant
 
     @property
-    def _columns(self) -> int:
+    def columns(self) -> int:
         """Number of coefficients that were fitted, absorbed ones among them."""
-        return len(self.names) + len(self._context.absorbed)
+        return len(self.names) + len(self.context.absorbed)
 
     @property
     def k_constant(self) -> int:
         """1 where the columns hold a constant, or add up to one (all levels of a factor), else 0."""
-        design = self._context.design
+        design = self.context.design
         return int(design is not None and design.constant_direction is not None)
 
     @property
     def df_resid(self) -> int:
         """Degrees of freedom of the sampling error; else the number of records less that of coefficients."""
-        df = self._estimate.df
-        return int(df) if math.isfinite(df) else self.nobs - self._columns
+        df = self.estimate.df
+        return int(df) if math.isfinite(df) else self.nobs - self.columns
 
     @property
     def cov_type(self) -> str:
         """Kind of covariance."""
-        return self._estimate.cov_type
+        return self.estimate.cov_type
 
     @cached_property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units."""
-        point = self._context.point
-        return self._labelled(self._estimate.params if point is None else point, "params")
+        point = self.context.point
+        return self.labelled(self.estimate.params if point is None else point, "params")
 
     @cached_property
     def bse(self) -> pd.Series[float]:
         """Standard errors, sampling and privacy noise together."""
-        return self._labelled(self._estimate.bse, "bse")
+        return self.labelled(self.estimate.bse, "bse")
 
     @cached_property
     def tvalues(self) -> pd.Series[float]:
         """Coefficients over their standard errors."""
-        return self._labelled(self._estimate.params / self._estimate.bse, "tvalues")
+        return self.labelled(self.estimate.params / self.estimate.bse, "tvalues")
 
     @cached_property
     def pvalues(self) -> pd.Series[float]:
         """Two-sided p-values of zero coefficients."""
-        return self._labelled(self._precision.pvalues(self.tvalues.to_numpy()), "pvalues")
+        return self.labelled(self.precision.pvalues(self.tvalues.to_numpy()), "pvalues")
 
     def cov_params(
         self, r_matrix: ArrayLike | None = None, column: str | int | Sequence[str | int] | None = None
@@ -147,27 +149,23 @@ class WaldResults(Cautious):
         DataFrame (p, p); with `r_matrix` an array (k, k); with a list of columns a DataFrame of them; with
         one column its variance.
         """
-        frame = pd.DataFrame(np.array(self._estimate.covariance), index_of(self.names), index_of(self.names))
+        frame = pd.DataFrame(np.array(self.estimate.covariance), index_of(self.names), index_of(self.names))
         if r_matrix is not None and column is not None:
             raise ArgumentError("r_matrix and column are alternatives: choose one")
         if r_matrix is not None:
-            return self._estimate.linear(check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2))[1]
+            return self.estimate.linear(check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2))[1]
         if column is None:
             return frame
         if isinstance(column, (str, int, np.integer)):
-            position = self._position(column)
-            return float(self._estimate.covariance[position, position])
-        positions = [self._position(item) for item in column]
+            position = self.position(column)
+            return float(self.estimate.covariance[position, position])
+        positions = [self.position(item) for item in column]
         return frame.iloc[positions, positions]
 
-    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return intervals of level ``1 - alpha``, columns 0 and 1."""
-        return pd.DataFrame(self._interval(alpha), index_of(self.names))
-
-    def _interval(self, alpha: float) -> Floats:
+    def interval(self, alpha: float) -> Floats:
         """Return the ends of the intervals, shape (p, 2)."""
-        half = self._precision.half_length(alpha)
-        center = self._estimate.params
+        half = self.precision.half_length(alpha)
+        center = self.estimate.params
         return np.column_stack([center - half, center + half])
 
     def delta_method(self, function: Callable[[pd.Series[float]], ArrayLike]) -> NonlinearResults:
@@ -191,80 +189,78 @@ class WaldResults(Cautious):
                     f"{', '.join(self.names)}, by position 0 to {len(self.names) - 1}"
                 ) from None
 
-        smooth = delta_method(labelled, self._estimate.params, self._estimate.covariance)
-        df = contrast_df(self._estimate, smooth.jacobian)
-        return NonlinearResults(smooth, df, contrast_bias(self._estimate, smooth.jacobian))
-
-    def predict(
-        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
-    ) -> pd.Series[float]:
-        """Return predicted means of new rows, NaN where a column that the model reads is missing.
-
-        Parameters
-        ----------
-        exog : table, mapping of columns or single values, Series of one row, or array
-            New rows with the formula's columns, or the design matrix itself (by name where there are names).
-        transform : bool
-            False: `exog` is the design matrix although the model has a formula.
-        which : {"mean", "linear"}
-            The same here: the mean is linear.
-        """
-        check_choice(which, Which, "which")
-        rows, index = self._rows(exog, transform)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return pd.Series(rows @ self.params.to_numpy(), index, name=which)
-
-    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
-        """Return predicted means of new rows with standard errors and intervals; see `predict`.
-
-        Where a residual variance was released there are intervals of new observations too.
-        """
-        return predicted(self._estimate, self._rows(exog, transform), "squared", scatter=self._scatter())
-
-    def _scatter(self) -> float | str:
-        """Return the variance of an observation around its mean, or why there is none."""
-        return NO_SCATTER
+        smooth = delta_method(labelled, self.estimate.params, self.estimate.covariance)
+        df = contrast_df(self.estimate, smooth.jacobian)
+        return NonlinearResults(smooth, df, contrast_bias(self.estimate, smooth.jacobian))
 
     @cached_property
-    def _precision(self) -> Precision:
-        return precision_of(self._estimate)
+    def bse_sampling(self) -> pd.Series[float]:
+        """Standard errors that the same data would have had without noise; nan where hidden."""
+        cov = self.context.sampling_cov
+        if cov is None:
+            raise NotAvailableError("bse_sampling: the noise hides what the error without it would be")
+        known = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
+        return self.labelled(np.sqrt(known), "bse_sampling")
 
-    def _warn_if_weak(self, asked: str) -> None:
-        """Warn where normal inference is asked of a result whose identification is flagged as weak."""
-        strength = self._context.identification
-        if self._estimate.cov is not None and (said := self._context.rows_alone(self.cov_type)):
-            warn(f"{asked}: {said}", DependentRowsWarning)
-        if strength is None or self._estimate.cov is None:
-            return
-        if strength.weak:
-            warn(
-                f"{asked}: identification is weak (statistic {strength.statistic:.3g}, threshold "
-                f"{strength.threshold:.3g}): normal inference may err far more often than it says; use "
-                "score_test() and conf_int(method='score')",
-                WeakIdentificationWarning,
-            )
-        if strength.steep:
-            warn(f"{asked}: {STEEP.format(strength.stretch)}", SteepDirectionWarning)
+    @cached_property
+    def bse_privacy(self) -> pd.Series[float]:
+        """Standard errors that the privacy noise alone causes."""
+        return self.labelled(self.estimate.noise_bse, "bse_privacy")
 
-    def _no_predictions(self) -> str:
-        """Return why this result predicts for no new row; empty where it does."""
-        return ABSORBED if self._context.absorbed else ""
+    @property
+    def noise_cov(self) -> pd.DataFrame:
+        """Covariance of the part of the coefficients' error that the privacy mechanism causes."""
+        names = list(self.names)
+        return pd.DataFrame(np.array(self.estimate.noise_covariance), names, names)
 
-    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        if reason := self._no_predictions():
-            raise NotAvailableError(reason)
-        return prediction_rows(exog, self.names, self._context.design, transform=transform)
+    @property
+    def variance_formula(self) -> VarianceFormula:
+        """The named terms that add up to the coefficients' covariance, their sizes and their equation."""
+        from privinf.results.variance import variance_formula
 
-    def _labelled(self, values: Floats, name: str) -> pd.Series[float]:
+        return variance_formula(self.estimate, self.context)
+
+    @cached_property
+    def noise_share(self) -> pd.Series[float]:
+        """Share of each coefficient's variance that the privacy noise causes."""
+        share = np.square(self.bse_privacy.to_numpy() / self.estimate.bse)
+        return self.labelled(np.minimum(share, 1.0), "noise_share")
+
+    @cached_property
+    def precision(self) -> Precision:
+        """Standard errors with their degrees of freedom and bias."""
+        return precision_of(self.estimate)
+
+    def labelled(self, values: Floats, name: str) -> pd.Series[float]:
+        """Return read-only numbers, one a coefficient, under the coefficients' names."""
         fixed = np.array(values, dtype=np.float64)
         fixed.setflags(write=False)  # cached: assigning to the Series raises instead of changing the result
         return pd.Series(fixed, index_of(self.names), name=name, copy=False)
 
-    def _position(self, column: Any) -> int:
+    def position(self, column: Any) -> int:
+        """Return the place of a coefficient that is named, or counted from 0."""
         if isinstance(column, str):
             if not self.names:
-                raise NotAvailableError(self._estimate.weak_reason)
+                raise NotAvailableError(self.estimate.weak_reason)
             if column not in self.names:
                 raise ArgumentError(f"no coefficient {shown(column)}; there are: {', '.join(self.names)}")
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))
+
+
+def warn_if_weak(estimate: Estimate, context: Context, asked: str) -> None:
+    """Warn where normal inference is asked of a result whose identification is flagged as weak."""
+    strength = context.identification
+    if estimate.cov is not None and (said := context.rows_alone(estimate.cov_type)):
+        warn(f"{asked}: {said}", DependentRowsWarning)
+    if strength is None or estimate.cov is None:
+        return
+    if strength.weak:
+        warn(
+            f"{asked}: identification is weak (statistic {strength.statistic:.3g}, threshold "
+            f"{strength.threshold:.3g}): normal inference may err far more often than it says; use "
+            "score_test() and conf_int(method='score')",
+            WeakIdentificationWarning,
+        )
+    if strength.steep:
+        warn(f"{asked}: {STEEP.format(strength.stretch)}", SteepDirectionWarning)

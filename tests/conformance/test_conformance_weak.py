@@ -18,7 +18,7 @@ from privinf.inference.intervals import JointLaw, Precision
 from privinf.inference.score_test import Identification
 from privinf.lasso.results import LassoResults
 from privinf.results import Results, cautions
-from privinf.results.wald import WaldResults
+from privinf.results.fitted import FittedResult
 
 EVERY = pytest.mark.parametrize("name", KINDS_OF_FIT)
 TOO_WEAK = Identification(statistic=0.5, threshold=2.0, weak=True, smallest_eigenvalue=0.01, noise_edge=0.02)
@@ -92,7 +92,7 @@ def doors_of(kind):
 
 def kinds_of_results():
     assert [pi.ModulatedOLS, pi.IWPGLM, pi.RMGMOLS, pi.FederatedGLM, pi.DebiasedLasso]  # which import theirs
-    waiting, found = [WaldResults], []
+    waiting, found = [FittedResult], []
     while waiting:
         kind = waiting.pop()
         found.append(kind)

@@ -61,12 +61,12 @@ def test_immutable(results):
     before = results.bse.copy()
     frame = results.cov_params()
     frame.iloc[:] = 0.0
-    results._inner.normalized_cov_params[:] = 7.0
+    results._tests.inner.normalized_cov_params[:] = 7.0
     assert results.estimate.bse.tolist() == before.tolist()
 
 
 def test_pickle_and_copy(results):
-    results._inner
+    results._tests.inner
     for other in (pickle.loads(pickle.dumps(results)), copy.deepcopy(results)):
         assert str(other.summary()) == str(results.summary())
         assert other.params.equals(results.params)

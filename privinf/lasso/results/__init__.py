@@ -33,8 +33,8 @@ from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.results.export import caution_kind
+from privinf.results.fitted import ModelLabels
 from privinf.results.notes import Note, sentence, target_notes
-from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import SummaryOptions
 from privinf.typing import Floats, ScoreTarget

@@ -162,7 +162,7 @@ class JointResults(SparseResults):
         if values.shape not in ((), (len(names),)) or not names:
             raise ArgumentError(f"b0 must be one number, or one for each of the {len(names)} coefficients")
         values = np.broadcast_to(values, (len(names),))
-        rows = np.eye(len(self.names))[[self._position(name) for name in names]]
+        rows = np.eye(len(self.names))[[self._inference.position(name) for name in names]]
         joint = self.simultaneous(alpha, (rows, values), method, rng=rng)
         largest = int(np.argmax(np.abs(joint.tvalues.to_numpy())))
         return MaxTest(
