@@ -394,10 +394,26 @@ class PartyModel(HidesRows):
         Parameters
         ----------
         formula : str
-            ``"y ~ a + b"``: sums of released columns; products and functions of them are refused, a holder
-            can release them as columns of its own. ``- 1`` leaves out the constant.
-        debias, shrink, ridge, target
-            As for `fit`.
+            Regression over released columns, ``"y ~ a + b"``: sums of them. Products and functions of columns
+            are refused; a holder can release them as columns of its own. ``- 1`` leaves out the constant.
+        debias : bool, optional
+            True: least squares corrected for the noise, with intervals (default except for BGMOLS). False:
+            plain least squares as in the paper, without intervals; ``bias`` of the result estimates its bias.
+        shrink : bool
+            Whether to return coefficients for prediction, shrunk by a rule that is fixed before the data are
+            seen, without intervals; for RMGMOLS only with an intercept.
+        ridge : float
+            Ridge penalty, at least 0, added to the Gram matrix of the scaled, private columns, per person.
+            With ``debias=True`` the coefficients are the ridge estimate, and intervals come from the
+            unpenalized moments.
+        target : {"population", "sample", "penalized"}
+            Coefficients that intervals are for: those of the population, of this finite population (mixing
+            and noise are then the only error), or the ridge-penalized ones.
+
+        Returns
+        -------
+        MixingResults
+            Coefficients, covariance, tests, prediction and the privacy report.
 
         Raises
         ------

@@ -28,7 +28,7 @@ from privinf.modulation.equation import (
     release_rounds,
     round_systems,
 )
-from privinf.modulation.results import ModulatedOLSResults, PartOptions, regressions
+from privinf.modulation.results import ModulatedOLSResults, regressions
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
@@ -474,25 +474,59 @@ class ModulatedOLS(ReleaseModel):
         return with_covariance(found, covariance)
 
     def regress(
-        self, formula: str | Sequence[str] | None = None, **options: Unpack[PartOptions]
+        self,
+        formula: str | Sequence[str] | None = None,
+        *,
+        estimator: Estimator | None = None,
+        stabilization: Stabilization = "none",
+        ridge: float = 0.0,
+        fuller: float | None = None,
+        target: Target = "population",
     ) -> Results | dict[str, Results]:
         """Fit least squares of any released number on sums of released columns; free, as often as wanted.
 
         Parameters
         ----------
         formula : str or sequence of str, optional
-            ``"a + b ~ c"``, or a list, gives a dict of results. Default: the release's own, by `fit`.
-        stabilization, ridge, fuller, target
-            As for `fit`. A client's messages of several rounds are averaged.
+            Regression to fit, of any released number; ``"a + b ~ c"``, or a list, gives a dict of results.
+            Default: the regression that the release was made for, by `fit`.
+        estimator : {"client-average", "pooled", "last"}, optional
+            Of the regression of the release itself, without `formula`: see `fit`. With a formula the messages
+            of a client in several rounds are averaged.
+        stabilization : {"none", "fuller", "ridge"}
+            Correction of noisy second moments that are near singular: Fuller's modification (constant
+            `fuller`) or a ridge penalty (`ridge`). The summary names it.
+        ridge : float
+            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
+            and tests come from the unpenalized moments unless ``target="penalized"``.
+        fuller : float, optional
+            Constant of Fuller's modification; default: the number of coefficients plus 4.
+        target : {"population", "sample", "penalized"}
+            Coefficients that intervals are for: those of the population, of this finite population (noise
+            alone is the error), or the ridge-penalized ones.
 
-        Raises ArgumentError without a release, NotAvailableError where a column is no sum of released ones.
+        Returns
+        -------
+        Results, or dict of str to Results
+            By response for a formula of several; by formula for a list.
+
+        Raises
+        ------
+        ArgumentError
+            The model was not built from a release.
+        NotAvailableError
+            A column is not a sum of released ones.
         """
-        check_words(options, PartOptions.__annotations__)
         if formula is None:
-            return self.fit(**options)
+            return self.fit(
+                estimator=estimator, stabilization=stabilization, ridge=ridge, fuller=fuller, target=target
+            )
         if self._release is None:
             raise ArgumentError("regress() reads a release: model.release(...).regress(formula)")
-        return regressions(self._release, formula, options)
+        if estimator is not None:
+            raise ArgumentError("estimator= is for the release's own regression: leave the formula out")
+        how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
+        return regressions(self._release, formula, how)
 
     def _solve(
         self, release: Release, estimator: Estimator | None, rule: GradientRule, fit: Fit

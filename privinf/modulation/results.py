@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from privinf.fitting.solve import Fit, build_results
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
 from privinf.modulation.equation import (
-    Estimator,
     feature_noise,
     modulation_law,
     modulation_system,
@@ -24,28 +23,13 @@ from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema.columns import each_formula, sub_design
-from privinf.typing import ArrayLike, Floats, Stabilization, Target
+from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array
 
 
-class PartOptions(TypedDict, total=False):
-    """Options of `ModulatedOLS.fit` on a release."""
-
-    estimator: Estimator
-    stabilization: Stabilization
-    ridge: float
-    fuller: float | None
-    target: Target
-
-
-def regressions(
-    release: Release, formula: str | Sequence[str], options: PartOptions
-) -> Results | dict[str, Results]:
+def regressions(release: Release, formula: str | Sequence[str], how: Fit) -> Results | dict[str, Results]:
     """Return the regressions of formulas on released columns; see `ModulatedOLS.regress`."""
-    fit_options: dict[str, Any] = dict(options)
-    if "estimator" in fit_options:
-        raise ArgumentError("estimator= is for the release's own regression: leave the formula out")
-    return each_formula(formula, lambda text: _regression(release, text, Fit(**fit_options)))
+    return each_formula(formula, lambda text: _regression(release, text, how))
 
 
 def _regression(release: Release, formula: str, fit: Fit) -> Results:

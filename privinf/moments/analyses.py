@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Self, TypedDict, Unpack
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from privinf.results.effects import MOST_COLUMNS, absorbing, check_effects
 from privinf.schema.calls import absorbed
 from privinf.schema.columns import all_columns, each_formula, scaled_maps, sub_design
 from privinf.typing import CovType, Floats, Json, Stabilization, Target
-from privinf.validation import check_words, shown
+from privinf.validation import shown
 
 ONE_OF_MANY = (
     "One of many analyses of one release: {} columns were released together, at the cost named here."
@@ -35,14 +35,19 @@ NEW_ROBUST = (
 )
 
 
-class RegressOptions(TypedDict, total=False):
-    """Options of `MomentOLS.fit` on a release."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressOptions:
+    """Options of `Analyses.regress`, which describes them."""
 
-    cov_type: CovType | None
-    stabilization: Stabilization
-    ridge: float
-    fuller: float | None
-    target: Target
+    cov_type: CovType | None = None
+    stabilization: Stabilization = "none"
+    ridge: float = 0.0
+    fuller: float | None = None
+    target: Target = "population"
+
+    def fit(self) -> Fit:
+        """Return how the equation is solved."""
+        return Fit(stabilization=self.stabilization, ridge=self.ridge, fuller=self.fuller, target=self.target)
 
 
 @doors
@@ -81,20 +86,38 @@ class Analyses:
         return cls(release)
 
     def regress(
-        self, formula: str | Sequence[str] | None = None, **options: Unpack[RegressOptions]
+        self,
+        formula: str | Sequence[str] | None = None,
+        *,
+        cov_type: CovType | None = None,
+        stabilization: Stabilization = "none",
+        ridge: float = 0.0,
+        fuller: float | None = None,
+        target: Target = "population",
     ) -> Results | dict[str, Results]:
         """Fit least squares of any released number on sums of released columns.
 
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Default: the regression that the release was made for. ``y ~ x | firm`` absorbs effects of
-            factors: see `OLS.from_formula`.
+            Regression to fit; default: the one that the release was made for. ``y ~ x | firm`` absorbs
+            effects of factors: see `OLS.from_formula`.
         cov_type : {"nonrobust", "HC0"}, optional
-            What the release has: totals "nonrobust", which assumes equal error variance, records "HC0". The
-            residual moments that ``cov_type="HC0"`` buys belong to the release's own formula.
-        stabilization, ridge, fuller, target
-            As for `MomentOLS.fit`.
+            Covariance of the coefficients, which is that of the release: of totals "nonrobust", which assumes
+            equal error variance, of records "HC0". The residual moments that ``cov_type="HC0"`` buys belong
+            to the formula of the release.
+        stabilization : {"none", "fuller", "ridge"}
+            Correction of noisy second moments that are near singular: Fuller's modification (constant
+            `fuller`) or a ridge penalty (`ridge`). The summary names it. "fuller" is for `ModulatedOLS` and
+            is refused here.
+        ridge : float
+            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
+            and tests come from the unpenalized moments unless ``target="penalized"``.
+        fuller : float, optional
+            Constant of Fuller's modification; default: the number of coefficients plus 4.
+        target : {"population", "sample", "penalized"}
+            Coefficients that intervals are for: those of the population, of this finite population (noise
+            alone is the error), or the ridge-penalized ones.
 
         Returns
         -------
@@ -106,19 +129,26 @@ class Analyses:
         SchemaError, ArgumentError, NotAvailableError
             The text is no formula, names what was not released, or a sum that a release has not.
         """
-        check_words(options, RegressOptions.__annotations__)
+        options = RegressOptions(
+            cov_type=cov_type,
+            stabilization=stabilization,
+            ridge=ridge,
+            fuller=fuller,
+            target=target,
+        )
         if formula is None:
             if self._release.design.formula is None and self._release.design.schema is not None:
                 raise ArgumentError(
                     "this release serves many regressions: name one, release.regress('a ~ b'), of "
                     + ", ".join(column.name for column in all_columns(self._release.design))
                 )
-            return MomentOLS.from_release(self._release).fit(**options)
+            return MomentOLS.from_release(self._release).fit(
+                cov_type=cov_type, stabilization=stabilization, ridge=ridge, fuller=fuller, target=target
+            )
         return each_formula(formula, lambda text: self._regress(text, options))
 
     def _regress(self, formula: str, options: RegressOptions) -> Results:
-        check_formula_covariance(self._release, options.get("cov_type"))
-        fit_words = {name: value for name, value in options.items() if name != "cov_type"}
+        check_formula_covariance(self._release, options.cov_type)
         schema = self._release.design.schema
         formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
         part = sub_design(self._release.design, formula)
@@ -132,7 +162,7 @@ class Analyses:
             reread=True,
             model=MomentOLS.__name__,
             method=equation.method_of(self._release),
-            fit=replace(Fit(**fit_words), design=part.design),  # type: ignore[arg-type]
+            fit=replace(options.fit(), design=part.design),
             options=equation.described(self._release),
             settings={"formula": formula} | equation.at_ends(self._release, system, part.design),
             notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),

@@ -380,8 +380,8 @@ class MomentOLS(ReleaseModel):
             source=source,
         )
         given = to_file(options, to)
-        for name in [name for name in ("source", "to") if self._federated and name in given]:
-            raise ArgumentError(f"{name}= {SITES_NOISE}")
+        for option in [option for option in ("source", "to") if self._federated and option in given]:
+            raise ArgumentError(f"{option}= {SITES_NOISE}")
         rounds = {"cov_type": options.cov_type, "robust_share": options.robust_share}
         if (made := self.mechanism) is not None:
             rounds["cov_type"] = equation.asked_kind(cov_type, made.design.schema, made.trust)

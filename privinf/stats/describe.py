@@ -81,7 +81,7 @@ class Description(PortableTable):
 
 
 @door
-def describe(  # type: ignore[misc]
+def describe(
     data: Table,
     columns: Iterable[str] | None = None,
     *,

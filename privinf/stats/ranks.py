@@ -385,16 +385,16 @@ def kruskal(
         return _two_samples(asked.release(replace(question, kind="two ranked")), "two-sided", level)
     release = asked.release(replace(question, kind="many ranked"))
     n = release.nobs
-    noise = float(release.scale[0])
+    noise_sd = float(release.scale[0])
     W = float(release.sums[0, 0])
     laplace = release.noise == "laplace"
-    pvalue = rank(equal_laws(n, k, noise, laplace=laplace), W)
+    pvalue = rank(equal_laws(n, k, noise_sd, laplace=laplace), W)
     # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
     unit = 2.0 * (n - 1.0) / float(n) ** 2
     half = (
-        laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise / math.sqrt(2.0))
+        laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise_sd / math.sqrt(2.0))
         if laplace
-        else (noise * laws.norm.isf((1.0 - level) / 2.0))
+        else (noise_sd * laws.norm.isf((1.0 - level) / 2.0))
     )
     apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
     value = question.values[0]
@@ -405,7 +405,7 @@ def kruskal(
         confidence_level=level,
         rows=(
             base.EstimateRow(
-                name="ranks apart", estimate=apart[0], bse=unit * noise, low=apart[1], high=apart[2]
+                name="ranks apart", estimate=apart[0], bse=unit * noise_sd, low=apart[1], high=apart[2]
             ),
         ),
         statistic=W,
@@ -537,8 +537,8 @@ def wilcoxon(
     release = asked.release(question)
     n = release.nobs
     T = float(release.sums[0, 0]) * n
-    noise = float(release.scale[0]) * n
-    law = RankLaw(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise, release.noise == "laplace")
+    noise_sd = float(release.scale[0]) * n
+    law = RankLaw(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise_sd, release.noise == "laplace")
     z, pvalue = law.test(alternative)
     pairs = n * (n + 1) / 2.0
 
@@ -546,7 +546,7 @@ def wilcoxon(
         return np.array([r * pairs, np.sqrt(np.maximum(1.0 - r * r, 0.0) / (n // 2)) * pairs])
 
     r = float(np.clip(T / pairs, -1.0, 1.0))
-    bse = math.hypot(float(error(np.array([r]))[1, 0]), noise) / pairs
+    bse = math.hypot(float(error(np.array([r]))[1, 0]), noise_sd) / pairs
     row = base.EstimateRow("rank-biserial r", r, min(bse, 1.0), *law.interval(level, error, -1.0))
     return base.StatResult(
         title="Wilcoxon Signed-Rank Test",

@@ -21,6 +21,7 @@ from privinf.iwp.model import ExampleFitOptions, ExampleSpending
 from privinf.lasso.fits import LassoOptions
 from privinf.mixing.party_model import PartyFitOptions
 from privinf.modulation.model import ModulationFitOptions, ModulationReleaseOptions
+from privinf.moments.analyses import Analyses
 from privinf.moments.model import MomentFitOptions, MomentReleaseOptions
 from privinf.planning.people import StudyOptions
 from privinf.stats.base import SampleOptions
@@ -49,6 +50,7 @@ CLASSES = {
     "RandomMixing.release": (SpendingOptions,),
     "GaussianRows.release": (SpendingOptions,),
     "MixingPlan.release": (),
+    "Modulation.open": (SpendingOptions,),
     ".find_bounds": (SpendingOptions,),
     ".plan_study": (StudyOptions,),
     ".advise": (StudyOptions,),
@@ -87,6 +89,7 @@ DIRECT = {
     **{f"{model}.release": {"to", "ledger"} for model in ("ModulatedOLS", "Modulation", "IWPGLM")},
     "LocalExamples.release": {"to", "ledger", *(one.name for one in fields(ExampleSpending))},
     "MixingPlan.release": {"party", "missing", "data_bounds", "ledger", "rng", "source"},
+    "Modulation.open": {"rounds", "schedule", "ledger"},
     ".find_bounds": {"clip", "rare", "unit", "max_rows", "ledger"},
     "Moments.release": {"cov_type", "robust_share", "to", "ledger"},
 }
@@ -115,6 +118,8 @@ SHARED = (
 
 
 def function_of(name):
+    if callable(name):
+        return name
     owner, _, member = name.rpartition(".")
     return getattr(pi.stats if owner == "stats" else getattr(pi, owner) if owner else pi, member)
 
@@ -169,6 +174,13 @@ def test_the_docstring_describes_these_parameters_and_no_others(name):
     assert all(kind and text for kind, text in entries.values())
     assert not re.search(r"\b[Aa]s for\b", " ".join(section_of(name, "Parameters")))
     assert section_of(name, "Returns")
+
+
+@pytest.mark.parametrize("function", [Analyses.regress, pi.ModulatedOLS.regress, pi.DGMOLS.regress])
+def test_a_regression_on_a_release_shows_and_describes_its_options(function):
+    assert list(documented(function)) == list(parameters_of(function))
+    assert all(kind and text for kind, text in documented(function).values())
+    assert section_of(function, "Returns")
 
 
 def refused_of(name):

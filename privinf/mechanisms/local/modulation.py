@@ -43,7 +43,6 @@ from privinf.typing import (
     RngLike,
     SourceName,
     SpendingOptions,
-    SpendingWords,
     Table,
 )
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
@@ -259,16 +258,64 @@ class Modulation:
         self,
         rows: Table,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
         rounds: int,
         schedule: ArrayLike | None = None,
+        calibration: Calibration | None = None,
+        source: SourceName | None = None,
         ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
     ) -> ModulationSession:
         """Charge all rounds and return the session in which the holders answer them.
 
-        `schedule` : sequence of `rounds` positive numbers, the relative mu^2 of the rounds (default: equal).
+        Parameters
+        ----------
+        rows : table, pair (y, X), or Rows
+            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        rounds : int
+            Number of rounds.
+        schedule : array_like, optional
+            Relative mu^2 of the rounds, positive; default: equal.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        source : {"lattice", "opendp"}, optional
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
+            it is charged before anything is released.
+
+        Returns
+        -------
+        ModulationSession
+            The session of these rounds, which are charged.
         """
-        budget = Spending.of(spending, ledger)
+        options = SpendingOptions(
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            rng=rng,
+            calibration=calibration,
+            source=source,
+        )
+        budget = Spending.of(options.spending(), ledger)
         plan = self._plan(budget, check_count(rounds, "rounds"), schedule)
         budget.ledger.check([entry.loss for entry in plan.entries])
         checked_rows = as_rows(rows, self.missing)
