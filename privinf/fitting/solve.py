@@ -19,7 +19,7 @@ from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.results.notes import CLIPPED, CLIPPED_COLUMNS, CLIPPED_RESPONSE, Note
+from privinf.results.notes import CLIPPED, CLIPPED_COLUMNS, CLIPPED_RESPONSE, Note, must_read
 from privinf.schema import Design
 from privinf.typing import Floats, ReportSubject, Stabilization, Target
 from privinf.validation import check_choice, check_number, check_positive
@@ -80,13 +80,13 @@ class Fit:
             return {"Stabilization": f"ridge {self.ridge:g} (scaled units)"}
         return {}
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Return the footnotes of a summary that follow from the options."""
         if self.stabilization != "ridge":
             return ()
         if self.target == "penalized":
-            return ("Ridge: coefficients, intervals and tests are for the ridge-penalised target.",)
-        return (
+            return must_read("Ridge: coefficients, intervals and tests are for the ridge-penalised target.")
+        return must_read(
             "Ridge: coefficients are the ridge estimate, which is biased; standard errors, intervals and "
             "tests come from the unpenalised moments (target='penalized' has them for the penalised target).",
         )

@@ -17,6 +17,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.results.effects import LEAST_STRENGTH
+from privinf.results.notes import Note, must_read, ranked, sentence
 from privinf.schema import Design, Schema
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain
 from privinf.typing import Flags, Floats
@@ -142,25 +143,25 @@ def notes_of(
     strength: Identification,
     largest_shift: Floats,
     hidden: Sequence[str],
-) -> tuple[str, ...]:
+) -> tuple[Note, ...]:
     """Return the footnotes of least squares by a second look.
 
     `largest_shift` is the shift of each coefficient if all that counts see beyond the clip were along it,
     `hidden` what `few_records` and `far_start` say.
     """
-    notes = [f"{text[0].upper()}{text[1:]}." for text in hidden]
+    notes = list(must_read(*map(sentence, hidden)))
     if strength.weak:
         gram = look.pilot.gram
         column, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, look.pilot.edge)
-        notes.append(WEAK.format(column.name, _advice(rows, column, cause)))
+        notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)))
     if look.clip.ratio > HEAVY:
-        notes.append(f"H{heavy_tail(look.clip.ratio)[1:]}.")
+        notes += must_read(sentence(heavy_tail(look.clip.ratio)))
     if estimate.bias is not None:
         shift = float((estimate.bias / estimate.bse).max())
         worst = float((largest_shift / estimate.bse).max())
-        notes.append(CUT.format(look.clip.cut, rows.total, shift, worst, look.clip.hidden))
+        notes.append(Note(CUT.format(look.clip.cut, rows.total, shift, worst, look.clip.hidden)))
     if look.score_sd > 0.0:
-        notes += [*_costs(rows, look, estimate), STEP.format(look.length)]
+        notes += ranked([*_costs(rows, look, estimate), STEP.format(look.length)])
     return tuple(notes)
 
 
@@ -177,15 +178,16 @@ def _costs(rows: GlmRows, look: OneStepFit, estimate: Estimate) -> list[str]:
     return [COSTS.format(middle, length, cause)]
 
 
-def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[str, ...]:
+def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[Note, ...]:
     """Return the footnotes of a curved fit."""
-    strength = STEP.format(math.sqrt(draws.length2))
-    note = DRAWN_NOTE
+    strength = Note(STEP.format(math.sqrt(draws.length2)))
+    note = Note(DRAWN_NOTE)
     if draws.weak:
         column, cause = _weakest(rows, step)
         advice = _advice(rows, column, cause)
-        note = POSTERIOR_NOTE.format(column.name, PRIOR_SLOPE, PRIOR_CONSTANT, advice)
-    return note, strength, *(f"{text[0].upper()}{text[1:]}." for text in misfits(step))
+        text = POSTERIOR_NOTE.format(column.name, PRIOR_SLOPE, PRIOR_CONSTANT, advice)
+        note = Note(text, "must-read")
+    return note, strength, *must_read(*map(sentence, misfits(step)))
 
 
 def misfits(step: OneStepRelease) -> tuple[str, ...]:

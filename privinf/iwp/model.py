@@ -46,7 +46,7 @@ from privinf.iwp.solving import (
 )
 from privinf.mechanisms import LocalExamples
 from privinf.releases import Release
-from privinf.results.notes import CLIPPED, Note
+from privinf.results.notes import CLIPPED, Note, must_read
 from privinf.schema import Schema
 from privinf.schema.declared import Level
 from privinf.schema.table import check_schema
@@ -609,11 +609,13 @@ def _biased(system: ExampleScores) -> bool:
 def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str | Note, ...]:
     notes: list[str | Note] = [] if release.law["noise_free"] else [Note(CLIPPED, "header")]
     if system.correction == "conditional" and system.noise.any():
-        notes.append(TARGETS[system.loss])
+        notes.append(Note(TARGETS[system.loss], "table"))
     if _biased(system):
-        notes.append(NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params)))
+        notes += must_read(
+            NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params))
+        )
     if system.ridge > 0.0:
-        notes.append(PENALIZED.format(system.ridge))
+        notes += must_read(PENALIZED.format(system.ridge))
     if system.loss == "poisson" and system.correction == "exact":
         ratio, se = count_dispersion(system.data, params)
         notes.append(SCATTER.format(ratio, se) if math.isfinite(se) else SCATTER_HIDDEN)

@@ -29,6 +29,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.availability import NEED_EQUATION
 from privinf.results.constraints import ConstraintLike, Constraints
+from privinf.results.notes import Note
 from privinf.results.prediction import (
     Prediction,
     class_probabilities,
@@ -185,7 +186,7 @@ class IWPGLMResults(Results):
 
         Parameters
         ----------
-        yname, xname, title, alpha, slim
+        yname, xname, title, alpha, slim, notes
             As for `Results.summary`.
         naive : bool
             Add what ignoring the noise would have given.
@@ -195,7 +196,8 @@ class IWPGLMResults(Results):
         if not check_flag(naive, "naive"):
             return summary
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
-        return summary.with_note(f"Ignoring the noise would have given: {values}.")
+        note = Note(f"Ignoring the noise would have given: {values}.", "must-read")
+        return summary.with_note(note)
 
     def predict(self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean") -> Any:
         """Return predictions for new rows.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
-from privinf.results.notes import sentence
+from privinf.results.notes import Note, must_read, sentence
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
@@ -122,12 +122,12 @@ class ScoreTail:
         return cls(clip.cut / n, clip.ratio)
 
 
-def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[str, ...]:
+def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[Note, ...]:
     """Return what the summary says of the target and of scores beyond the clip."""
     if clip is None:
-        return (ROBUST_NOTE,)
+        return (Note(ROBUST_NOTE),)
     tail = ScoreTail.of(clip, n)
-    notes = [MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio)]
+    notes = [Note(MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio))]
     if tail.ratio > HEAVY:
-        notes.append(sentence(HEAVY_TAIL.format(tail.ratio)))
+        notes += must_read(sentence(HEAVY_TAIL.format(tail.ratio)))
     return tuple(notes)

@@ -64,6 +64,7 @@ from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.registry import studied
+from privinf.results.notes import Note, must_read
 from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, Trust
 from privinf.validation import check_choice, check_number, check_positive, reporting_delta, shown
 
@@ -268,11 +269,11 @@ def _results_without_intervals(
     settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.astray)
     settings["target"] = target
     settings["extras"] = extras.settings(np.ones(0))
-    notes = (ASTRAY_NOTE,) * fit.astray
-    notes += (THROUGH_MIDDLE,) * (rows.constant is None and sums.through_middle)
+    notes: tuple[str | Note, ...] = must_read(ASTRAY_NOTE) * fit.astray
+    notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
     if joint.missed is not None:
         settings["missed"] = joint.missed.settings()
-        notes += (joint.missed.note,)
+        notes += (joint.missed.ranked_note,)
     if vectors is not None:
         settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
         notes += (cost_note(vectors.releases, len(rows.names)),)

@@ -70,6 +70,7 @@ from privinf.lasso.thresholding import (
     step,
 )
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
+from privinf.results.notes import Note
 from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels
 
@@ -198,6 +199,11 @@ class MissedColumnTest:
     def doubtful(self) -> bool:
         """Whether more columns are likely to matter than were found: intervals come with a warning."""
         return self.exhausted or self.faint >= MANY_FADING
+
+    @property
+    def ranked_note(self) -> Note:
+        """The note, which must be read where columns are likely to have been missed."""
+        return Note(self.note, "must-read" if self.doubtful else "detail")
 
     @property
     def note(self) -> str:

@@ -29,7 +29,7 @@ from privinf.results.notes import Note
 from privinf.results.prediction import Prediction, predicted, prediction_rows
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.score_inference import ScoreTests
-from privinf.results.summary import SummaryOptions, summarize, summarize_as_frames
+from privinf.results.summary import SummaryOptions, summarize
 from privinf.results.wald import ABSORBED, Inference, warn_if_weak
 from privinf.sealed import save_text
 from privinf.typing import (
@@ -40,13 +40,13 @@ from privinf.typing import (
     Floats,
     IntervalMethod,
     RngLike,
+    SummaryNotes,
     Which,
 )
 from privinf.validation import check_choice, check_fraction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from statsmodels.iolib.summary2 import Summary
 
     from privinf.inference.score_sets import ScoreSet
     from privinf.inference.score_test import ScoreTestResult
@@ -487,6 +487,7 @@ class Results(FittedResult, UnavailableAttributes):
         title: str | None = None,
         alpha: float = 0.05,
         slim: bool = False,
+        notes: SummaryNotes = "main",
     ) -> PrivateSummary:
         """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it.
 
@@ -500,28 +501,12 @@ class Results(FittedResult, UnavailableAttributes):
             Intervals are of level ``1 - alpha``.
         slim : bool
             Whether to leave out tests and explanations; warnings and what was spent stay.
+        notes : {"main", "all"}
+            "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
+            privacy claim among them. ``result.notes``, `report` and `to_dict` always have all of them.
         """
-        return self._summarized(SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim))
-
-    def summary2(
-        self,
-        yname: str | None = None,
-        xname: Sequence[str] | None = None,
-        title: str | None = None,
-        alpha: float = 0.05,
-        float_format: str = "%.4f",
-    ) -> Summary:
-        """Return the summary as statsmodels' ``summary2``, whose ``tables`` are frames; see `summary`.
-
-        Parameters
-        ----------
-        yname, xname, title, alpha
-            As for `summary`.
-        float_format : str
-            Of the coefficients' table, as ``%`` takes it.
-        """
-        return summarize_as_frames(
-            self, SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha), float_format
+        return self._summarized(
+            SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         )
 
     def plot(

@@ -50,6 +50,8 @@ AT_AN_END = (
     "check these bounds, and state others"
 )
 
+MAIN_NOTES = 4  # a summary prints no more notes than this, unless more must be read
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -58,9 +60,9 @@ class Note:
     Attributes
     ----------
     text : str
-    rank : {"header", "must-read", "detail"}
+    rank : {"header", "must-read", "table", "detail"}
         "header": what the estimates are of, and whether they are protected. "must-read": what a reader must
-        know before the numbers are used. "detail": the rest.
+        know before the numbers are used. "table": what the columns of the table are. "detail": the rest.
     kind : str
         Kind of the caution that says the same (`privinf.results.export`), such as "ChangedTarget"; empty
         where there is none.
@@ -86,6 +88,25 @@ class Note:
 def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     """Return notes as they are; a text without a rank is a detail."""
     return tuple(note if isinstance(note, Note) else Note(note) for note in notes)
+
+
+def must_read(*texts: str) -> tuple[Note, ...]:
+    """Return notes that a reader must know before the numbers are used."""
+    return tuple(Note(text, "must-read") for text in texts)
+
+
+def main_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Return the notes that a summary prints unless it is asked for all of them.
+
+    Those that must be read, however many they are, and then what explains the table, `MAIN_NOTES` in all. A
+    header that says more than that values are clipped counts as must-read.
+    """
+    known = tuple(notes)
+    first = [
+        note for note in known if note.rank == "must-read" or (note.rank == "header" and note.text != CLIPPED)
+    ]
+    columns = [note for note in known if note.rank == "table"]
+    return (*first, *columns[: max(MAIN_NOTES - len(first), 0)])
 
 
 def sentence(text: str) -> str:

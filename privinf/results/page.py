@@ -100,7 +100,7 @@ def page_of(result: FittedResult, alpha: float = 0.05) -> str:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says what they say
-        summary = result.summary(alpha=alpha)
+        summary = result.summary(alpha=alpha, notes="all")
         title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
         parts = [
             f"<h1>{_text(title)}</h1>",

@@ -17,8 +17,8 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from privinf.errors import NotAvailableError
-from privinf.results.notes import Note, ranked
-from privinf.typing import Floats
+from privinf.results.notes import Note, main_notes, ranked
+from privinf.typing import Floats, SummaryNotes
 
 Fact: TypeAlias = tuple[str, str]
 Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
@@ -49,6 +49,8 @@ _LATEX = {
 # What spreadsheets take for a formula, and numbers, which begin with a sign too.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
+# Below the notes, where a summary does not print all of them.
+MORE_NOTES = '{} more note{}: summary(notes="all")'
 
 
 class PrivateSummary(Summary):  # type: ignore[misc]
@@ -65,6 +67,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         Name and cells of each coefficient.
     notes : list of str or Note
         A text without a rank is a detail.
+    shown : {"main", "all"}
+        Which of them are printed; `plain_notes` has all of them.
 
     Notes
     -----
@@ -82,19 +86,21 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         tests: Facts,
         privacy: Facts,
         notes: Sequence[str | Note],
+        shown: SummaryNotes = "all",
     ) -> None:
         super().__init__()
         self.title = title
         self._header = list(header)
         self._rows = list(rows)
         self._notes = ranked(notes)
+        self._shown = shown
         self._blocks = {"top": top, "tests": tests, "privacy": privacy}
         self.tables = [SimpleTable(rows) for rows in self._sections()]
         self.add_extra_txt(self.numbered_notes)
 
     @property
     def plain_notes(self) -> list[str]:
-        """The notes."""
+        """All notes, also those that are not printed."""
         return [note.text for note in self._notes]
 
     @property
@@ -110,10 +116,13 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     @property
     def numbered_notes(self) -> list[str]:
-        """The notes as printed."""
-        return [f"[{number}] {text}" for number, text in enumerate(self.plain_notes, 1)]
+        """The notes as printed, and how to see the others."""
+        notes = self._notes if self._shown == "all" else main_notes(self._notes)
+        lines = [f"[{number}] {note.text}" for number, note in enumerate(notes, 1)]
+        left = len(self._notes) - len(notes)
+        return [*lines, MORE_NOTES.format(left, "s" * (left > 1))] if left else lines
 
-    def with_column(self, name: str, cells: Sequence[str], place: int, note: str) -> PrivateSummary:
+    def with_column(self, name: str, cells: Sequence[str], place: int, note: str | Note) -> PrivateSummary:
         """Return the summary with one more column, the `place`-th from 0, and a note on it."""
         return PrivateSummary(
             title=self.title,
@@ -123,10 +132,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
                 (*row[: place + 1], cell, *row[place + 1 :])
                 for row, cell in zip(self._rows, cells, strict=True)
             ],
-            notes=[*self._notes, note],
+            notes=[*self._notes, note if isinstance(note, Note) else Note(note, "table")],
+            shown=self._shown,
         )
 
-    def with_note(self, note: str) -> PrivateSummary:
+    def with_note(self, note: str | Note) -> PrivateSummary:
         """Return the summary with one more note."""
         return PrivateSummary(
             title=self.title,
@@ -134,6 +144,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             header=self._header,
             rows=self._rows,
             notes=[*self._notes, note],
+            shown=self._shown,
         )
 
     def as_text(self) -> str:

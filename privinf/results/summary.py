@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
-import pandas as pd
-from statsmodels.iolib.summary2 import Summary
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
@@ -18,11 +16,11 @@ from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_test import Identification
 from privinf.results.fitted import FittedResult
-from privinf.results.notes import IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
+from privinf.results.notes import CLIPPED, IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP
-from privinf.typing import Floats
-from privinf.validation import check_flag, check_fraction
+from privinf.typing import Floats, SummaryNotes
+from privinf.validation import check_choice, check_flag, check_fraction
 from privinf.wire import readable
 
 ERRORS_NOTE = (
@@ -33,6 +31,10 @@ ERRORS_NOTE = (
 PER_DF = "Per df, as F:"
 # A row at the head of every table of a fit whose response went out as it is.
 UNPROTECTED = "{} is NOT protected"
+NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
+NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
+# Rows of the header that say what a reader takes for granted.
+USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}
 SLOW_SETS = (
     "Score intervals, which hold their level however strong the noise is, take hundreds of passes over the "
     "records here: conf_int(method='score') computes them, and the summary shows them from then on."
@@ -41,6 +43,7 @@ SCORE_NOTE = (
     "The intervals invert the score test, which holds its level however strong the noise is; they are "
     "conservative, and an infinite end means that the release does not bound the coefficient."
 )
+SMALLEST_FIXED = 1e-4  # columns with a smaller entry have a format for each cell
 EQUAL_VARIANCE = "assumes equal error variance"
 EQUAL_VARIANCE_NOTE = (
     "Intervals and tests, the score test among them, assume that the errors have equal variance: where it "
@@ -84,6 +87,7 @@ class SummaryOptions:
     title: str | None = None
     alpha: float = 0.05
     slim: bool = False
+    notes: SummaryNotes = "main"
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return what rows are called, one text for each coefficient (else ArgumentError)."""
@@ -102,6 +106,7 @@ class SummaryOptions:
         """Return itself if it can be followed (else ArgumentError)."""
         check_fraction(self.alpha, "alpha")
         check_flag(self.slim, "slim")
+        check_choice(self.notes, SummaryNotes, "notes")
         if not isinstance(self.yname, (str, type(None))):
             raise ArgumentError(f"yname must be a text, got {type(self.yname).__name__}")
         return self
@@ -113,6 +118,7 @@ class SummaryWords(TypedDict, total=False):
     title: str | None
     alpha: float
     slim: bool
+    notes: SummaryNotes
 
 
 def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
@@ -130,34 +136,9 @@ def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
         rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
         tests=([], []) if told.slim else _test_facts(result),
         privacy=privacy_facts(result.privacy),
-        notes=[*_must_read(_warnings(result)), *explained, *_assumptions(result.privacy)],
+        notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
+        shown=told.notes,
     )
-
-
-def summarize_as_frames(result: FittedResult, told: SummaryOptions, float_format: str) -> Summary:
-    """Return the summary as statsmodels' ``summary2`` has it: tables that are frames."""
-    alpha = told.check().alpha
-    names = told.names(result.names)
-    table = {"Coef.": result.params.to_numpy()}
-    notes = _warnings(result)
-    if result.estimate.cov is None:
-        notes.append(f"No standard errors: {result.estimate.weak_reason}.")
-    else:
-        ends = result._interval(alpha)
-        letter = "t" if result.use_t else "z"
-        (low, high) = _interval_header(alpha)
-        table |= {"Std.Err.": result.bse.to_numpy(), letter: result.tvalues.to_numpy()}
-        table |= {f"P>|{letter}|": result.pvalues.to_numpy(), low: ends[:, 0], high: ends[:, 1]}
-    made = Summary()
-    made.add_title(told.title_of(result))
-    left, right = _model_facts(result, told)
-    made.add_dict(dict([*left, *right]))
-    made.add_df(pd.DataFrame(table, list(names)), float_format=float_format)
-    left, right = privacy_facts(result.privacy)
-    made.add_dict(dict([*left, *right]))
-    for note in [*notes, *result.notes, *_assumptions(result.privacy)]:
-        made.add_text(note)
-    return made
 
 
 def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
@@ -209,46 +190,56 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.2e}"
 
 
-def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+def column(values: Iterable[float]) -> list[str]:
+    """Return numbers in one format, so that their points stand below one another where that is readable."""
+    cells = [float(value) for value in values]
+    sizes = [abs(value) for value in cells if math.isfinite(value) and value != 0.0]
+    if not sizes or max(sizes) >= 1e5 or min(sizes) < SMALLEST_FIXED:
+        return [number(value) for value in cells]
+    digits = min(max(2 - math.floor(math.log10(min(sizes))), 4), 6)
+    return [f"{value:.{digits}f}" if math.isfinite(value) else number(value) for value in cells]
+
+
+def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
     interval = result._interval(alpha)  # a note says it where it is weak
-    notes = [ERRORS_NOTE]
+    notes = [Note(ERRORS_NOTE, "table")]
     try:
         sampling = result.bse_sampling.to_numpy()
     except NotAvailableError as reason:
         sampling = np.full(len(result.names), np.nan)
-        notes.append(f"{reason}.")
-    rows = [
-        [
-            number(coef),
-            number(bse),
-            "-" if math.isnan(clean) else number(clean),
-            f"{z:.3f}",
-            f"{p:.3f}",
-            *ends,
-        ]
-        for coef, bse, clean, z, p, ends in zip(
-            result.params, result.bse, sampling, result.tvalues, result.pvalues, _ends(interval), strict=True
-        )
+        notes.append(Note(f"{reason}.", "table"))
+    errors = ["-" if cell == "nan" else cell for cell in column(sampling)]
+    columns = [
+        column(result.params),
+        column(result.bse),
+        errors,
+        [f"{statistic:.3f}" for statistic in result.tvalues],
+        [f"{p:.3f}" for p in result.pvalues],
+        column(interval[:, 0]),
+        column(interval[:, 1]),
     ]
+    rows = [list(row) for row in zip(*columns, strict=True)]
     known = result.estimate
-    notes += [T_NOTE.format(result.df_resid)] if math.isfinite(known.df_resid) else []
-    notes += [ALLOWED_BIAS.format(np.max(known.bias / known.bse))] if known.bias is not None else []
+    notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(known.df_resid) else []
+    if known.bias is not None:
+        bias = float(np.max(known.bias / known.bse))
+        notes.append(Note(ALLOWED_BIAS.format(bias), "table" if bias > NOTABLE_BIAS else "detail"))
     letter = "t" if result.use_t else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 
 
-def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
-    notes = [f"No standard errors: {result.estimate.weak_reason}."]
+def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
+    notes = [Note(f"No standard errors: {result.estimate.weak_reason}.", "must-read")]
     if not result.score_sets_are_quick(alpha):
-        return ["coef"], [[number(coef)] for coef in result.params], [*notes, SLOW_SETS]
+        return ["coef"], [[number(coef)] for coef in result.params], [*notes, Note(SLOW_SETS, "table")]
     try:
         interval = result.conf_int(alpha, method="score").to_numpy()
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError) as reason:
         rows = [[number(coef)] for coef in result.params]
-        return ["coef"], rows, [*notes, f"No score intervals: {reason}."]
+        return ["coef"], rows, [*notes, Note(f"No score intervals: {reason}.", "must-read")]
     rows = [[number(coef), *ends] for coef, ends in zip(result.params, _ends(interval), strict=True)]
     low, high = _interval_header(alpha)
-    return ["coef", f"score {low}", high], rows, [*notes, SCORE_NOTE]
+    return ["coef", f"score {low}", high], rows, [*notes, Note(SCORE_NOTE, "table")]
 
 
 def _ends(interval: Floats) -> list[list[str]]:
@@ -262,26 +253,46 @@ def _interval_header(alpha: float) -> tuple[str, str]:
 def _model_facts(result: FittedResult, told: SummaryOptions) -> tuple[list[Fact], list[Fact]]:
     name = result.model.endog_names if told.yname is None else told.yname
     unprotected = [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
+    stamped = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
     left = [
         ("Dep. Variable:", name),
         ("Model:", result.model.name),
+        *stamped,
         *unprotected,
         *([("Method:", result.method)] if result.method else []),
-        *((f"{name}:", str(value)) for name, value in result.options.items()),
+        *(
+            (f"{name}:", str(value))
+            for name, value in result.options.items()
+            if _is_news(result, name, value)
+        ),
     ]
     completed = [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
     if told.slim:
         right = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
-        return left[: 2 + len(unprotected)], [*right, *completed]
+        return left[: 2 + len(stamped) + len(unprotected)], [*right, *completed]
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
         *([] if result._no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
-        *([("Target:", result.target)] if result.target != "population" else []),
+        *_target_fact(result),
         *completed,
     ]
     return left, right
+
+
+def _is_news(result: FittedResult, name: str, value: object) -> bool:
+    """Return whether an option of a fit tells more than the usual, and than the rows on privacy."""
+    usual = result.privacy.trust if name == "Trust" else USUAL_OPTIONS.get(name)
+    return str(value) != usual
+
+
+def _target_fact(result: FittedResult) -> list[Fact]:
+    """Return whose coefficients these are, where it is not the population of the rows as they are."""
+    if result.target != "population":
+        return [("Target:", result.target)]
+    clipped = any(note.text == CLIPPED for note in result._context.ranked)
+    return [("Target:", "clipped values")] if clipped else []
 
 
 def _moment_facts(result: FittedResult) -> list[Fact]:
@@ -344,13 +355,19 @@ def _verdict(result: FittedResult, strength: Identification) -> Fact:
     return "Wald intervals:", "residuals clipped" if clipped else "not flagged"
 
 
-def _warnings(result: FittedResult) -> list[str]:
-    lines = []
+def _warnings(result: FittedResult) -> list[Note]:
+    """Return what a reader must know first; a stamp is a detail, as a row of the header says it."""
     stamp = result.privacy.stamp
+    stamped = []
     if stamp == SIMULATION:
-        lines.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
+        stamped = [f"{SIMULATION}. The noise came from a seed; whoever knows the seed can remove it."]
     elif stamp:
-        lines.append(f"{stamp}. The release holds the rows as they are.")
+        stamped = [f"{stamp}. The release holds the rows as they are."]
+    return [*(Note(text) for text in stamped), *(Note(text, "must-read") for text in _cautions(result))]
+
+
+def _cautions(result: DescribedResults) -> list[str]:
+    lines = []
     lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
     if result.estimate.cov is not None and (said := result._context.rows_alone(result.cov_type)):
         lines.append(f"{said[0].upper()}{said[1:]}.")
@@ -378,10 +395,6 @@ def _other_covariance(result: FittedResult) -> str:
     if result.model.name == "TwoStageLeastSquares":
         return ROBUST_INSTRUMENTS
     return ROBUST_RELEASE if result.privacy.subject == "earlier release" else ROBUST_FIT
-
-
-def _must_read(texts: Iterable[str]) -> list[Note]:
-    return [Note(text, "must-read") for text in texts]
 
 
 def _floored(result: FittedResult) -> bool:

@@ -48,7 +48,7 @@ from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_PICKS
 from privinf.lasso.sums import SparseSums
-from privinf.results.notes import target_notes
+from privinf.results.notes import Note, must_read, target_notes
 from privinf.typing import RngLike
 
 METHOD = "debiased sparse logistic regression, {}"
@@ -254,12 +254,13 @@ def _without_intervals(
     reason: str,
 ) -> LassoResults:
     """Return what a fit bought whose intervals the noise hides: the sparse fit, and the reason."""
-    settings, notes = _sparse_fit(rows, sums, fit, fit.signs)
+    settings, doubts = _sparse_fit(rows, sums, fit, fit.signs)
+    notes = list(must_read(*doubts))
     columns = SparseColumns(kept=fit.columns, ratios=fit.ratios(sums.n), automatic=plan.automatic)
     missed = None if suspects is None else suspects.test(rows, columns)
     if missed is not None:
         settings["missed"] = missed.settings()
-        notes.append(missed.note)
+        notes.append(missed.ranked_note)
     values = fit.point.on(targets) / sums.sparse.units.scale[targets] if targets else ()
     return results_without_intervals(
         rows,
@@ -355,12 +356,11 @@ def _results(
         ),
     )
     settings, doubts = _sparse_fit(rows, sums, fit, [*fit.signs, *debiased.signs])
-    notes = [SELECTED_NOTE] * (plan.targets is None)
-    notes += [WEIGHTED_NOTE] * math.isfinite(plan.rho)
-    notes += doubts
+    notes = list(must_read(*[SELECTED_NOTE] * (plan.targets is None), *doubts))
+    notes += [Note(WEIGHTED_NOTE, "table")] * math.isfinite(plan.rho)
     if missed is not None:
         settings["missed"] = missed.settings()
-        notes.append(missed.note)
+        notes.append(missed.ranked_note)
     return LassoResults(
         estimate,
         report=report,

@@ -42,7 +42,7 @@ from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import center_response
 from privinf.results.export import PortableParts
-from privinf.results.notes import sentence, target_notes
+from privinf.results.notes import Note, must_read, sentence, target_notes
 from privinf.results.summary import large_delta
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count
@@ -321,7 +321,7 @@ def _site_results(
     )
 
 
-def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[str, ...]:
+def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     notes = [ASTRAY_NOTE] if planned.fits.fits[site].astray else []
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
@@ -336,7 +336,7 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[str, ...]:
             f"The columns of party {label} seem to differ from the others' (z = {score:.1f}): its intervals "
             "rest on precision columns of all parties; precision='machine' has columns of its own."
         )
-    return tuple(notes)
+    return must_read(*notes)
 
 
 def joint_loss(plan: SitePlan) -> ConcentratedLoss:

@@ -34,7 +34,7 @@ from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.results.export import caution_kind
 from privinf.results.fitted import ModelLabels
-from privinf.results.notes import Note, sentence, target_notes
+from privinf.results.notes import Note, must_read, sentence, target_notes
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import SummaryOptions
 from privinf.typing import Floats, ScoreTarget
@@ -334,30 +334,30 @@ def lasso_results(
     options = {"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target}
     notes: tuple[str | Note, ...] = target_notes(report)
     notes += hidden_notes(settings)
-    notes += (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
-    notes += (THROUGH_MIDDLE,) * (rows.constant is None and sums.through_middle)
+    notes += must_read(SELECTED_NOTE) * after_selection + must_read(ASTRAY_NOTE) * fit.astray
+    notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
     if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
         settings["two_valued"] = True
-        notes += (sentence(TWO_VALUED.format(TWO_MEAN)),) * (target == "mean")
+        notes += must_read(sentence(TWO_VALUED.format(TWO_MEAN))) * (target == "mean")
     if debiased.outside is not None and (cut := debiased.outside.cut).any():
         settings["outside"] = {
             name: float(share)
             for name, share, out in zip(reported, debiased.outside.shares, cut, strict=True)
             if out
         }
-    notes += tuple(sentence(text) for text in changed_target(settings))
+    notes += must_read(*map(sentence, changed_target(settings)))
     if debiased.clip is not None:
         settings["tail"] = list(astuple(ScoreTail.of(debiased.clip, sums.n)))
     if debiased.marks is not None:
         settings["marks"] = debiased.marks.settings(reported)
-        notes += tuple(filter(None, [debiased.marks.warning(reported)]))
+        notes += must_read(*filter(None, [debiased.marks.warning(reported)]))
     if missed is not None:
         settings["missed"] = missed.settings()
-        notes += (missed.note,)
+        notes += (missed.ranked_note,)
     if detection is not None:
         settings["sight"] = detection.settings()
-        notes += (cost_note(detection.releases, len(names)),) + (detection.warning,) * detection.weak
+        notes += (cost_note(detection.releases, len(names)), *must_read(detection.warning) * detection.weak)
     return LassoResults(
         estimate,
         report=report,
