@@ -109,7 +109,7 @@ def test_the_summary_says_whether_tuning_was_charged():
     (note,) = [note for note in after.notes if "charged" in note]
     assert note.startswith("9 earlier releases are charged to the same ledger")
     assert f"epsilon {after.privacy.cumulative.epsilon(1e-6):.4g}" in note
-    assert "9 earlier releases" in after.summary().as_text().replace("\n", " ")
+    assert "9 earlier releases" in after.summary(notes="all").as_text().replace("\n", " ")
 
 
 def test_a_formula_over_a_federation_is_the_same_fit():

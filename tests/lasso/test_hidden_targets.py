@@ -57,7 +57,7 @@ def shown_everywhere(fit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivinfWarning)
         text, told = " ".join(str(fit.summary()).split()), json.loads(fit.to_json())
-        fit.tidy(), fit.glance(), repr(fit), fit.summary2(), fit.summary().as_html()
+        fit.tidy(), fit.glance(), repr(fit), fit.summary().as_html()
     for name in fit.hidden_targets[:10]:
         assert name in text
     assert len(fit.predict_sparse(np.zeros((2, len(fit.sparse_params))))) == 2

@@ -157,7 +157,7 @@ def test_a_bias_widens_everything(frame):
 
 
 def test_the_summary_says_what_intervals_rest_on(frame):
-    text = " ".join(str(fitted(frame, FULL, 17, bias=np.full(4, 0.01))[0].summary()).split())
+    text = " ".join(str(fitted(frame, FULL, 17, bias=np.full(4, 0.01))[0].summary(notes="all")).split())
     for words in ("P>|t|", "Satterthwaite with 13", "standard errors, which the", "F-statistic", "Adj. R-sq"):
         assert words in text
 

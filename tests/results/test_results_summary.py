@@ -11,6 +11,7 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.results import Results
+from privinf.results.notes import Note
 from privinf.results.summary import number
 from privinf.schema import Design
 
@@ -73,7 +74,7 @@ def test_the_table_separates_the_two_errors(results):
 
 
 def test_blocks_and_notes(results):
-    text = results.summary(alpha=0.1, title="A title").as_text()
+    text = results.summary(alpha=0.1, title="A title", notes="all").as_text()
     assert text.splitlines()[0].strip() == "A title"
     for part in (
         "[0.05",
@@ -95,6 +96,21 @@ def test_blocks_and_notes(results):
         assert part in text, part
     with pytest.raises(ArgumentError, match="alpha"):
         results.summary(alpha=0.0)
+    with pytest.raises(ArgumentError, match="notes"):
+        results.summary(notes="some")
+
+
+def test_a_summary_prints_what_must_be_read_and_says_how_to_see_the_rest(results, report):
+    text = results.summary().as_text()
+    assert "A footnote." not in text
+    assert "n is public" not in text
+    assert text.splitlines()[-1] == '2 more notes: summary(notes="all")'
+    assert "A footnote." in results.summary().plain_notes
+    warned = made(report, notes=("A footnote.", *(Note(f"Warning {j}.", "must-read") for j in range(6))))
+    text = warned.summary().as_text()
+    assert [f"Warning {j}." in text for j in range(6)] == [True] * 6
+    assert "std err is the total" not in text
+    assert "more notes" not in results.summary(notes="all").as_text()
 
 
 def test_text_is_deterministic_and_at_most_100_columns(report):
@@ -111,7 +127,9 @@ def test_text_is_deterministic_and_at_most_100_columns(report):
 def test_simulation_and_no_noise_are_stamped(make_entry):
     simulated = PrivacyReport.of([make_entry(secure=False)])
     text = str(made(simulated).summary())
-    assert text.count("SIMULATION NOISE: NOT PRIVATE") == 2
+    assert "Privacy:" in text.partition("coef")[0]
+    assert text.count("NOT PRIVATE") == 2
+    assert str(made(simulated).summary(notes="all")).count("SIMULATION NOISE: NOT PRIVATE") == 2
     clear = PrivacyReport.of([make_entry(secure=False, mu=float("inf"))])
     text = str(made(clear).summary())
     assert "NO NOISE: NOT PRIVATE" in text

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.glm.newton import step_noise
 from privinf.glm.posterior_draws import symmetric_noise
 from privinf.inference.estimate import Estimate, VarianceTerms
-from privinf.inference.solution import BOTH, quadratic
+from privinf.inference.solution import COMMON_NOISE, quadratic
 from privinf.moments.equation import MomentMap, NoisyTotals
 
 TERMS = VarianceTerms("sampling, noise", {"sampling": np.eye(2)}, {"noise": np.diag([1.0, 3.0])})
@@ -76,7 +76,7 @@ def test_noise_of_totals_has_one_law_by_forms_by_tensor_and_by_entries():
     w, v = rng.standard_normal((2, 4))
     np.testing.assert_allclose(part.noise_form(w, v, 0.3), quadratic(tensor, w, v), atol=1e-12)
     terms = part.noise_terms(w[:-1], 0.3)
-    assert set(terms) == {"score noise", "Hessian noise", BOTH}
+    assert set(terms) == {"score noise", "Hessian noise", COMMON_NOISE}
     np.testing.assert_allclose(sum(terms.values()), quadratic(tensor, np.append(w[:-1], 1.0)), atol=1e-12)
 
 
