@@ -366,7 +366,7 @@ def _warnings(result: FittedResult) -> list[Note]:
     return [*(Note(text) for text in stamped), *(Note(text, "must-read") for text in _cautions(result))]
 
 
-def _cautions(result: DescribedResults) -> list[str]:
+def _cautions(result: FittedResult) -> list[str]:
     lines = []
     lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
     if result.estimate.cov is not None and (said := result._context.rows_alone(result.cov_type)):
