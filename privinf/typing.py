@@ -59,6 +59,7 @@ Multipliers = Literal["rademacher", "gaussian"]
 NoiseChoice = Literal["auto", "gaussian", "laplace"]
 NoteRank = Literal["header", "must-read", "table", "detail"]  # how much a reader needs a note of a result
 SummaryNotes = Literal["main", "all"]  # which notes a summary prints
+PaperCells = Literal["se", "ci"]  # what stands next to the coefficients of a table for a paper
 PeelingMethod = Literal["gumbel", "laplace"]
 Precision = Literal["pooled", "machine"]
 Quantity = Literal["residual", "length", "score"]  # of which whitened records are counted

@@ -26,6 +26,7 @@ from privinf.results.fit_statistics import FitStatistics
 from privinf.results.fitted import FittedResult
 from privinf.results.hypotheses import LinearTests
 from privinf.results.notes import Note
+from privinf.results.paper_table import paper_table
 from privinf.results.prediction import Prediction, predicted, prediction_rows
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.score_inference import ScoreTests
@@ -39,6 +40,7 @@ from privinf.typing import (
     ColumnsLike,
     Floats,
     IntervalMethod,
+    PaperCells,
     RngLike,
     SummaryNotes,
     Which,
@@ -508,6 +510,89 @@ class Results(FittedResult, UnavailableAttributes):
         return self._summarized(
             SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         )
+
+    def to_latex(
+        self,
+        *,
+        cells: PaperCells = "se",
+        stars: bool = False,
+        alpha: float = 0.05,
+        digits: int = 3,
+        caption: str | None = None,
+        label: str | None = None,
+    ) -> str:
+        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+
+        Parameters
+        ----------
+        cells : {"se", "ci"}
+            What stands next to the coefficients: standard errors, or intervals. A result without standard
+            errors has intervals by the score test.
+        stars : bool
+            Whether to mark p-values below 0.05, 0.01 and 0.001.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        digits : int
+            Digits after the point, at most 15.
+        caption, label : str, optional
+            The label is taken as it is.
+
+        Returns
+        -------
+        str
+            A note below the table states epsilon, delta, the unit of privacy and the number of records, and
+            the kinds of the result's cautions.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        table = paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits)
+        return table.to_latex(caption, label)
+
+    def to_html(
+        self,
+        *,
+        cells: PaperCells = "se",
+        stars: bool = False,
+        alpha: float = 0.05,
+        digits: int = 3,
+        caption: str | None = None,
+    ) -> str:
+        """Return the table of `to_latex` as one HTML table, with the note in its foot.
+
+        Parameters
+        ----------
+        cells : {"se", "ci"}
+            What stands next to the coefficients: standard errors, or intervals. A result without standard
+            errors has intervals by the score test.
+        stars : bool
+            Whether to mark p-values below 0.05, 0.01 and 0.001.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        digits : int
+            Digits after the point, at most 15.
+        caption : str, optional
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        return paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits).to_html(caption)
 
     def plot(
         self,

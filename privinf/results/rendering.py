@@ -175,15 +175,15 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     def as_latex(self) -> str:
         """Return the summary as LaTeX, one tabular a block."""
-        parts = [rf"\begin{{center}}\textbf{{{_latex(self.title)}}}\end{{center}}"]
+        parts = [rf"\begin{{center}}\textbf{{{latex(self.title)}}}\end{{center}}"]
         for section in self._sections():
-            body = [" & ".join(map(_latex, row)) + r" \\" for row in section]
+            body = [" & ".join(map(latex, row)) + r" \\" for row in section]
             if section[0][0] == "":
                 body.insert(1, r"\hline")
             columns = "l" + "r" * (len(section[0]) - 1)
             tabular = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", *body, r"\hline", r"\end{tabular}"]
             parts.append("\n".join([r"\begin{center}", *tabular, r"\end{center}"]))
-        return "\n".join([*parts, *(_latex(note) + r" \\" for note in self.numbered_notes)])
+        return "\n".join([*parts, *(latex(note) + r" \\" for note in self.numbered_notes)])
 
     def as_csv(self) -> str:
         """Return the summary as comma-separated values, quoted where names hold commas.
@@ -258,7 +258,8 @@ def _shortened(name: str, width: int) -> str:
     return f"{name[: width - 3 - tail]}...{name[len(name) - tail :]}"
 
 
-def _latex(text: str) -> str:
+def latex(text: str) -> str:
+    """Return a text with the characters escaped that LaTeX takes for commands."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 

@@ -1,0 +1,127 @@
+"""Tables for papers, in LaTeX or HTML: coefficients with errors or intervals, and a note on privacy."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
+from privinf.results.export import caution_kinds
+from privinf.results.fitted import FittedResult
+from privinf.results.rendering import latex
+from privinf.typing import PaperCells
+from privinf.validation import check_choice, check_count, check_flag, check_fraction
+
+# Levels below which a p-value has so many stars, the usual ones of journals.
+STAR_LEVELS = (0.05, 0.01, 0.001)
+STAR_NOTE = "* p < 0.05, ** p < 0.01, *** p < 0.001."
+MOST_DIGITS = 15  # a double has no more
+ERRORS = "Standard errors include the privacy noise."
+INTERVALS = "{:g}% intervals include the privacy noise."
+UNBOUNDED = "not available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperTable:
+    """The cells of a table and the note below it, as text.
+
+    Attributes
+    ----------
+    header : tuple of str
+        Heads of the columns; that of the names is empty.
+    rows : list of tuple of str
+        Name and cells of each coefficient.
+    note : str
+        Privacy, number of records, what the errors include, and what stars mean.
+    """
+
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    note: str
+
+    def to_latex(self, caption: str | None, label: str | None) -> str:
+        """Return a ``table`` environment that needs the packages booktabs and threeparttable."""
+        heads = " & ".join(map(latex, self.header)) + r" \\"
+        body = [" & ".join(map(latex, row)) + r" \\" for row in self.rows]
+        lines = [r"\begin{table}", r"\centering", r"\begin{threeparttable}"]
+        lines += [] if caption is None else [rf"\caption{{{latex(caption)}}}"]
+        lines += [] if label is None else [rf"\label{{{label}}}"]
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule", heads, r"\midrule"]
+        lines += [*body, r"\bottomrule", r"\end{tabular}", r"\begin{tablenotes}\footnotesize"]
+        lines += [rf"\item {latex(self.note)}", r"\end{tablenotes}", r"\end{threeparttable}", r"\end{table}"]
+        return "\n".join(lines)
+
+    def to_html(self, caption: str | None) -> str:
+        """Return one HTML table, the note in its foot."""
+        heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in self.header)
+        lines = ["<table>", *([] if caption is None else [f"<caption>{html.escape(caption)}</caption>"])]
+        lines += [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
+        for name, *cells in self.rows:
+            entries = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{entries}</tr>')
+        foot = f'<tr><td colspan="{len(self.header)}">{html.escape(self.note)}</td></tr>'
+        return "\n".join([*lines, "</tbody>", f"<tfoot>{foot}</tfoot>", "</table>"])
+
+
+def paper_table(
+    result: FittedResult, *, cells: PaperCells, stars: bool, alpha: float, digits: int
+) -> PaperTable:
+    """Return the table of a result; see `Results.to_latex`."""
+    check_choice(cells, PaperCells, "cells")
+    check_flag(stars, "stars")
+    check_fraction(alpha, "alpha")
+    if check_count(digits, "digits", least=0) > MOST_DIGITS:
+        raise ArgumentError(f"digits={digits} must be at most {MOST_DIGITS}")
+    has_errors = result.estimate.cov is not None
+    marks = _stars(result) if stars and has_errors else [""] * len(result.names)
+    estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
+    if cells == "se" and has_errors:
+        head = "Std. error"
+        beside = [f"{value:.{digits}f}" for value in result.bse]
+    else:
+        head = f"{100 * (1 - alpha):g}% interval"
+        beside = _intervals(result, alpha, digits)
+    note = [privacy_note(result.privacy, result.nobs)]
+    if result.privacy.response_in_clear:
+        note.append(f"{result.model.endog_names} is NOT protected.")
+    note.append(ERRORS if cells == "se" and has_errors else INTERVALS.format(100 * (1 - alpha)))
+    note += [STAR_NOTE] if stars and has_errors else []
+    note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := result.cautions) else []
+    return PaperTable(
+        header=("", "Coefficient", head),
+        rows=list(zip(result.names, estimates, beside, strict=True)),
+        note=" ".join(note),
+    )
+
+
+def privacy_note(report: PrivacyReport, nobs: float) -> str:
+    """Return epsilon, delta, the unit of privacy and n as one sentence, and whether the fit is private."""
+    delta = report.default_delta
+    stamp = f"{report.stamp}. " if report.stamp else ""
+    return (
+        f"{stamp}Differential privacy: epsilon = {report.epsilon(delta):.4g}, delta = {delta:g} "
+        f"({report.unit}, {report.relation}); n = {nobs:,.0f}."
+    )
+
+
+def _stars(result: FittedResult) -> list[str]:
+    pvalues = np.asarray(result.pvalues)
+    return ["*" * int(sum(p < level for level in STAR_LEVELS)) for p in pvalues]
+
+
+def _intervals(result: FittedResult, alpha: float, digits: int) -> Sequence[str]:
+    """Return intervals, by the score test where there are no standard errors and this is quick."""
+    try:
+        if result.estimate.cov is not None:
+            ends = np.asarray(result._interval(alpha))
+        elif result.score_sets_are_quick(alpha):
+            ends = result.conf_int(alpha, method="score").to_numpy()
+        else:
+            return [UNBOUNDED] * len(result.names)
+    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
+        return [UNBOUNDED] * len(result.names)
+    return [f"[{low:.{digits}f}, {high:.{digits}f}]" for low, high in ends]
