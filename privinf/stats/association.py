@@ -205,7 +205,7 @@ def chi2_contingency(
 
     Returns
     -------
-    base.StatResult
+    StatResult
         ``.statistic``, ``.pvalue``, Cramer's V among ``.effects``, the cells' shares in ``.table``.
 
     Notes
@@ -457,7 +457,7 @@ def pearsonr(
 
     Returns
     -------
-    base.StatResult
+    StatResult
         ``.statistic``, ``.pvalue``, ``.estimate``, ``.table``.
 
     Notes
