@@ -126,7 +126,7 @@ class ExampleSpending:
 
     def spending(self) -> dict[str, Any]:
         """Return the options of the budget and the noise that are not None, by name."""
-        values = {one.name: getattr(self, one.name) for one in fields(ExampleSpending)}
+        values = {field.name: getattr(self, field.name) for field in fields(ExampleSpending)}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -511,13 +511,13 @@ class IWPGLM(ReleaseModel):
         )
         settings = self._settings(correction, truncation, ridge)
         covariance = check_made(cov_type, "HC0", refused=None if self._loss == "squared" else NO_FACTOR)
-        given = options.spending()
+        spending = options.spending()
         passes = options.passes()
         check_method(method, passes)
         first = None if start is None else checked_start(start, self._parameters)
-        release = self._given_release(given)
+        release = self._given_release(spending)
         if release is None:
-            release = self._released(None, given)
+            release = self._released(None, spending)
         if settings["correction"] == "series" and truncation is None:
             calibrated: ExampleSettings = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
             settings["truncation"] = chosen_truncation(example_system(release, calibrated))

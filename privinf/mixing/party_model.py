@@ -252,10 +252,10 @@ class PartyModel(HidesRows):
             calibration=calibration,
             source=source,
         )
-        given: dict[str, Any] = {**options.spending()}
-        rng = given.pop("rng", None)
-        source = given.pop("source", "lattice")
-        plan = self.plan(**given)
+        spending: dict[str, Any] = {**options.spending()}
+        rng = spending.pop("rng", None)
+        source = spending.pop("source", "lattice")
+        plan = self.plan(**spending)
         table = self._table
         assert table is not None
         account = self.ledger if ledger is None else check_ledger(ledger)
@@ -266,7 +266,7 @@ class PartyModel(HidesRows):
             mu = plan.party(name).total_mu(plan.calibration)
             mechanism.check_noise(mu, source, seeded=rng is not None)
             mechanism.check_rows(table.rows)
-        made = {
+        releases = {
             name: plan.release(
                 name,
                 table.rows,
@@ -279,7 +279,10 @@ class PartyModel(HidesRows):
             for name, seed in zip(plan.parties, seeds, strict=True)
         }
         regression = self._regression_law()
-        return {name: replace(one, law={**one.law, "regression": regression}) for name, one in made.items()}
+        return {
+            name: replace(release, law={**release.law, "regression": regression})
+            for name, release in releases.items()
+        }
 
     @refuses(STATSMODELS, NotAvailableError)
     def fit(
@@ -362,7 +365,7 @@ class PartyModel(HidesRows):
             calibration=calibration,
             source=source,
         )
-        given: dict[str, Any] = {**options.spending()}
+        spending: dict[str, Any] = {**options.spending()}
         covariance = check_made(options.cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
         design = self._question(self._released_design, options.label)
         regression = regression_options(
@@ -373,11 +376,11 @@ class PartyModel(HidesRows):
             self.method,
             design,
         )
-        if self._joined is not None and given:
+        if self._joined is not None and spending:
             raise ArgumentError(
-                f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
+                f"{', '.join(spending)}: this model was built from releases, which fixed their noise and cost"
             )
-        joined = join(self.release(**given)) if self._joined is None else self._joined
+        joined = join(self.release(**spending)) if self._joined is None else self._joined
         return with_covariance(self._regression(joined, design, regression), covariance)
 
     def regress(

@@ -317,19 +317,19 @@ class ModulatedOLS(ReleaseModel):
             calibration=calibration,
             source=source,
         )
-        given = to_file(options, to)
+        spending = to_file(options, to)
         check_method(method, options.protocol())
         if self._rows is not None and self._response_unstated:
             warn(IN_CLEAR.format(self.mechanism.design.response), UnprotectedResponseWarning)
         if method == "one-shot":
-            return self._released(ledger, given)
+            return self._released(ledger, spending)
         if self._rows is None:
             return self._released(ledger, {})
         rule = options.rule()
-        given["ledger"] = self.ledger if ledger is None else check_ledger(ledger)
-        many = 10 if rounds is None else rounds
+        spending["ledger"] = self.ledger if ledger is None else check_ledger(ledger)
+        round_count = 10 if rounds is None else rounds
         return release_rounds(
-            self.mechanism, self._rows, rule, many, progress, {"schedule": schedule, **given}
+            self.mechanism, self._rows, rule, round_count, progress, {"schedule": schedule, **spending}
         )
 
     @refuses(STATSMODELS, NotAvailableError)
@@ -443,13 +443,13 @@ class ModulatedOLS(ReleaseModel):
             calibration=calibration,
             source=source,
         )
-        how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
+        corrections = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
-        given: dict[str, Any] = {**options.spending()}
-        held = self.mechanism if self._release is None else self._release
-        covariance = check_records(options.cov_type, held.design.schema)
+        spending: dict[str, Any] = {**options.spending()}
+        origin = self.mechanism if self._release is None else self._release
+        covariance = check_records(options.cov_type, origin.design.schema)
         protocol = options.protocol()
-        release = self._given_release({**given, "rounds": rounds, "schedule": schedule, "method": method})
+        release = self._given_release({**spending, "rounds": rounds, "schedule": schedule, "method": method})
         if release is None:
             method = "one-shot" if method is None else method
             check_method(method, {**protocol, "estimator": estimator})
@@ -462,7 +462,7 @@ class ModulatedOLS(ReleaseModel):
                 step=step,
                 max_norm=max_norm,
                 progress=progress,
-                **given,
+                **spending,
             )
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
@@ -470,8 +470,8 @@ class ModulatedOLS(ReleaseModel):
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
             raise ArgumentError(f"{', '.join(unused)}: on a finished release only with estimator='last'")
-        found = self._solve(release, chosen if iterative else None, options.rule(), how)
-        return with_covariance(found, covariance)
+        results = self._solve(release, chosen if iterative else None, options.rule(), corrections)
+        return with_covariance(results, covariance)
 
     def regress(
         self,
@@ -525,8 +525,8 @@ class ModulatedOLS(ReleaseModel):
             raise ArgumentError("regress() reads a release: model.release(...).regress(formula)")
         if estimator is not None:
             raise ArgumentError("estimator= is for the release's own regression: leave the formula out")
-        how = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
-        return regressions(self._release, formula, how)
+        corrections = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
+        return regressions(self._release, formula, corrections)
 
     def _solve(
         self, release: Release, estimator: Estimator | None, rule: GradientRule, fit: Fit

@@ -27,9 +27,9 @@ from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array
 
 
-def regressions(release: Release, formula: str | Sequence[str], how: Fit) -> Results | dict[str, Results]:
+def regressions(release: Release, formula: str | Sequence[str], fit: Fit) -> Results | dict[str, Results]:
     """Return the regressions of formulas on released columns; see `ModulatedOLS.regress`."""
-    return each_formula(formula, lambda text: _regression(release, text, how))
+    return each_formula(formula, lambda text: _regression(release, text, fit))
 
 
 def _regression(release: Release, formula: str, fit: Fit) -> Results:

@@ -236,26 +236,26 @@ class LocalExamples:
         plan = self._plan(budget, noise)
         target = rows_target(to, noise_free=plan.noise_free)
         account.check([entry.loss for entry in plan.entries])
-        given = as_rows(rows, self.missing)
+        checked_rows = as_rows(rows, self.missing)
         columns = [*needed(self.design), self.label.name]
         plain = self.label.levels is None and not self.features.responded
         blocks = RecordBlocks(
             self.design,
-            given,
+            checked_rows,
             columns,
             self._encode,
             whole=target is None,
             numbers=self._read_numbers if plain else None,
         ).checked()
         recorded = account.spend(*plan.entries)
-        law = plan.law(self.features, self.label, delta or None) | imputing(given.missing)
+        law = plan.law(self.features, self.label, delta or None) | imputing(checked_rows.missing)
         draws = self._draws(plan)
         noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
-        sent = (self._send(*block, plan, iter(noises)) for block in blocks)
+        sent_blocks = (self._send(*block, plan, iter(noises)) for block in blocks)
         return write_rows(
             target,
             Release(kind=self.kind, arrays={}, law=law, design=self.design, entries=recorded, nobs=blocks.n),
-            sent,
+            sent_blocks,
         )
 
     def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> ExamplesPlan:

@@ -451,22 +451,22 @@ class ModulationSession:
         """Return everything that was sent as one `Release`."""
         if len(self._messages) < self.rounds:
             raise ArgumentError(f"{self.rounds - len(self._messages)} charged round(s) are still to be sent")
-        one = self.rounds == 1
+        single_round = self.rounds == 1
         arrays: dict[str, Any] = {
-            "features": self._messages[0] if one else np.stack(self._messages),
-            "directions": self._directions[0] if one else np.stack(self._directions),
+            "features": self._messages[0] if single_round else np.stack(self._messages),
+            "directions": self._directions[0] if single_round else np.stack(self._directions),
             "response": self.response,
             "public": self.public,
             **self._rows.beside,
         }
-        made = self._mechanism
+        mechanism = self._mechanism
         plan = self._plan
-        law = made.map.law(plan.scales, plan.response_scale, self._spending) | imputing(self._missing)
+        law = mechanism.map.law(plan.scales, plan.response_scale, self._spending) | imputing(self._missing)
         return Release(
-            kind=made.kind,
+            kind=mechanism.kind,
             arrays=arrays,
             law=law,
-            design=made.design,
+            design=mechanism.design,
             entries=plan.entries,
             nobs=len(self.public),
         )

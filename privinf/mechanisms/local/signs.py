@@ -137,8 +137,8 @@ class SignChannel:
         p = machines[0].shape[1]
         coordinates = assign_coordinates(len(machines), p, public_seed)
         with np.errstate(over="ignore", invalid="ignore"):
-            asked = zip(machines, coordinates.tolist(), strict=True)
-            signs = np.array([mean_sign(rows, coordinate) for rows, coordinate in asked])
+            pairs = zip(machines, coordinates.tolist(), strict=True)
+            signs = np.array([mean_sign(rows, coordinate) for rows, coordinate in pairs])
         recorded = account.spend(entry)
         answers = response.respond(signs, noise)
         sizes = np.array([len(rows) for rows in machines], dtype=np.int64)
