@@ -15,6 +15,7 @@ from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
 from privinf.error_boundary import door, doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.notebook import html_table
 from privinf.registry import TASKS, named
 from privinf.release_kinds import check_kind
 from privinf.row_groups import row_arrays, row_parquet, write_groups, write_numbers
@@ -97,6 +98,10 @@ class Release(Released):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())
         noise = self.noise_source + appended(self.stamp)
         return f"<Release {self.kind}: {self.nobs} records; {shapes}; noise {noise}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, array.shape, array.dtype) for name, array in self.arrays.items()]
+        return html_table(("array", "shape", "type"), rows, repr(self).strip("<>"))
 
     @property
     def noise_source(self) -> str:

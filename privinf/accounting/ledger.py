@@ -20,6 +20,7 @@ from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
+from privinf.notebook import html_table
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
 from privinf.validation import error_text
 from privinf.wire import Formats, readable
@@ -216,6 +217,10 @@ class Ledger:
         scope = "".join(f", {component}" for component in self._scope)
         mode = ", read-only" if self._account.read_only else ""
         return f"<{type(self).__name__} of one {self.name}{scope}: {len(self)} releases, {limit}{mode}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(readable(entry.label), entry.mechanism, entry.loss, entry.trust) for entry in self.entries]
+        return html_table(("label", "mechanism", "loss", "trust"), rows, repr(self).strip("<>"))
 
 
 def check_budget(budget: object) -> None:

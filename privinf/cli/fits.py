@@ -279,7 +279,7 @@ def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
     return renderers[suffix]() + "\n"
 
 
-class StudyOptions(TypedDict):
+class PlanCommandOptions(TypedDict):
     """Options of ``privinf study``, as click reads them."""
 
     formula: str
@@ -333,7 +333,7 @@ class StudyOptions(TypedDict):
 @click.option("--plot", "plot_file", type=NEW_FILE, help="Draw it, .png, .svg or .pdf (needs --trust).")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
-def study_command(**given: Unpack[StudyOptions]) -> None:
+def study_command(**given: Unpack[PlanCommandOptions]) -> None:
     """Predict intervals and power of a regression, from a schema and guesses: no row is read.
 
     \b

@@ -19,6 +19,7 @@ from privinf.inference.linear_scores import (
     partialled,
 )
 from privinf.inference.solution import sandwich
+from privinf.notebook import html_table
 from privinf.typing import Floats
 from privinf.validation import check_array
 
@@ -44,6 +45,10 @@ class ScoreTestResult:
     df: int
     null: Floats
     law: ScoreLaw = CHI_SQUARE
+
+    def _repr_html_(self) -> str:
+        cells = (self.law.described(self.statistic, self.df), f"{self.pvalue:.4g}", self.df)
+        return html_table(("statistic", "p-value", "df"), [cells], "Score test")
 
 
 def score_test(

@@ -40,6 +40,7 @@ from privinf.mechanisms.statistics.block import SMALLEST
 from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
 from privinf.mechanisms.sums import BLOCK_ROWS
 from privinf.noise import NoiseSource
+from privinf.notebook import html_table
 from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
@@ -160,6 +161,14 @@ class Moments:
         if response_weight is not None:
             check_positive(response_weight, "response_weight")
         self.response_weight = response_weight
+
+    def __repr__(self) -> str:
+        return f"<Moments of {self.design.response} and {len(self.design.names)} columns, trust {self.trust}>"
+
+    def _repr_html_(self) -> str:
+        bounds = zip(self.design.names, self.design.low, self.design.high, strict=True)
+        rows = [(name, f"{low:g}", f"{high:g}") for name, low, high in bounds]
+        return html_table(("column", "low", "high"), rows, repr(self).strip("<>"))
 
     def release(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, SchemaError
+from privinf.notebook import html_table
 from privinf.schema.arrays import kinds_of, named_frame
 from privinf.schema.declared import (
     DAYS,
@@ -32,6 +33,7 @@ from privinf.validation import check_count, listed, nearest, shown
 
 if TYPE_CHECKING:
     import pandas as pd
+HEADER = ("column", "bounds or levels", "sent", "unit")  # of a schema as it is printed
 
 
 @doors
@@ -297,11 +299,7 @@ class Schema:
         return Schema.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
-        cells = [("column", "bounds or levels", "sent", "unit")]
-        cells += [
-            (name, _domain(item), "in clear" if item.public else "noised", item.unit)
-            for name, item in self.columns.items()
-        ]
+        cells = [HEADER, *self._cells()]
         widths = [max(len(row[k]) for row in cells) for k in range(4)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells
@@ -309,6 +307,17 @@ class Schema:
         if self.unit is not None:
             lines.append(f"one unit: {self.unit!r}, at most {self.max_rows} row(s)")
         return "\n".join(["Schema", *(line.rstrip() for line in lines)])
+
+    def _repr_html_(self) -> str:
+        limit = "" if self.unit is None else f"one unit: {self.unit!r}, at most {self.max_rows} row(s)"
+        return html_table(HEADER, self._cells(), limit)
+
+    def _cells(self) -> list[tuple[str, str, str, str]]:
+        """Return a line for each column, as `HEADER` names its cells."""
+        return [
+            (name, _domain(item), "in clear" if item.public else "noised", item.unit)
+            for name, item in self.columns.items()
+        ]
 
 
 def check_schema(schema: object, expected: str = "a privinf.Schema") -> Schema:

@@ -342,6 +342,9 @@ class StatResult(PortableTest):
     def __str__(self) -> str:
         return str(self.summary())
 
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
+
     def __repr__(self) -> str:
         told = f"statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, " if self.null else ""
         return f"<{self.title}: {told}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"

@@ -37,6 +37,7 @@ EVERYWHERE = {
     "sealed",
     "version",
     "wire",
+    "notebook",
 }
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "planning", "sklearn", "privinf.accounting.planning"}
@@ -54,6 +55,7 @@ FLOOR: dict[str, set[str]] = {
     "secret_files": set(),
     "sealed": set(),
     "wire": set(),
+    "notebook": set(),
     "storage": set(),
     "schema": set(),
     "accounting": set(),

@@ -1,0 +1,17 @@
+"""HTML that notebooks show: tables of texts, escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """Return a table; every cell is shown as text."""
+    heads = "".join(f"<th>{html.escape(head)}</th>" for head in header)
+    lines = ["<table>", *([f"<caption>{html.escape(caption)}</caption>"] if caption else [])]
+    lines += [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
+    for row in rows:
+        cells = "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return "\n".join([*lines, "</tbody>", "</table>"])
