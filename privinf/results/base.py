@@ -18,7 +18,7 @@ from privinf.results import context as scoring
 from privinf.results import resampling, storage
 from privinf.results.availability import NEED_COVARIANCE, NEED_DESIGN, NEED_EQUATION, available
 from privinf.results.comparison import TableEntry
-from privinf.results.constraints import ConstraintLike, Constraints
+from privinf.results.constraints import Constraints
 from privinf.results.context import Context, index_of
 from privinf.results.delegation import delegated
 from privinf.results.export import GLANCE, Caution, Export, caution_kinds
@@ -32,11 +32,8 @@ from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.score_inference import ScoreTests
 from privinf.results.summary import SummaryOptions, summarize
 from privinf.results.wald import ABSORBED, Inference, warn_if_weak
-from privinf.sealed import save_text
 from privinf.typing import (
-    AnyPath,
     ArrayLike,
-    BootstrapMethod,
     ColumnsLike,
     Floats,
     IntervalMethod,
@@ -45,14 +42,11 @@ from privinf.typing import (
     SummaryNotes,
     Which,
 )
-from privinf.validation import check_choice, check_fraction
+from privinf.validation import check_choice
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from privinf.inference.score_sets import ScoreSet
     from privinf.inference.score_test import ScoreTestResult
-    from privinf.results import simultaneous as joint
     from privinf.results.variance import VarianceFormula
 
 
@@ -292,31 +286,7 @@ class Results(FittedResult, UnavailableAttributes):
             table = self._score_tests.intervals(alpha)
         return table if cols is None else table.iloc[[self._inference.position(column) for column in cols]]
 
-    def simultaneous(
-        self,
-        alpha: float = 0.05,
-        which: ConstraintLike | None = None,
-        method: joint.SimultaneousMethod = "gaussian",
-        *,
-        draws: int | None = None,
-        rng: RngLike = None,
-    ) -> joint.SimultaneousResults:
-        """Return joint intervals and adjusted p-values.
-
-        Parameters
-        ----------
-        alpha : float
-        which : str, list, mapping, array or (R, q), optional
-            Coefficients or contrasts, as in `t_test`; they may be linearly dependent. Default: all
-            coefficients.
-        method : {"gaussian", "multiplier"}
-            Null distribution of the largest |t|: from the covariance, or from released records or mixed rows.
-        draws : int, optional
-            Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
-        rng : None, int or Generator
-        """
-        return self._resampling.simultaneous(alpha, which, method, draws=draws, rng=rng)
-
+    simultaneous = delegated("_resampling", resampling.Resampling.simultaneous)
     # ---- measures of fit
 
     @property
@@ -376,38 +346,7 @@ class Results(FittedResult, UnavailableAttributes):
 
     # ---- inference by scores
 
-    def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
-        """Test slopes without assuming that the noise is weak.
-
-        Parameters
-        ----------
-        beta0 : str, list of str, mapping, (R, q), or array, optional
-            Restrictions as for `wald_test`, ``"x1 = x2"``, ``["x1", "x2"]``, ``{"x1": 0.5}``, of which the
-            other coefficients are solved under the null; or an array of all private slopes in the user's
-            units, public columns concentrated out (Anderson-Rubin form). Default: the global null that every
-            slope but the constant is zero.
-
-        Returns
-        -------
-        ScoreTestResult : statistic, pvalue, df
-
-        Notes
-        -----
-        Restrictions: `privinf.inference.score_sets`, which without noise is the Lagrange multiplier
-        test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
-        fit, and without noise it is their Wald test).
-
-        Without an argument it tests what `fvalue` tests, that every slope is zero. Its statistic is a
-        chi-square, the sum over its ``df`` restrictions, and `fvalue` is a mean over them: compare
-        ``statistic / df`` with F. They still differ a little, since the score test takes the variance of the
-        scores where the slopes are zero, and F that of the estimate, which divides by a noisy Hessian.
-
-        It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
-        assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true
-        hypothesis in .19 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
-        """
-        return self._score_tests.test(beta0)
-
+    score_test = delegated("_score_tests", ScoreTests.score_test)
     score_set = delegated("_score_tests", ScoreTests.score_set)
 
     def score_sets_are_quick(self, alpha: float) -> bool:
@@ -446,23 +385,7 @@ class Results(FittedResult, UnavailableAttributes):
 
     # ---- draws
 
-    def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
-    ) -> resampling.BootstrapResults:
-        """Return the bootstrap distribution of the coefficients.
-
-        Parameters
-        ----------
-        draws : int
-        method : {"multiplier", "pairs", "parametric"}, optional
-            Random signs on the records' influences; records drawn again and solved again; or draws from the
-            normal distribution with the estimate's covariance, which needs no records. Default: "multiplier"
-            where records were released and are the sampling error, else "parametric"; ``.method`` of what
-            comes back says which.
-        rng : None, int or Generator
-        """
-        return self._resampling.bootstrap(draws, method, rng)
-
+    bootstrap = delegated("_resampling", resampling.Resampling.bootstrap)
     draws = delegated("_resampling", resampling.Resampling.draws)
     to_arviz = delegated("_resampling", resampling.Resampling.to_arviz)
 
@@ -594,29 +517,8 @@ class Results(FittedResult, UnavailableAttributes):
         """
         return paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits).to_html(caption)
 
-    def plot(
-        self,
-        *,
-        simultaneous: bool = False,
-        alpha: float = 0.05,
-        which: list[str] | None = None,
-        rng: RngLike = 0,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Plot coefficients with total and noise-free intervals; see `privinf.plotting`."""
-        from privinf.plotting import coefficients
-
-        return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
-
-    def report(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write one web page of the result: summary, plots, trade-off curve and ledger lines.
-
-        HTML without scripts, which loads nothing; see `privinf.results.page`. Raises as `to_json`, and
-        NotAvailableError without matplotlib (``privinf[plots]``).
-        """
-        from privinf.results.page import page_of
-
-        save_text(path, page_of(self, check_fraction(alpha, "alpha")), overwrite=overwrite)
+    plot = delegated("_export", Export.plot)
+    report = delegated("_export", Export.report)
 
     def save(
         self,

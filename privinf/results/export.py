@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,13 @@ from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import large_delta
-from privinf.sealed import write_json, write_parquet
-from privinf.typing import AnyPath, IntervalMethod
+from privinf.sealed import save_text, write_json, write_parquet
+from privinf.typing import AnyPath, IntervalMethod, RngLike
 from privinf.validation import check_fraction
 from privinf.wire import Formats, readable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1  # of the JSON of results, tests and tables
@@ -182,6 +185,30 @@ class Export:
         NotAvailableError without pyarrow (``privinf[parquet]``).
         """
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
+
+    def plot(
+        self,
+        *,
+        simultaneous: bool = False,
+        alpha: float = 0.05,
+        which: list[str] | None = None,
+        rng: RngLike = 0,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Plot coefficients with total and noise-free intervals; see `privinf.plotting`."""
+        from privinf.plotting import coefficients
+
+        return coefficients(self.result, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
+
+    def report(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
+        """Write one web page of the result: summary, plots, trade-off curve and ledger lines.
+
+        HTML without scripts, which loads nothing; see `privinf.results.page`. Raises as `to_json`, and
+        NotAvailableError without matplotlib (``privinf[plots]``).
+        """
+        from privinf.results.page import page_of
+
+        save_text(path, page_of(self.result, check_fraction(alpha, "alpha")), overwrite=overwrite)
 
 
 @doors

@@ -246,8 +246,21 @@ class Resampling:
     sampled: Callable[[int, np.random.Generator], tuple[str, Floats]]
     null_draws: Callable[[Floats, int | None, RngLike], Floats | None]
 
-    def bootstrap(self, draws: int, method: BootstrapMethod | None, rng: RngLike) -> BootstrapResults:
-        """Return the bootstrap distribution of the coefficients; see `Results.bootstrap`."""
+    def bootstrap(
+        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
+    ) -> BootstrapResults:
+        """Return the bootstrap distribution of the coefficients.
+
+        Parameters
+        ----------
+        draws : int
+        method : {"multiplier", "pairs", "parametric"}, optional
+            Random signs on the records' influences; records drawn again and solved again; or draws from the
+            normal distribution with the estimate's covariance, which needs no records. Default: "multiplier"
+            where records were released and are the sampling error, else "parametric"; ``.method`` of what
+            comes back says which.
+        rng : None, int or Generator
+        """
         estimate = self.inference.estimate
         context = self.inference.context
         chosen = best_method(estimate, context.target) if method is None else method
@@ -257,14 +270,27 @@ class Resampling:
 
     def simultaneous(
         self,
-        alpha: float,
-        which: ConstraintLike | None,
-        method: SimultaneousMethod,
+        alpha: float = 0.05,
+        which: ConstraintLike | None = None,
+        method: SimultaneousMethod = "gaussian",
         *,
-        draws: int | None,
-        rng: RngLike,
+        draws: int | None = None,
+        rng: RngLike = None,
     ) -> SimultaneousResults:
-        """Return joint intervals and adjusted p-values; see `Results.simultaneous`."""
+        """Return joint intervals and adjusted p-values.
+
+        Parameters
+        ----------
+        alpha : float
+        which : str, list, mapping, array or (R, q), optional
+            Coefficients or contrasts, as in `t_test`; they may be linearly dependent. Default: all
+            coefficients.
+        method : {"gaussian", "multiplier"}
+            Null distribution of the largest |t|: from the covariance, or from released records or mixed rows.
+        draws : int, optional
+            Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
+        rng : None, int or Generator
+        """
         names = self.inference.names
         chosen = linear_constraints(np.eye(len(names)) if which is None else which, names)
         null = self.null_draws(chosen.R, draws, rng) if method == "multiplier" else None

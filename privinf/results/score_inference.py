@@ -44,8 +44,36 @@ class ScoreTests:
     all_sets: Callable[[float], tuple[ScoreSet, ...]]
     known_sets: dict[float, tuple[ScoreSet, ...]] = field(default_factory=dict)
 
-    def test(self, beta0: ConstraintLike | None) -> ScoreTestResult:
-        """Return the score test of slopes or restrictions; see `Results.score_test`."""
+    def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
+        """Test slopes without assuming that the noise is weak.
+
+        Parameters
+        ----------
+        beta0 : str, list of str, mapping, (R, q), or array, optional
+            Restrictions as for `wald_test`, ``"x1 = x2"``, ``["x1", "x2"]``, ``{"x1": 0.5}``, of which the
+            other coefficients are solved under the null; or an array of all private slopes in the user's
+            units, public columns concentrated out (Anderson-Rubin form). Default: the global null that every
+            slope but the constant is zero.
+
+        Returns
+        -------
+        ScoreTestResult : statistic, pvalue, df
+
+        Notes
+        -----
+        Restrictions: `privinf.inference.score_sets`, which without noise is the Lagrange multiplier
+        test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
+        fit, and without noise it is their Wald test).
+
+        Without an argument it tests what `fvalue` tests, that every slope is zero. Its statistic is a
+        chi-square, the sum over its ``df`` restrictions, and `fvalue` is a mean over them: compare
+        ``statistic / df`` with F. They still differ a little, since the score test takes the variance of the
+        scores where the slopes are zero, and F that of the estimate, which divides by a noisy Hessian.
+
+        It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
+        assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true
+        hypothesis in .19 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
+        """
         if beta0 is None or not describes_restrictions(beta0):
             return self.slopes_test(cast("ArrayLike | None", beta0))
         return self.restricted_test(check_independent(linear_constraints(beta0, self.inference.names)))
