@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +112,7 @@ def _stars(result: FittedResult) -> list[str]:
     return ["*" * int(sum(p < level for level in STAR_LEVELS)) for p in pvalues]
 
 
-def _intervals(result: FittedResult, alpha: float, digits: int) -> Sequence[str]:
+def _intervals(result: FittedResult, alpha: float, digits: int) -> list[str]:
     """Return intervals, by the score test where there are no standard errors and this is quick."""
     try:
         if result.estimate.cov is not None:
