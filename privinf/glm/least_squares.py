@@ -491,7 +491,7 @@ class LookedScores(LargeSample):
     mean: Floats
     hessian: Floats
     clean: Floats
-    noise_cov: Floats
+    known: Floats
     hessian_sd: float
     residual: float
     noise_free: Flags
@@ -510,7 +510,7 @@ class LookedScores(LargeSample):
             mean=look.lower + look.clip.weight * look.upper,
             hessian=look.hessian,
             clean=look.meat,
-            noise_cov=look.n * noise_cov,
+            known=look.n * noise_cov,
             hessian_sd=look.hessian_sd,
             residual=look.measures.residual,
             noise_free=noise_free,
@@ -556,7 +556,7 @@ class LookedScores(LargeSample):
         """Return ``n Cov(psi(beta))``, shape (p, p)."""
         moved = self._inverse @ (beta - self.start)
         noise = moved @ moved * np.eye(len(moved)) + np.outer(moved, moved)
-        inner = self.clean + self.noise_cov + self.n * self.hessian_sd**2 / 2.0 * noise
+        inner = self.clean + self.known + self.n * self.hessian_sd**2 / 2.0 * noise
         return np.asarray(self._inverse.T @ inner @ self._inverse)
 
     def noise_meat(self, beta: Floats) -> Floats:
@@ -577,7 +577,7 @@ class LookedScores(LargeSample):
         tensor = np.multiply.outer(moved.T @ moved, inverse.T @ inverse)
         tensor += np.einsum("bk,cl->klbc", crossed, crossed)
         tensor *= noise
-        tensor[p, p] += inverse.T @ (self.clean + self.noise_cov) @ inverse
+        tensor[p, p] += inverse.T @ (self.clean + self.known) @ inverse
         return np.asarray(tensor)
 
     def gram_noise(self) -> tuple[Floats, float]:

@@ -16,6 +16,7 @@ from privinf.lasso.coordinates import Debiased, joint_covariance, score_correlat
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.results import LassoResults, sparse_settings
 from privinf.lasso.rows import SparseUnits
+from privinf.results.notes import must_read
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 from studies.paper.engine import SparseVector, precision_diagonal
@@ -169,5 +170,5 @@ def _results(
         method=method,
         options=described.options,
         settings={"sparse": sparse, "response": described.response, **more},
-        notes=(NOTE, ALONE) if described.per_interval else (NOTE,),
+        notes=must_read(NOTE, ALONE) if described.per_interval else must_read(NOTE),
     )

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import tarfile
+from collections import Counter
 from pathlib import Path
 from statistics import NormalDist
 from uuid import uuid4
@@ -32,6 +33,8 @@ FIRST, SECOND = ARCHIVES = (
     Path(__file__).with_name("saved.tar.xz"),
     Path(__file__).with_name("saved_2.tar.xz"),
 )
+# Results of OLS, Logit, Poisson and GLM had the class of those of FederatedGLM.
+RENAMED = ("FederatedGLMResults", "GLMResults")
 
 
 def _told(archive):
@@ -98,7 +101,6 @@ def test_the_archives_are_whole_and_small(saved):
     assert kinds >= {"moments", "random-mixing", "gaussian-rows", "joined random-mixing"}
 
 
-@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
 @pytest.mark.filterwarnings("ignore::privinf.errors.DependentRowsWarning")
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
@@ -106,8 +108,9 @@ def test_the_archives_are_whole_and_small(saved):
 def test_a_saved_result_says_what_it_said(saved, slug):
     result = pi.load_results(saved / "results" / f"{slug}.npz")
     now, before = says(result), saved.told["results"][slug]
-    stored = {name: value for name, value in before.items() if name not in ("conf_int", "epsilon")}
+    stored = {name: value for name, value in before.items() if name not in ("class", "conf_int", "epsilon")}
     assert {name: now[name] for name in stored} == stored
+    assert now["class"] == before["class"] or (before["class"], now["class"]) == RENAMED
     ends = numbers(now["conf_int"]), numbers(before["conf_int"])
     assert ends[0] or now["conf_int"] == before["conf_int"]
     np.testing.assert_allclose(*ends, rtol=1e-12, atol=1e-14)
@@ -169,7 +172,8 @@ def _of_sandwiched_rows(fit):
 
 def _alike(now, before):
     """Numbers of a solved system may differ in their last bits where the linear algebra is another one."""
-    assert {key: now[key] for key in ("class", "names")} == {key: before[key] for key in ("class", "names")}
+    assert now["names"] == before["names"]
+    assert now["class"] == before["class"] or (before["class"], now["class"]) == RENAMED
     for name in ("params", "bse", "cov_params", "conf_int", "epsilon"):
         a, b = numbers(now[name]), numbers(before[name])
         assert a or now[name] == before[name]
@@ -248,8 +252,9 @@ def test_a_stopped_fit_goes_on(mine, slug):
     # Noise belongs to its question, to the last bit: on another processor, and where sites draw it, the sums
     # that were still to come have other noise than those of the fit that the archive tells of.
     before = told["says"]
-    assert (type(fit).__name__, " ".join(fit.names)) == (before["class"], before["names"])
     now = says(fit)
+    assert now["names"] == before["names"]
+    assert now["class"] == before["class"] or (before["class"], now["class"]) == RENAMED
     if numbers(now["bse"]):  # else neither has intervals
         far = np.abs(np.subtract(numbers(now["params"]), numbers(before["params"])))
         assert (far < 6.0 * np.add(numbers(now["bse"]), numbers(before["bse"]))).all()
@@ -298,16 +303,21 @@ def test_the_commands_go_on_with_a_saved_study(mine, monkeypatch):
     assert bits(first.arrays["rows"]) == bits(second.arrays["rows"])
     rejoined, joined = (pi.load_release(study / f"{name}.npz") for name in ("rejoined", "joined"))
     assert bits(rejoined.arrays["rows"]) == bits(joined.arrays["rows"])
-    assert [*_undated("again.txt")] == [*_undated("fit.txt")]
+    assert not Counter(_undated("fit.txt")) - Counter(_undated("again.txt"))
 
 
 def _undated(name):
-    """Yield the words of a summary's lines; of a coefficient its name and estimate, not the errors."""
+    """Yield the words of a summary above its notes; of a coefficient its name and estimate, not the errors.
+
+    A later version may add rows, and choose other notes.
+    """
     for line in Path(name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("[1]"):
+            break
         # As 0.1.0 said it.
         text = line.replace("can be trusted", "not flagged")
         text = re.sub(r"^Epsilon \(delta", "Release, epsilon (delta", text)
         text = re.sub(r"^Epsilon, whole ledger: +\S+", "Spent by this fit: 0 (uses a release)", text)
         words = text.split()
         if "Date" not in line:
-            yield words[:2] if words[:1] in (["Intercept"], ["age"], ["bmi"]) else words
+            yield from words[:2] if words[:1] in (["Intercept"], ["age"], ["bmi"]) else words

@@ -177,7 +177,7 @@ def test_few_missed_columns_join_the_fit_and_mark_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error", WeakIdentificationWarning)
         fit.conf_int()
-    assert "joined the fit" in " ".join(str(fit.summary()).split())
+    assert "joined the fit" in " ".join(str(fit.summary(notes="all")).split())
 
 
 def graded(effects, **more):
@@ -214,7 +214,7 @@ def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_co
     with warnings.catch_warnings():
         warnings.simplefilter("error", WeakIdentificationWarning)
         fit.conf_int()
-    test, text = fit.missed_column_test, " ".join(str(fit.summary()).split())
+    test, text = fit.missed_column_test, " ".join(str(fit.summary(notes="all")).split())
     assert f"Was a column missed? Of {test.columns} columns" in text
     assert len(test.bias) == 2
     assert np.allclose(max(np.array(test.bias) / fit.bse), test.bias_in_errors)

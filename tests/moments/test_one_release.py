@@ -363,4 +363,4 @@ def test_every_result_reports_the_cost_of_the_one_release(release):
     spent = release.privacy.epsilon(1e-6)
     for fit in (release.regress("y ~ a"), release.iv("y ~ [a ~ c]"), release.means(), release.corr()):
         assert fit.privacy.epsilon(1e-6) == spent
-    assert "one release" in str(release.regress("y ~ a").summary())
+    assert "one release" in str(release.regress("y ~ a").summary(notes="all"))

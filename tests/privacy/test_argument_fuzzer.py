@@ -13,7 +13,7 @@ from argument_corpus import CASES, World
 from argument_fuzzer import fuzz
 from test_doors import functions_of, public_names
 
-from privinf import doors, validation
+from privinf import error_boundary, validation
 from privinf.errors import ArgumentError
 from privinf.mechanisms import selection as noisy_top_k
 from privinf.mechanisms.gaussian import numbers_of
@@ -46,7 +46,7 @@ def every_door():
     for _, thing in public_names():
         if inspect.isclass(thing):
             yield from (function for _, function in functions_of(thing))
-        elif doors.is_door(thing):
+        elif error_boundary.is_door(thing):
             yield thing
 
 
@@ -56,13 +56,13 @@ def through():
     cells = [
         function.__closure__[function.__code__.co_freevars.index("settled")]
         for function in every_door()
-        if doors.is_door(function)
+        if error_boundary.is_door(function)
     ]
     for cell in cells:
         cell.cell_contents = lambda error, function, given: error
     yield len(cells)
     for cell in cells:
-        cell.cell_contents = doors._settled
+        cell.cell_contents = error_boundary._settled
 
 
 @pytest.mark.audit

@@ -308,7 +308,7 @@ def test_a_partition_is_held_to_the_public_sizes_of_the_table():
             passes=passes.RowPasses,
             queries=(),
         )
-        assert (BEYOND in getattr(partition_sums(task, table), "told", "")) == wrong
+        assert (BEYOND in getattr(partition_sums(task, table), "message", "")) == wrong
 
 
 @pytest.mark.parametrize("released", ["moments", "distribution"])

@@ -146,7 +146,7 @@ def test_steps_end_at_the_bounds_whatever_the_value():
         assert (np.abs(steps) <= 2.0**20).all()
         assert (steps == np.rint(steps)).all()
         assert (steps.min(), steps.max()) == (-(2.0**20), 2.0**20)
-    unheld = Mutant("mechanisms.statistics.loops", "on_grid", "out.clip(-most, most, out=out)", "out")
+    unheld = Mutant("mechanisms.statistics.loops", "on_grid", "out.clip(-largest, largest, out=out)", "out")
     with unheld.applied():
         asked = AskedSums(SCHEMA, QUESTIONS["one sample"])
         assert np.abs(asked.sample(reader, exact=True).values).max() > 2.0**20
