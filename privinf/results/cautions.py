@@ -43,7 +43,19 @@ SILENT = frozenset(
     }
 )
 # Members whose output says itself what its intervals are warned of.
-MARKED = frozenset({"summary", "glance", "to_dict", "to_json", "to_parquet", "to_maketables", "report"})
+MARKED = frozenset(
+    {
+        "summary",
+        "glance",
+        "to_dict",
+        "to_json",
+        "to_parquet",
+        "to_maketables",
+        "to_latex",
+        "to_html",
+        "report",
+    }
+)
 # Results whose member is at work: what it reads of the same result does not warn again.
 _AT_WORK: ContextVar[frozenset[int]] = ContextVar("at_work", default=frozenset())
 

@@ -130,11 +130,13 @@ def test_what_does_not_warn_says_it_in_what_it_returns(name):
             warnings.simplefilter("error", WeakIdentificationWarning)
             told, line = weak.to_dict(), weak.glance().iloc[0]
             summary, entry = str(weak.summary()), weak.to_maketables()
+            papers = weak.to_latex(), weak.to_html(cells="ci")
         assert "WeakIdentification" in line["cautions"]
         assert line["weak"]
         assert told["fit"]["weak"]
         assert any(one["kind"] == "WeakIdentification" for one in told["cautions"])
         assert "WeakIdentification" in entry.facts["cautions"]
+        assert all("WeakIdentification" in paper for paper in papers)
         if not isinstance(result, LassoResults):  # which says it in notes that its fit made
             assert "NOT to be trusted" in summary
             assert "Weak identification" in summary
