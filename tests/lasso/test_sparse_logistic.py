@@ -290,7 +290,7 @@ def test_separated_rows_are_said():
 
 @pytest.mark.audit
 def test_a_column_that_was_missed_is_said_and_none_is_missed_where_none_was(fitted):
-    text = " ".join(str(fitted.summary()).split())
+    text = " ".join(str(fitted.summary(notes="all")).split())
     assert "Was a column missed?" in text
     assert "would have been seen with probability 0.8" in text
     rng = np.random.default_rng(0)
