@@ -27,7 +27,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_defi
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
-from privinf.results.notes import Note, target_notes
+from privinf.results.notes import Note, must_read, target_notes
 from privinf.results.prediction import Prediction, mean_response, predicted
 from privinf.results.rendering import ratios
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Missing, Which
@@ -331,7 +331,7 @@ def glm_results(
     noise = np.asarray(sum(terms.values()))
     step_names = names = rows.design.names
     back = rows.to_user
-    context = description.context(rows, *([] if block is None else [APART]))
+    context = description.context(rows, *(() if block is None else must_read(APART)))
     if block is not None:
         step_names = tuple(names[j] for j in block.columns)
         context["design"] = None

@@ -215,7 +215,7 @@ def stopped_and_mixed(folder, trust, order):
         answer = CheckpointedServer.vector_sum
 
         def until(server, *args, **words):
-            if server._asked == 2:
+            if server._query_count == 2:
                 raise Killed
             return answer(server, *args, **words)
 
