@@ -153,6 +153,7 @@ def _to_parts(
         "release": None if release is None else release.header(),
         "notes": [note.text for note in context.ranked],
         "note_ranks": [[note.rank, note.kind] for note in context.ranked],
+        "warnings_ranked": True,
         "options": list(context.options.items()),  # pairs: a file's keys are sorted
         **{name: getattr(context, name) for name in PLAIN_FIELDS},
     }
@@ -186,7 +187,7 @@ def _from_parts(
         release=release,
         system=_equation(recipe, release, header["settings"]),
         identification=None if found is None else Identification(**found),
-        notes=_notes(header["notes"], header.get("note_ranks")),
+        notes=_notes(header["notes"], header.get("note_ranks"), header.get("warnings_ranked") is True),
         options=dict(header["options"]),
         **{name: _finite(arrays.get(name), name) for name in CONTEXT_ARRAYS},
         **{name: header[name] for name in PLAIN_FIELDS},
@@ -195,11 +196,15 @@ def _from_parts(
     return result
 
 
-def _notes(texts: Sequence[str], ranks: Any) -> tuple[Note, ...]:
-    """Return the notes with their ranks; files of older versions have none, and all are details."""
-    if ranks is None:
-        return tuple(map(Note, texts))
-    return tuple(Note(text, rank, kind) for text, (rank, kind) in zip(texts, ranks, strict=True))
+def _notes(texts: Sequence[str], ranks: Any, warnings_ranked: bool) -> tuple[Note, ...]:
+    """Return the notes with their ranks.
+
+    Older versions printed every note and called warnings details, too: of their files all notes are printed.
+    """
+    pairs = [("detail", "")] * len(texts) if ranks is None else ranks
+    if not warnings_ranked:
+        pairs = [("must-read" if rank == "detail" else rank, kind) for rank, kind in pairs]
+    return tuple(Note(text, rank, kind) for text, (rank, kind) in zip(texts, pairs, strict=True))
 
 
 def _terms(arrays: Mapping[str, np.ndarray[Any, Any]], named: Any) -> VarianceTerms | None:

@@ -117,6 +117,10 @@ def test_a_saved_result_says_what_it_said(saved, slug):
     _not_below(now["epsilon"], before["epsilon"])
     text = str(result.summary())
     assert all(name in text for name in map(str, result.names))
+    spoken = " ".join(text.split())
+    assert all(
+        " ".join(note.split()) in spoken for note in result.notes if not note.startswith("Target: the")
+    )
     assert str(result.privacy)
 
 
