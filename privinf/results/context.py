@@ -28,6 +28,7 @@ from privinf.results.notes import (
     Note,
     clipped_texts,
     imputes,
+    must_read,
     ranked,
     sentence,
     with_imputation,
@@ -114,7 +115,7 @@ class Context:
             inputs = dict.fromkeys((*self.design.outcome.column.inputs, *self.design.inputs))
             more = self.design.schema.notes(inputs)
             texts = [note.text for note in notes]
-            notes = (*ranked(text for text in more if text not in texts), *notes)
+            notes = (*must_read(*(text for text in more if text not in texts)), *notes)
         if imputes({} if self.release is None else self.release.law, self.settings):
             object.__setattr__(self, "settings", {**self.settings, "missing": IMPUTING})
             notes = with_imputation(notes)

@@ -103,6 +103,7 @@ def test_a_fit_warns_where_a_bought_clip_can_move_a_slope():
     assert len([one for one in seen if "cut tails" in str(one.message)]) == 1
     assert any("cut tails: x may have moved" in note for note in fit.notes)
     assert "for clipped columns" in fit.summary().as_text()
+    assert "Bounds and levels were bought" in fit.summary().as_text()
     known = schema.fill({"x": (0.0, 200.0), "y": (-10.0, 200.0)})
     with warnings.catch_warnings():
         warnings.simplefilter("error", ChangedTargetWarning)
