@@ -515,7 +515,7 @@ def lasso(name: str, *, n: int = 90, by_party: bool = False, constant: bool = Fa
         if constant:
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
         labels = np.arange(n) % 3 if by_party or doors else None
-        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), machines=labels, **doors)
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), sites=labels, **doors)
         return model.fit(**asked)
 
 

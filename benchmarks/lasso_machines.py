@@ -41,7 +41,7 @@ def machine_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     data, noise, joint = (np.random.default_rng(seed) for seed in root.spawn(3))
     sample = design.draw(data)
     stored = {"cell": cell, "draw": number, "replication": 0}
-    model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5.0, 5.0), machines=sample.machines)
+    model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5.0, 5.0), sites=sample.machines)
     options = {
         "epsilon": epsilon,
         "delta": 0.5 / (design.n if cell == OWN_DELTA else design.nobs),

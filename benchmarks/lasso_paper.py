@@ -168,7 +168,7 @@ def variant_error(
 def public_model(sample: LassoSample, **more: Any) -> pi.DebiasedLasso:
     """Return the model of heterogeneous machines with its public bounds."""
     return pi.DebiasedLasso(
-        sample.y, sample.X, x_bound=COLUMN_BOUND, y_bounds=(-5.0, 5.0), machines=sample.machines, **more
+        sample.y, sample.X, x_bound=COLUMN_BOUND, y_bounds=(-5.0, 5.0), sites=sample.machines, **more
     )
 
 

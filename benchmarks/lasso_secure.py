@@ -168,7 +168,7 @@ def one_fit(
     y, X = data
     trust = "server" if method == TRUSTED else "secure-sum"
     labels = np.repeat(np.arange(design.machines), design.n)
-    model = pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=(-5.0, 5.0), machines=labels, trust=trust)
+    model = pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=(-5.0, 5.0), sites=labels, trust=trust)
     options = {"iterations": int(method[-1])} if method[-1].isdigit() else {}
     how = pursuit if method.startswith("thresholding") else debiased_lasso_fits.sparse_fit
     row: dict = {"method": method}

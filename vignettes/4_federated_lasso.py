@@ -122,7 +122,7 @@ PURPOSES = {
 
 def home_model(y: np.ndarray, X: np.ndarray, machines: np.ndarray | None = None) -> pi.DebiasedLasso:
     """Return the model with the public bounds of this setting."""
-    return pi.DebiasedLasso(y, X, machines=machines, x_bound=3.5, y_bounds=(-5.0, 5.0))
+    return pi.DebiasedLasso(y, X, sites=machines, x_bound=3.5, y_bounds=(-5.0, 5.0))
 
 
 def alone(y: np.ndarray, X: np.ndarray, epsilon: float = HOME_EPSILON):
@@ -257,7 +257,7 @@ def homogeneous_section() -> None:
         beside the last one and a zero far away.
 
         ```python
-        model = pi.DebiasedLasso(y, X, machines=machines, x_bound=3.5, y_bounds=(-5, 5))
+        model = pi.DebiasedLasso(y, X, sites=sites, x_bound=3.5, y_bounds=(-5, 5))
         fit = model.fit(epsilon=0.8, delta=0.5 / len(y), targets=[0, 7, 14, 15, 400])
         ```
 
@@ -345,7 +345,7 @@ LOGIT = 1.5 * SAMPLE.shared
 LOGISTIC = pi.DebiasedLasso(
     (LABELS.random(HOME.nobs) < 1.0 / (1.0 + np.exp(-SAMPLE.X @ LOGIT))).astype(float),
     SAMPLE.X,
-    machines=SAMPLE.machines,
+    sites=SAMPLE.machines,
     x_bound=3.5,
     family="binomial",
 ).fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, rng=1)
@@ -360,7 +360,7 @@ def binomial_part() -> None:
         mean keeps its coefficients. The same columns, coefficients of {LOGIT[0]:.2f} on the same {HOME.sparsity}, one data set:
 
         ```python
-        model = pi.DebiasedLasso(label, X, machines=machines, x_bound=3.5, family="binomial")
+        model = pi.DebiasedLasso(label, X, sites=sites, x_bound=3.5, family="binomial")
         fit = model.fit(epsilon=0.8, delta=0.5 / len(label), targets=[0, 7, 14, 15, 400])
         fit.odds_ratios()
         ```

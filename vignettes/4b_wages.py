@@ -200,7 +200,7 @@ MODEL = pi.DebiasedLasso.from_formula(
     f"log_wage ~ {' + '.join(COLUMNS)}",
     WAGES.X.assign(log_wage=LOG_WAGE, state=PEOPLE["STATE"]),
     schema=SCHEMA,
-    machines="state",
+    sites="state",
     x_scale=[1.0, *(WAGES.size[name] for name in COLUMNS)],
 )
 
@@ -415,7 +415,7 @@ def wages_section() -> None:
 
         ```python
         schema = pi.Schema({{"log_wage": (log(1e3), log(1e6)), "new_york": (-0.8, 0.8), ...}})
-        model = pi.DebiasedLasso.from_formula(formula, people, schema=schema, machines="state", x_scale=sizes)
+        model = pi.DebiasedLasso.from_formula(formula, people, schema=schema, sites="state", x_scale=sizes)
         fit = model.fit(epsilon={EPSILON:g}, delta={DELTA:g}, sparsity={KEPT}, targets=[...])
         fit.simultaneous()
         ```

@@ -38,6 +38,8 @@ STATSMODELS = {
     "scale": "takes the residual variance as known: it is estimated from the release",
     "use_correction": "is the factor of HC1: ask for cov_type='HC1'",
 }
+# Why `machines` and `parties` of older versions are refused where rows are at sites.
+SITES_NOW = "is called sites= now"
 NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
 
 

@@ -108,13 +108,13 @@ class ModelRows:
         assert self.federation is not None
         return self.federation
 
-    def split(self, machines: ColumnLike | None) -> ModelRows:
-        """Return the rows as those of one site a label of `machines`, an array or a table's column."""
-        if machines is None:
+    def split(self, sites: ColumnLike | None) -> ModelRows:
+        """Return the rows as those of one site a label of `sites`, an array or a table's column."""
+        if sites is None:
             return self
         if self.federation is not None:
-            raise ArgumentError("machines= names a column of a data frame; a federation has its sites")
-        return replace(self, parts=split(self.rows, machines, self.design))
+            raise ArgumentError("sites= names a column of a data frame; a federation has its sites")
+        return replace(self, parts=split(self.rows, sites, self.design))
 
     def placed(self, trust: Trust, *, zero_out: bool = False, passes: bool = False) -> ModelRows:
         """Return the rows at sites: of a federation or this process, or (`passes`) as a table that stays."""
@@ -177,9 +177,9 @@ def rows_of_site(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Miss
     return ModelRows(design=_site_design(pair.names, limits, pair.label), parts={ONE_SITE: pair.rows})
 
 
-def rows_of_pairs(parties: SitePairs, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
+def rows_of_pairs(sites: SitePairs, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
     """Return one pair (y, X) a site as rows; a message about one site's rows names it."""
-    parts, names = arrays.rows_by_site(parties, missing=missing)
+    parts, names = arrays.rows_by_site(sites, missing=missing)
     return ModelRows(design=_site_design(names, limits, "y"), parts=parts)
 
 

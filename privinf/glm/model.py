@@ -9,7 +9,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import SITES_NOISE, STATSMODELS, HidesRows
+from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, HidesRows
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -194,9 +194,10 @@ class GLM(HidesRows):
         return cls.__new__(cls)._bind(model_rows, chosen, family, radius, residual_clip, ledger, roles)
 
     @classmethod
+    @refuses({"parties": SITES_NOW})
     def from_arrays(
         cls,
-        parties: SitePairs,
+        sites: SitePairs,
         *,
         bounds: Bounds,
         family: Family,
@@ -212,7 +213,7 @@ class GLM(HidesRows):
 
         Parameters
         ----------
-        parties : sequence or mapping of (y, X)
+        sites : sequence or mapping of (y, X)
         bounds, y_bounds, family, radius, residual_clip, offset, missing, ledger
             As for the class.
         trust : {"server", "secure-sum"}
@@ -220,7 +221,7 @@ class GLM(HidesRows):
             add the noise under masks (needs the extra ``federation``).
         """
         chosen = trust_of_sums(trust, alone=False)
-        model_rows = rows_of_pairs(parties, glm_limits(family, bounds, y_bounds), missing=missing)
+        model_rows = rows_of_pairs(sites, glm_limits(family, bounds, y_bounds), missing=missing)
         return cls.__new__(cls)._bind(
             model_rows, chosen, family, radius, residual_clip, ledger, Roles(offset)
         )

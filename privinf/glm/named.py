@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, Unpack
 from privinf.accounting import Ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import STATSMODELS
+from privinf.fitting.model import SITES_NOW, STATSMODELS
 from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
 from privinf.glm.model import GLM, SPENDING_REFUSALS
 from privinf.glm.plan import FitRequest, plan_fit
@@ -34,6 +34,8 @@ from privinf.typing import (
     Table,
     Trust,
 )
+
+NOTHING_DRAWN = "is not needed: nothing is drawn"  # why without_intervals has no rng
 
 
 @doors
@@ -106,9 +108,10 @@ class OneFamily(GLM):
         return cls.__new__(cls)._bind(model_rows, chosen, cls.family, None, residual_clip, ledger, roles)
 
     @classmethod
+    @refuses({"parties": SITES_NOW})
     def from_arrays(  # type: ignore[override]
         cls,
-        parties: SitePairs,
+        sites: SitePairs,
         *,
         bounds: Bounds,
         y_bounds: Pair | None = None,
@@ -120,11 +123,11 @@ class OneFamily(GLM):
     ) -> Self:
         """Build the model from one pair (y, X) a site; arguments as for `GLM.from_arrays`."""
         chosen = trust_of_sums(trust, alone=False)
-        model_rows = rows_of_pairs(parties, glm_limits(cls.family, bounds, y_bounds), missing=missing)
+        model_rows = rows_of_pairs(sites, glm_limits(cls.family, bounds, y_bounds), missing=missing)
         roles = Roles.of(columns)
         return cls.__new__(cls)._bind(model_rows, chosen, cls.family, None, residual_clip, ledger, roles)
 
-    @refuses(SPENDING_REFUSALS)
+    @refuses({**SPENDING_REFUSALS, "rng": NOTHING_DRAWN})
     def without_intervals(
         self,
         *,
@@ -132,7 +135,6 @@ class OneFamily(GLM):
         delta: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
-        rng: RngLike = None,
         calibration: Calibration | None = None,
     ) -> str:
         """Return why the default fit at this budget would have no intervals; nothing where it can have them.
@@ -149,10 +151,6 @@ class OneFamily(GLM):
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
-        rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such. Here nothing is drawn: it is an argument so that those of
-            `fit` can be passed.
         calibration : {"exact", "classic"}, optional
             How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
             noise. "classic" is the textbook formula, to reproduce published results only.

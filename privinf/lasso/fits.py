@@ -1,11 +1,10 @@
-"""The kinds of fit of a debiased lasso and their options: all rows, secure sums, by site, the paper's."""
+"""The kinds of fit of a debiased lasso: all rows, secure sums, by site, the paper's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -33,15 +32,11 @@ from privinf.lasso.heterogeneous.fit import (
     results_by_site,
 )
 from privinf.lasso.omitted import MissedColumnTest, missed_column_test, screen_omitted, sparse_columns
+from privinf.lasso.options import Center, LassoOptions
 from privinf.lasso.plan import (
     MOST_LOGISTIC,
     RESPONSE_SHARE,
-    Accounting,
-    Center,
     LassoPlan,
-    Targets,
-    check_level,
-    check_logistic,
     check_plan,
     largest_sparsity,
     target_positions,
@@ -57,7 +52,7 @@ from privinf.lasso.results import (
     results_without_intervals,
     sparse_part,
 )
-from privinf.lasso.rows import LassoFamily, LassoRows, check_price, server_of
+from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_PICKS, cost_note, detection_of, secure_server, vector_server
 from privinf.lasso.selection import VectorServer
 from privinf.lasso.sums import SparseSums
@@ -65,61 +60,9 @@ from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.registry import studied
 from privinf.results.notes import Note, must_read
-from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, Trust
-from privinf.validation import check_choice, check_number, check_positive, reporting_delta, shown
+from privinf.typing import RngLike, ScoreTarget
+from privinf.validation import check_number, check_positive, reporting_delta
 
-Variant = Literal["default", "paper"]
-FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
-OPTIONS: Mapping[FitKind, set[str]] = {
-    "joint": {
-        "max_sparsity",
-        "iterations",
-        "clip",
-        "center",
-        "bootstrap_draws",
-        "bootstrap_multipliers",
-        "restricted_eigenvalues",
-        "noise_variance",
-        "bias_bound",
-        "extra_shares",
-        "target",
-    },
-    "heterogeneous": {"shared_sparsity", "accounting", "precision", "center", "target"},
-    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
-    "secure": {
-        "max_sparsity",
-        "iterations",
-        "clip",
-        "center",
-        "noise_variance",
-        "extra_shares",
-        "max_colluding",
-        "target",
-    },
-    "binomial": {"max_sparsity", "iterations", "clip"},
-}
-# Options that every kind of fit has.
-OF_EVERY_FIT = {
-    "sparsity",
-    "targets",
-    "variant",
-    "heterogeneous",
-    "epsilon",
-    "delta",
-    "mu",
-    "rho",
-    "rng",
-    "precision_sparsity",
-    "shares",
-    "cov_type",
-}
-WORDS: Mapping[FitKind, str] = {
-    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
-    "heterogeneous": "variant='default' and heterogeneous=True",
-    "paper": "variant='paper'",
-    "secure": "trust='secure-sum'",
-    "binomial": "family='binomial'",
-}
 PAPER_OPTIONS = {
     "step",
     "norm_bound",
@@ -420,16 +363,9 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
         largest = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
         largest = min(largest, MOST_LOGISTIC) if rows.family == "binomial" else largest
     return check_plan(
+        replace(options, center=center, max_sparsity=largest),
         rho=rho,
         delta=delta,
-        sparsity=options.sparsity,
-        max_sparsity=largest,
-        targets=options.targets,
-        precision_sparsity=options.precision_sparsity,
-        iterations=options.iterations,
-        clip=options.clip,
-        center=center,
-        shares=options.shares,
         names=rows.names,
         constant=rows.constant,
     )
@@ -437,102 +373,3 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
 
 REFUSED = {"calibration": "has no choice here: all prices are exact", "source": SITES_NOISE}
 NO_ROW_COUNT = {"HC1": "divides by n less the number of columns, which may be more than n: ask for 'HC0'"}
-NO_MEAN = (
-    "target='mean' needs the scores of a few named or selected targets as one vector, whose tail is counted; "
-    "with {} every score is clipped by itself, which is target='robust'"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LassoOptions:
-    """Options of `DebiasedLasso.fit`, which describes them."""
-
-    sparsity: int | Literal["auto"] = "auto"
-    targets: Targets = "selected"
-    variant: Variant = "default"
-    heterogeneous: bool = False
-    epsilon: float | None = None
-    delta: float | None = None
-    mu: float | None = None
-    rho: float | None = None
-    rng: RngLike = None
-    precision_sparsity: int | None = None
-    shares: Mapping[str, float] | None = None
-    max_sparsity: int | None = None
-    shared_sparsity: int | None = None
-    accounting: Accounting = "joint"
-    precision: Precision = "pooled"
-    iterations: int | None = None
-    clip: float | None = None
-    refit: bool | None = None
-    center: Center | None = None
-    target: ScoreTarget | None = None
-    bootstrap_draws: int | None = None
-    bootstrap_multipliers: Multipliers = "rademacher"
-    restricted_eigenvalues: bool = False
-    noise_variance: bool = False
-    bias_bound: bool = False
-    extra_shares: Mapping[str, float] | None = None
-    paper_options: Mapping[str, Any] | None = None
-    max_colluding: int = 0
-    cov_type: CovWord | None = None
-
-    @property
-    def every(self) -> bool:
-        """Whether all columns are targets."""
-        return isinstance(self.targets, str) and self.targets == "all"
-
-    @property
-    def score_target(self) -> ScoreTarget:
-        """What the scores aim at, where nothing is said the mean if it can be had."""
-        return self.target or ("robust" if self.every else "mean")
-
-    def kind(self, trust: Trust, family: LassoFamily) -> FitKind:
-        """Return which kind of fit is asked for.
-
-        Raises
-        ------
-        ArgumentError, NotAvailableError
-            An option does not go with this kind of fit: nothing is accepted and ignored.
-        """
-        check_choice(self.accounting, Accounting, "accounting")
-        check_choice(self.precision, Precision, "precision")
-        paper = check_choice(self.variant, Variant, "variant") == "paper"
-        kind: FitKind = "paper" if paper else "heterogeneous" if self.heterogeneous else "joint"
-        if family == "binomial":
-            check_logistic("targets='all'" if self.every else WORDS[kind] * (kind != "joint"), trust)
-            kind = "binomial"
-        elif trust == "secure-sum":
-            kind = self._secure(kind)
-        check_level(kind, epsilon=self.epsilon, mu=self.mu, rho=self.rho)
-        if self.target is not None and check_choice(self.target, ScoreTarget, "target") == "mean":
-            alone = "targets='all'" if self.every else WORDS[kind]
-            if self.every or kind in ("heterogeneous", "paper"):
-                raise NotAvailableError(NO_MEAN.format(alone))
-        if kind in {"joint", "binomial"} and self.accounting == "per-interval":
-            raise NotAvailableError(
-                "the scores of all targets are one release, whose noise serves every interval: "
-                "accounting='per-interval' is offered with heterogeneous=True and with variant='paper'"
-            )
-        for option in [one for one in fields(self) if one.name not in OF_EVERY_FIT]:
-            if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
-                homes = " or ".join(WORDS[home] for home, names in OPTIONS.items() if option.name in names)
-                raise ArgumentError(
-                    f"{option.name}= has no place in a fit with {WORDS[kind]}: it goes with {homes}"
-                )
-        return kind
-
-    def _secure(self, kind: FitKind) -> FitKind:
-        """Return the kind of fit on secure sums, if there is one."""
-        if kind != "joint":
-            raise NotAvailableError(
-                f"a fit with {WORDS[kind]} peels un-noised sums, or sums of one party: that needs a trusted "
-                "server; trust='secure-sum' goes with variant='default' and heterogeneous=False"
-            )
-        if isinstance(self.targets, str):
-            raise ArgumentError(
-                f"targets={shown(self.targets)}: on secure sums the targets are a list of columns, named "
-                "before the data are seen. All columns are too many for one Gaussian release of their "
-                "products with all columns, p^2 numbers, and selected ones are those that its noise favours"
-            )
-        return "secure"

@@ -12,7 +12,7 @@ from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
-from privinf.fitting.model import STATSMODELS, HidesRows
+from privinf.fitting.model import SITES_NOW, STATSMODELS, HidesRows
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -25,16 +25,13 @@ from privinf.lasso.binomial.fit import fit_logistic
 from privinf.lasso.fits import (
     NO_ROW_COUNT,
     REFUSED,
-    FitKind,
-    LassoOptions,
-    Variant,
     fit_by_paper,
     fit_heterogeneous,
     fit_jointly,
     fit_securely,
 )
 from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.plan import Accounting, Center, Targets
+from privinf.lasso.options import Accounting, Center, FitKind, LassoOptions, Targets, Variant
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoFamily, lasso_limits, lasso_rows
 from privinf.schema import Schema
@@ -81,8 +78,8 @@ class DebiasedLasso(HidesRows):
     x_scale : float or array_like of p, optional
         Public guesses of the columns' standard deviations, for ranking columns; default: a third of the
         half-width. Sizes of columns that matter are released.
-    machines : array_like, shape (n,), optional
-        Site of every row.
+    sites : array_like, shape (n,), optional
+        Label of the site of every row, where the rows of several sites are in one place.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or the middle of the bounds is put in their place.
     trust : {"central", "server", "secure-sum"}
@@ -139,6 +136,7 @@ class DebiasedLasso(HidesRows):
     (('x1', 'x6'), True)
     """
 
+    @refuses({"machines": SITES_NOW})
     def __init__(
         self,
         y: ColumnLike,
@@ -149,20 +147,21 @@ class DebiasedLasso(HidesRows):
         y_bounds: Pair | None = None,
         family: LassoFamily = "gaussian",
         x_scale: ArrayLike | None = None,
-        machines: ColumnLike | None = None,
+        sites: ColumnLike | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        chosen = trust_of_sums(trust, alone=machines is None)
-        check_same_labels(X, machines)
+        chosen = trust_of_sums(trust, alone=sites is None)
+        check_same_labels(X, sites)
         held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
-        self._bind(held.split(machines), chosen, y_bounds, x_scale, family, ledger)
+        self._bind(held.split(sites), chosen, y_bounds, x_scale, family, ledger)
 
     @classmethod
+    @refuses({"parties": SITES_NOW})
     def from_arrays(
         cls,
-        parties: SitePairs,
+        sites: SitePairs,
         *,
         x_bound: float | None = None,
         bounds: Bounds = None,
@@ -181,10 +180,11 @@ class DebiasedLasso(HidesRows):
             There is no site, one has no rows, or they differ in columns.
         """
         chosen = trust_of_sums(trust, alone=False)
-        held = rows_of_pairs(parties, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
+        held = rows_of_pairs(sites, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
         return cls.__new__(cls)._bind(held, chosen, y_bounds, x_scale, family, ledger)
 
     @classmethod
+    @refuses({"machines": SITES_NOW})
     def from_formula(
         cls,
         formula: str,
@@ -192,7 +192,7 @@ class DebiasedLasso(HidesRows):
         *,
         schema: Schema,
         family: LassoFamily = "gaussian",
-        machines: str | None = None,
+        sites: str | None = None,
         x_scale: ArrayLike | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
@@ -208,7 +208,7 @@ class DebiasedLasso(HidesRows):
             A federation's sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
             Bounds of columns and response; the sites cut the response at its.
-        machines : str, optional
+        sites : str, optional
             Column of a data frame that names the site of every row.
         missing : {"raise", "impute-public"}
             Of a data frame; in a federation every site's `Rows` say it.
@@ -220,8 +220,8 @@ class DebiasedLasso(HidesRows):
         SchemaError
             The formula needs columns or bounds that the schema does not declare.
         """
-        chosen = trust_of_sums(trust, alone=machines is None and not is_federation(data))
-        held = rows_of_formula(formula, data, schema, missing=missing).split(machines)
+        chosen = trust_of_sums(trust, alone=sites is None and not is_federation(data))
+        held = rows_of_formula(formula, data, schema, missing=missing).split(sites)
         return cls.__new__(cls)._bind(held, chosen, None, x_scale, family, ledger)
 
     def _bind(
@@ -450,7 +450,7 @@ class DebiasedLasso(HidesRows):
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {len(self._rows.names)} columns"
-        return f"<{type(self).__name__}: {size}, {len(self._rows.rows)} parties (rows not shown)>"
+        return f"<{type(self).__name__}: {size}, {len(self._rows.rows)} sites (rows not shown)>"
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import NO_LEVEL
 from privinf.lasso.columns import DebiasingBudget
+from privinf.lasso.options import Center, LassoOptions, Targets
 from privinf.lasso.thresholding import (
     BLOCKS,
     CHEAP_FITS,
@@ -19,18 +19,8 @@ from privinf.lasso.thresholding import (
     PRODUCT_CLIP,
     ThresholdingBudget,
 )
-from privinf.typing import Trust
 from privinf.validation import check_choice, check_count, check_positive, shown
 
-Targets = Sequence[int | str] | Literal["selected", "all"]
-Accounting = Literal["joint", "per-interval"]
-Center = Literal["declared", "released"]
-
-NOT_GAUSSIAN = (
-    "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
-    "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
-)
-PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 NEIGHBOURS = 4  # of every target, by default, where sites have parts of their own
 MEANS_SHARE = 0.04  # of the whole budget, where means are released
 RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
@@ -202,45 +192,37 @@ class LassoPlan:
 
 
 def check_plan(
-    *,
-    rho: float,
-    delta: float,
-    sparsity: int | str,
-    max_sparsity: int | None,
-    targets: Targets,
-    precision_sparsity: int | None,
-    iterations: int | None,
-    clip: float | None,
-    center: Center,
-    shares: Mapping[str, float] | None,
-    names: Sequence[str],
-    constant: int | None,
+    options: LassoOptions, *, rho: float, delta: float, names: Sequence[str], constant: int | None
 ) -> LassoPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
-    every = isinstance(targets, str) and targets == "all"
+    every = options.every
     extras = {} if every else {"missed": MISSED_SHARE}
-    if check_choice(center, Center, "center") == "released":
+    if check_choice(options.center or "declared", Center, "center") == "released":
         extras["means"] = MEANS_SHARE
-    parts, extra_shares = LassoShares.of(shares, every, extras)
-    sparsity, automatic = _sparsity(sparsity, max_sparsity, len(names) - (constant is not None))
+    parts, extra_shares = LassoShares.of(options.shares, every, extras)
+    columns = len(names) - (constant is not None)
+    sparsity, automatic = _sparsity(options.sparsity, options.max_sparsity, columns)
     if every and constant is not None:
         raise NotAvailableError("targets='all' needs centred columns and response, without a constant")
-    if every and precision_sparsity:
+    neighbours = options.precision_sparsity
+    if every and neighbours:
         raise ArgumentError(
             "targets='all' has no neighbours in its precision columns: leave precision_sparsity= out"
         )
-    if precision_sparsity is not None:
-        check_count(precision_sparsity, "precision_sparsity", least=0)
+    if neighbours is not None:
+        check_count(neighbours, "precision_sparsity", least=0)
+    targets = tuple(range(len(names))) if every else target_positions(options.targets, names, constant)
+    blocks = BLOCKS if options.iterations is None else check_count(options.iterations, "iterations")
     return LassoPlan(
         rho=rho,
         delta=delta,
         sparsity=sparsity,
-        neighbours=precision_sparsity,
-        targets=tuple(range(len(names))) if every else target_positions(targets, names, constant),
+        neighbours=neighbours,
+        targets=targets,
         every=every,
         automatic=automatic,
-        blocks=BLOCKS if iterations is None else check_count(iterations, "iterations"),
-        clip=PRODUCT_CLIP if clip is None else check_positive(clip, "clip"),
+        blocks=blocks,
+        clip=PRODUCT_CLIP if options.clip is None else check_positive(options.clip, "clip"),
         shares=parts,
         extras=extra_shares,
     )
@@ -293,35 +275,6 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
     if count > columns:
         raise ArgumentError(f"{name}={count} is more than the {columns} columns")
     return count, automatic
-
-
-def check_level(kind: str, *, epsilon: float | None, mu: float | None, rho: float | None) -> None:
-    """Refuse no level, two, and one that means nothing for this kind of fit."""
-    levels = {"epsilon": epsilon, "mu": mu, "rho": rho}
-    given = [name for name, level in levels.items() if level is not None]
-    if not given:
-        raise ArgumentError(NO_LEVEL)
-    if len(given) > 1:
-        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given)}")
-    if kind == "paper" and epsilon is None:
-        raise ArgumentError(PAPER_LEVEL)
-    if kind != "secure" and mu is not None:
-        raise ArgumentError(NOT_GAUSSIAN)
-
-
-def check_logistic(asked: str, trust: Trust) -> None:
-    """Raise NotAvailableError where a logistic fit is `asked` for what it has not, or without trust."""
-    if asked:
-        raise NotAvailableError(
-            f"family='binomial' has no fit with {asked}: it debiases named or selected targets, with "
-            "variant='default' and heterogeneous=False"
-        )
-    if trust == "secure-sum":
-        raise NotAvailableError(
-            "family='binomial' peels un-noised sums, which needs a trusted curator or server: "
-            "trust='central' or 'server'. By secure sums there is FederatedGLM(family='binomial'), for "
-            "columns that are few"
-        )
 
 
 def target_positions(targets: Targets, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:

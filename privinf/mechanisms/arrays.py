@@ -103,9 +103,7 @@ def array_rows(
     return ArrayRows(Rows(features, response, missing), names, _name(y), marked)
 
 
-def rows_by_site(
-    parties: SitePairs, *, missing: Missing = "raise"
-) -> tuple[dict[Any, Rows], tuple[str, ...]]:
+def rows_by_site(sites: SitePairs, *, missing: Missing = "raise") -> tuple[dict[Any, Rows], tuple[str, ...]]:
     """Return the rows of one pair (y, X) a site by label, numbered where they have none, and their columns.
 
     Raises
@@ -114,9 +112,9 @@ def rows_by_site(
         There is no site, one has no rows or wrong ones, or they differ in their columns; the message names
         the site and shows no value.
     """
-    if not isinstance(parties, (Mapping, Sequence)) or isinstance(parties, (str, bytes)) or not len(parties):
-        raise ArgumentError("parties must hold at least one pair (y, X)")
-    pairs = parties.items() if isinstance(parties, Mapping) else enumerate(parties)
+    if not isinstance(sites, (Mapping, Sequence)) or isinstance(sites, (str, bytes)) or not len(sites):
+        raise ArgumentError("sites must hold at least one pair (y, X)")
+    pairs = sites.items() if isinstance(sites, Mapping) else enumerate(sites)
     parts: dict[Any, Rows] = {}
     columns: dict[str, tuple[str, ...]] = {}
     for label, pair in pairs:
@@ -125,7 +123,7 @@ def rows_by_site(
             raise ArgumentError(f"two sites are called {name!r}")
         with _naming(name):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise ArgumentError("a party is a pair (y, X)")
+                raise ArgumentError("a site is a pair (y, X)")
             site = site_rows(*pair, missing=missing)
         parts[label] = site.rows
         columns[name] = site.names

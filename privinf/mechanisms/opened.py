@@ -299,7 +299,7 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
     if isinstance(labels, str):
         features = as_frame(features)
         if labels not in features:
-            raise SchemaError(f"machines={labels!r} is not among the data's columns")
+            raise SchemaError(f"sites={labels!r} is not among the data's columns")
         labels = features[labels]
     parts = {}
     for label, at in _groups(label_column(labels), len(features)):
@@ -313,10 +313,10 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
 def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
     """Yield the rows of every label, as slices where they stand together: all rows, each once."""
     if len(labels) != rows:
-        raise ArgumentError(f"machines must hold one label for each of the {rows} rows")
-    codes = coded(labels, "machines=")
+        raise ArgumentError(f"sites= must hold one label for each of the {rows} rows")
+    codes = coded(labels, "sites=")
     if (codes < 0).any():
-        raise SchemaError("machines= has missing values: every row needs the label of its machine")
+        raise SchemaError("sites= has missing values: every row needs the label of its site")
     order = np.argsort(codes, kind="stable")
     for at in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
         label = labels.iloc[at[0]]

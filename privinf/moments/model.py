@@ -12,7 +12,7 @@ from privinf.error_boundary import doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.covariances import check_release_covariance, requested_covariance
-from privinf.fitting.model import SITES_NOISE, STATSMODELS, ReleaseModel, to_file
+from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, ReleaseModel, to_file
 from privinf.fitting.solve import Fit, build_results, with_covariance
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
@@ -74,7 +74,7 @@ class MomentFitOptions(MomentReleaseOptions):
 class MomentOLS(ReleaseModel):
     r"""Linear regression from second moments with Gaussian noise.
 
-    Over several parties it is made by `from_arrays`, or by `from_formula` from a federation: by secure sums
+    Over several sites it is made by `from_arrays`, or by `from_formula` from a federation: by secure sums
     their noise is that of one trusted curator, and nobody sees more than the noisy total.
 
     Parameters
@@ -156,9 +156,10 @@ class MomentOLS(ReleaseModel):
         self._bind(mechanism, model_rows, ledger)
 
     @classmethod
+    @refuses({"parties": SITES_NOW})
     def from_arrays(
         cls,
-        parties: SitePairs,
+        sites: SitePairs,
         *,
         bounds: Bounds = None,
         radius: float | None = None,
@@ -168,11 +169,11 @@ class MomentOLS(ReleaseModel):
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model over parties from one pair (y, X) each; a column ``const`` of ones is public.
+        """Build the model over sites from one pair (y, X) each; a column ``const`` of ones is public.
 
         Parameters
         ----------
-        parties : sequence or mapping of (y, X)
+        sites : sequence or mapping of (y, X)
             Simulated in this process; real sites are a federation for `from_formula`.
         bounds, radius, y_bounds, response_weight, missing, ledger
             As for the class. Every column but the constant is protected.
@@ -183,7 +184,7 @@ class MomentOLS(ReleaseModel):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about one party's rows names the party.
+            A message about the rows of one site names the site.
 
         Examples
         --------
@@ -191,8 +192,8 @@ class MomentOLS(ReleaseModel):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (5000, 2))
         >>> y = X @ [0.5, -0.3] + 0.3 * rng.standard_normal(5000)
-        >>> parties = [(y[:2000], X[:2000]), (y[2000:], X[2000:])]
-        >>> model = pi.MomentOLS.from_arrays(parties, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2))
+        >>> sites = [(y[:2000], X[:2000]), (y[2000:], X[2000:])]
+        >>> model = pi.MomentOLS.from_arrays(sites, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2))
         >>> fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
         >>> bool((abs(fit.params - [0.5, -0.3]) < 5 * fit.bse).all())
         True
@@ -201,7 +202,7 @@ class MomentOLS(ReleaseModel):
 
         trust = rows.check_trust(trust, "secure-sum", SEVERAL)
         model_rows = rows.rows_of_pairs(
-            parties, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds), missing=missing
+            sites, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds), missing=missing
         ).placed(trust)
         return cls._over(FederatedMoments(model_rows, trust=trust, response_weight=response_weight), ledger)
 

@@ -58,7 +58,7 @@ def _plain(model: Any, words: Callable[[Case], dict[str, Any]] = lambda case: {}
 def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
     words: dict[str, Any] = {"family": case.people.family}
     if case.trust == "secure-sum":
-        words |= {"trust": "secure-sum", "machines": SITE}
+        words |= {"trust": "secure-sum", "sites": SITE}
         frame = frame.assign(**{SITE: np.arange(len(frame)) % 2})
     matter = np.count_nonzero(case.people.slopes) - (case.people.design.constant is not None)
     fit_options: dict[str, Any] = {

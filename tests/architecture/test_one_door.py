@@ -18,7 +18,7 @@ MAKERS = {
 }
 ADAPTERS = {"privinf.fitting.rows"}
 HOLDERS = ("privinf.mechanisms.", "privinf.federation.", "privinf.cli.", "privinf.schema.")
-GIVEN = {"y", "X", "data", "machines", "parties"}
+GIVEN = {"y", "X", "data", "sites", "parties"}
 DOORS = {"__init__", "from_formula", "from_arrays"}
 
 
@@ -98,13 +98,13 @@ def test_no_tower_indexes_a_handle(tree):
 
 
 @pytest.mark.parametrize(
-    "body", ["data.iloc[0]", "X[machines]", "len(parties[0])", "y - 1", "[row for row in data]"]
+    "body", ["data.iloc[0]", "X[sites]", "len(parties[0])", "y - 1", "[row for row in data]"]
 )
 def test_a_door_that_looks_is_seen(body):
-    function = ast.parse(f"def from_formula(cls, y, X, data, machines, parties):\n    return {body}").body[0]
+    function = ast.parse(f"def from_formula(cls, y, X, data, sites, parties):\n    return {body}").body[0]
     assert looks(function)
 
 
 def test_a_door_that_passes_rows_on_is_not():
-    body = "return rows(y, X=X) if machines is None else split(machines)"
-    assert not looks(ast.parse(f"def __init__(self, y, X, machines):\n    {body}").body[0])
+    body = "return rows(y, X=X) if sites is None else split(sites)"
+    assert not looks(ast.parse(f"def __init__(self, y, X, sites):\n    {body}").body[0])

@@ -149,13 +149,29 @@ def test_columns_beside_pairs_are_refused_too():
     y, X = rows()
     site = pd.Series(np.arange(N) % 2).sort_values()
     with pytest.raises(AlignmentError, match="label their rows"):
-        pi.DebiasedLasso(y, X, **BOUNDS, machines=site)
+        pi.DebiasedLasso(y, X, **BOUNDS, sites=site)
     with pytest.raises(AlignmentError, match="label their rows"):
         pi.Modulation(pi.Design.from_formula(FORMULA, SCHEMA)).release(
             (y.sort_values(), X), epsilon=4.0, delta=1e-5
         )
     with pytest.raises(AlignmentError, match="label their rows"):
         pi.stats.pearsonr(y.sort_values(), X.a, bounds=((-4, 6), (-1, 1)), mu=0.5)
+
+
+def test_old_names_of_arguments_are_refused_by_the_new_ones():
+    y, X = rows()
+    data = X.assign(y=y, where=np.arange(N) % 2)
+    lasso = {"x_bound": 1.0, "y_bounds": BOUNDS["y_bounds"]}
+    with pytest.raises(ArgumentError, match="machines= is called sites= now"):
+        pi.DebiasedLasso(y, X, **lasso, machines=data["where"])
+    with pytest.raises(ArgumentError, match="machines= is called sites= now"):
+        pi.DebiasedLasso.from_formula(FORMULA, data, schema=SCHEMA, machines="where")
+    for model in [model for model in MODELS if hasattr(model, "from_arrays")]:
+        words = {**BOUNDS, **MODELS[model][0]} if model is not pi.DebiasedLasso else lasso
+        with pytest.raises(ArgumentError, match="parties= is called sites= now"):
+            model.from_arrays(parties=[(y, X), (y, X)], **words)
+    with pytest.raises(ArgumentError, match="rng= is not needed: nothing is drawn"):
+        pi.OLS(y, X, **BOUNDS).without_intervals(mu=1.0, rng=0)
 
 
 @EVERY

@@ -73,7 +73,7 @@ def targeted(data):
 
 
 def by_machine(data):
-    model = pi.DebiasedLasso.from_formula("y ~ x + w", data, schema=SCHEMA, machines="g")
+    model = pi.DebiasedLasso.from_formula("y ~ x + w", data, schema=SCHEMA, sites="g")
     return params(model.fit(epsilon=90.0, delta=1e-5, targets=["x"], sparsity=2, rng=0))
 
 

@@ -128,9 +128,9 @@ def test_parties_change_nothing_without_noise():
     y, X, _ = draw(7, n=2_000)
     labels = np.repeat(["b", "a", "c"], [500, 700, 800])
     one = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9))
-    many = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9), machines=labels)
+    many = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9), sites=labels)
     mixed = np.random.default_rng(0).permutation(labels)
-    shuffled = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9), machines=mixed)
+    shuffled = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9), sites=mixed)
     pairs = [(y[labels == name], X[labels == name]) for name in "bac"]
     arrays = pi.DebiasedLasso.from_arrays(pairs, x_bound=6.0, y_bounds=(-9, 9))
     found = [m.fit(epsilon=np.inf, sparsity=3, targets=[2, 30]) for m in (one, many, shuffled, arrays)]
@@ -211,8 +211,8 @@ def test_intervals_are_those_of_a_regression_with_a_constant(sites):
     held = {False: 0, True: 0}
     for rep in range(6):
         y, X = skewed_rows(rep)
-        machines = None if sites is None else np.arange(len(y)) % sites
-        model = pi.DebiasedLasso(y, X, bounds=[(0, 8)] * 12, y_bounds=(0, 50), machines=machines)
+        labels = None if sites is None else np.arange(len(y)) % sites
+        model = pi.DebiasedLasso(y, X, bounds=[(0, 8)] * 12, y_bounds=(0, 50), sites=labels)
         for declared in held:
             more = {"center": "declared"} if declared else {}
             fit = model.fit(**asked, **more, delta=1e-6, rng=rep)
@@ -365,7 +365,7 @@ def test_bad_rows():
     with pytest.raises(ArgumentError, match="rows"):
         pi.DebiasedLasso(y[:-1], X, x_bound=4.0, y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match="one label"):
-        pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-1, 1), machines=[0, 1])
+        pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-1, 1), sites=[0, 1])
     with pytest.raises(ArgumentError, match="the table has no rows"):
         pi.DebiasedLasso.from_arrays([(y, X), (y[:0], X[:0])], x_bound=4.0, y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match="other columns"):
@@ -376,7 +376,7 @@ def test_a_units_rows_are_counted_over_all_machines():
     schema = pi.Schema({"y": (-1.0, 1.0), "x": (-1.0, 1.0)}, unit="person", max_rows=1)
     rows = pd.DataFrame({"y": 0.0, "x": 0.5, "person": np.arange(40) // 2, "site": ["a", "b"] * 20})
     with pytest.raises(AlignmentError, match="more rows than the declared max_rows=1"):
-        pi.DebiasedLasso.from_formula("y ~ x", rows, schema=schema, machines="site")
+        pi.DebiasedLasso.from_formula("y ~ x", rows, schema=schema, sites="site")
 
 
 def test_formula_federation_and_file_give_the_same(tmp_path):
@@ -391,8 +391,8 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
         )
         for name, part in data.groupby("clinic")
     }
-    for source, machines in [(data, None), (data, "clinic"), (federation.InProcessFederation(sites), None)]:
-        fitting = pi.DebiasedLasso.from_formula(formula, source, schema=schema, machines=machines)
+    for source, column in [(data, None), (data, "clinic"), (federation.InProcessFederation(sites), None)]:
+        fitting = pi.DebiasedLasso.from_formula(formula, source, schema=schema, sites=column)
         fits.append(fitting.fit(epsilon=np.inf, sparsity=3, targets=["c", "d"]))
     ols = sm.OLS.from_formula(formula, data.assign(y=y.clip(-5, 5))).fit(cov_type="HC0")
     for fit in fits:
@@ -405,9 +405,9 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
     again = pi.load_results(tmp_path / "fit")
     assert again.params.equals(noisy.params)
     assert again.sparse_params.equals(noisy.sparse_params)
-    with pytest.raises(ArgumentError, match="machines"):
+    with pytest.raises(ArgumentError, match="sites="):
         pi.DebiasedLasso.from_formula(
-            formula, federation.InProcessFederation(sites), schema=schema, machines="clinic"
+            formula, federation.InProcessFederation(sites), schema=schema, sites="clinic"
         )
 
 
@@ -509,7 +509,7 @@ def parties(seed, machines=4, n=6_000):
 @pytest.mark.parametrize("precision", ["pooled", "machine"])
 def test_parties_with_parts_of_their_own(accounting, precision):
     y, X, labels, beta = parties(3)
-    fitting = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5), machines=labels)
+    fitting = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5), sites=labels)
     fit = fitting.fit(
         epsilon=3.0,
         delta=1e-5,
@@ -590,7 +590,7 @@ def test_parties_leave_out_targets_whose_slope_is_clipped_away():
     X[:, 36] = ((np.random.default_rng(5).random(len(X)) < share) - share) / np.sqrt(share * (1.0 - share))
     bounds = [(-4.0, 4.0)] * 36 + [(-10.0, 10.0)] + [(-4.0, 4.0)] * (P - 37)
     fitting = pi.DebiasedLasso(
-        y + 0.05 * X[:, 36], X, bounds=bounds, y_bounds=(-5, 5), x_scale=1.0, machines=labels
+        y + 0.05 * X[:, 36], X, bounds=bounds, y_bounds=(-5, 5), x_scale=1.0, sites=labels
     )
     fit = fitting.fit(
         epsilon=4.0,

@@ -15,6 +15,7 @@ from privinf.lasso.all_targets import debias_all
 from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.debiasing import debias
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
+from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.sums import SparseSums
@@ -40,18 +41,7 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     rows = pi.DebiasedLasso(y, X * scale, x_bound=bound * scale, y_bounds=(-6, 6))._rows
     every = targets == "all"
     plan = check_plan(
-        rho=rho,
-        delta=1e-5,
-        sparsity=2,
-        max_sparsity=None,
-        targets=targets,
-        precision_sparsity=None,
-        iterations=None,
-        clip=None,
-        center="declared",
-        shares=None,
-        names=rows.names,
-        constant=None,
+        LassoOptions(sparsity=2, targets=targets), rho=rho, delta=1e-5, names=rows.names, constant=None
     )
     asked = check_extras(**options)
     plan = replace(plan, rho=asked.basic(rho))

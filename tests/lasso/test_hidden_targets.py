@@ -173,11 +173,11 @@ KINDS = {
     "robust": {"targets": [0, 1], "target": "robust"},
     "selected": {"targets": "selected"},
     "all": {"targets": "all"},
-    "sites": {"targets": [0, 1], "machines": True},
-    "secure sums": {"targets": [0, 1], "machines": True, "trust": "secure-sum", "max_sparsity": 3},
+    "sites": {"targets": [0, 1], "sites": True},
+    "secure sums": {"targets": [0, 1], "sites": True, "trust": "secure-sum", "max_sparsity": 3},
     "sites with parts of their own": {
         "targets": [0, 1],
-        "machines": True,
+        "sites": True,
         "heterogeneous": True,
         "sparsity": 2,
         "shared_sparsity": 1,
@@ -200,9 +200,7 @@ KINDS = {
 def small_model(kind, n, seed, ledger):
     """Return a model of one kind of a few rows, and the options of its fit."""
     options = dict(KINDS[kind])
-    about = {
-        name: options.pop(name) for name in ("machines", "trust", "family", "constant") if name in options
-    }
+    about = {name: options.pop(name) for name in ("sites", "trust", "family", "constant") if name in options}
     rng = np.random.default_rng((seed, n))
     X = rng.standard_normal((n, 6)) if seed else (rng.random((n, 6)) < 0.05).astype(float)
     y = 0.5 * X[:, 0] + rng.standard_normal(n)
@@ -212,8 +210,8 @@ def small_model(kind, n, seed, ledger):
         y, made["family"] = (y > 1.5 + seed).astype(float), "binomial"
     else:
         made["y_bounds"] = (-6, 6)
-    if "machines" in about:
-        made["machines"] = np.arange(n) % 3
+    if "sites" in about:
+        made["sites"] = np.arange(n) % 3
     if "trust" in about:
         made["trust"] = about["trust"]
     return pi.DebiasedLasso(y, X, **made), options

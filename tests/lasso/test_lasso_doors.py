@@ -54,7 +54,7 @@ def test_columns_of_foreign_tables_keep_their_names(table, given, constant):
     made = [pi.add_constant(one) if constant else one for one in (X, given(X))]
     machines = given(table[["g"]]).to_pandas()["g"]
     one, other = (
-        pi.DebiasedLasso(table["y"], columns, machines=machines, **LIMITS).fit(targets=["v0", "v3"], **FIT)
+        pi.DebiasedLasso(table["y"], columns, sites=machines, **LIMITS).fit(targets=["v0", "v3"], **FIT)
         for columns in made
     )
     assert one.names == other.names == ("v0", "v3")

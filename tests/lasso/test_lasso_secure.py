@@ -68,7 +68,7 @@ def test_without_noise_it_is_the_trusted_fit(options):
     y, X, _ = draw(3, n=2_000, p=60)
     labels = np.arange(len(y)) % 3
     fits = [
-        pi.DebiasedLasso(y, X, machines=labels, trust=trust, **COMMON | {"y_bounds": (-6, 7)}).fit(
+        pi.DebiasedLasso(y, X, sites=labels, trust=trust, **COMMON | {"y_bounds": (-6, 7)}).fit(
             epsilon=np.inf, sparsity=3, targets=TARGETS, **options
         )
         for trust in ("server", "secure-sum")
@@ -99,9 +99,9 @@ def test_a_federation_of_tables_and_a_constant():
     }
     options = {"epsilon": np.inf, "sparsity": 3, "targets": ["a2", "a15"]}
     trusted = pi.DebiasedLasso.from_formula(formula, data, schema=schema).fit(**options)
-    for source, machines in [(data, "clinic"), (federation.InProcessFederation(sites), None)]:
+    for source, column in [(data, "clinic"), (federation.InProcessFederation(sites), None)]:
         model = pi.DebiasedLasso.from_formula(
-            formula, source, schema=schema, machines=machines, trust="secure-sum"
+            formula, source, schema=schema, sites=column, trust="secure-sum"
         )
         same(model.fit(**options), trusted)
     noisy = model.fit(epsilon=4.0, delta=0.5 / len(data), sparsity=3, targets=["a2"])
@@ -315,7 +315,7 @@ def test_columns_that_are_found_later_stand_out_as_much_as_the_picked_ones(effec
     X[:, 1:] = 0.6 * X[:, :-1] + 0.8 * X[:, 1:]
     y = 0.5 * X[:, :effects].sum(axis=1) + rng.standard_normal(len(X))
     model = pi.DebiasedLasso(
-        y, X, x_bound=4.0, y_bounds=(-6, 6), machines=np.arange(len(X)) % 2, trust="secure-sum"
+        y, X, x_bound=4.0, y_bounds=(-6, 6), sites=np.arange(len(X)) % 2, trust="secure-sum"
     )
     fit = model.fit(epsilon=6.0, delta=0.5 / 30_000, sparsity=1, targets=[0, 12], rng=0)
     found = fit.missed_column_test

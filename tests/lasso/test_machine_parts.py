@@ -171,7 +171,7 @@ def request(**changes):
 def model():
     sample = LassoDesign(machines=3, n=4_000, p=24, sparsity=5, shared_sparsity=3).draw(1)
     labels = np.array(["north", "south", "west"])[sample.machines]
-    fitting = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), machines=labels)
+    fitting = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), sites=labels)
     return fitting, sample
 
 
@@ -207,7 +207,7 @@ def test_a_limit_is_on_the_joint_cost(model):
     _, sample = model
     ledger = pi.Ledger(pi.Budget(epsilon=6.0, delta=1e-5))
     fitting = pi.DebiasedLasso(
-        sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), machines=sample.machines, ledger=ledger
+        sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), sites=sample.machines, ledger=ledger
     )
     with pytest.raises(BudgetExceededError):
         fitting.fit(**request())
@@ -239,7 +239,7 @@ def test_steps_that_went_astray_are_marked_at_every_party():
     """Equal correlations of .5 under a small joint budget: .69 of such intervals held, in 12 fits."""
     design = LassoDesign(machines=4, n=2_000, p=50, sparsity=6, shared_sparsity=3, features="equicorrelated")
     sample = design.draw(1)
-    model = pi.DebiasedLasso(sample.y, sample.X, x_bound=4.0, y_bounds=(-5.0, 5.0), machines=sample.machines)
+    model = pi.DebiasedLasso(sample.y, sample.X, x_bound=4.0, y_bounds=(-5.0, 5.0), sites=sample.machines)
     options = {"sparsity": 6, "shared_sparsity": 3, "heterogeneous": True, "targets": [0, 1, 49], "rng": 1}
     lost = model.fit(epsilon=1.0, delta=0.5 / len(sample.y), **options)
     for label in lost.labels:

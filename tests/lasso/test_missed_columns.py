@@ -12,6 +12,7 @@ from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
 from privinf.lasso.columns import found_correlation
 from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, screen_omitted
+from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.selection import pick_clip
 from privinf.lasso.sums import SparseSums
@@ -64,20 +65,8 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
 
 
 def planned(rho, targets, names):
-    return check_plan(
-        rho=rho,
-        delta=1e-4,
-        sparsity=2,
-        max_sparsity=None,
-        targets=targets,
-        precision_sparsity=None,
-        iterations=None,
-        clip=None,
-        center="declared",
-        shares=None,
-        names=names,
-        constant=None,
-    )
+    options = LassoOptions(sparsity=2, targets=targets)
+    return check_plan(options, rho=rho, delta=1e-4, names=names, constant=None)
 
 
 @pytest.mark.audit

@@ -201,7 +201,7 @@ def test_sites_that_trust_a_server_give_the_same_fit():
     y, X = draw(0)
     words = {"epsilon": 2.0, "delta": 0.5 / N, "sparsity": 3, "targets": TARGETS, "rng": 4}
     one = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial").fit(**words)
-    two = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial", machines=np.arange(N) % 2).fit(**words)
+    two = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial", sites=np.arange(N) % 2).fit(**words)
     np.testing.assert_allclose(one.params, two.params, rtol=1e-6)
     assert "trusted server" in str(two.summary())
 
@@ -237,7 +237,7 @@ def test_secure_sums_and_other_responses_are_refused():
             "y ~ x0", pd.DataFrame({"x0": X[:, 0], "y": y}), schema=schema, family="binomial"
         )
     secure = pi.DebiasedLasso(
-        y, X, x_bound=4.0, family="binomial", machines=np.arange(N) % 3, trust="secure-sum"
+        y, X, x_bound=4.0, family="binomial", sites=np.arange(N) % 3, trust="secure-sum"
     )
     with pytest.raises(NotAvailableError, match="peels un-noised sums"):
         secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])

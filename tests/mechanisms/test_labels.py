@@ -185,9 +185,9 @@ def test_every_row_is_at_one_machine(name, form):
 @pytest.mark.parametrize(
     ("labels", "error", "why"),
     [
-        ([1, "1"], SchemaError, "machines= holds numbers and texts"),
-        (["a", None], SchemaError, "machines= has missing values"),
-        ([1.0, np.nan], SchemaError, "machines= has missing values"),
+        ([1, "1"], SchemaError, "sites= holds numbers and texts"),
+        (["a", None], SchemaError, "sites= has missing values"),
+        ([1.0, np.nan], SchemaError, "sites= has missing values"),
         (["a"], ArgumentError, "one label for each"),
     ],
 )

@@ -189,7 +189,7 @@ def _results(folder: Path) -> list[Kind]:
             trust="server",
         ).fit(**noise),
         "DebiasedLasso": pi.DebiasedLasso(
-            y, X, machines=np.arange(200) % 2, trust="server", x_bound=3.0, y_bounds=(-4, 6)
+            y, X, sites=np.arange(200) % 2, trust="server", x_bound=3.0, y_bounds=(-4, 6)
         ).fit(epsilon=60.0, delta=1e-5, sparsity=1, targets=[0, 1], rng=1),
     }
     sent = pi.Moments(SCHEMA, columns=["y", "a", "b", "C(g)"]).release(data, **noise)

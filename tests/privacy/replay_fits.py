@@ -605,7 +605,7 @@ def lasso(name: str, **options: Any) -> None:
         doors |= {} if "family" in doors else {"y_bounds": (-4, 6)}
         if how.pop("constant", False):
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
-        model = pi.DebiasedLasso(y, X, x_bound=1.0, machines=labels, ledger=ledger, **doors)
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, sites=labels, ledger=ledger, **doors)
         return model.fit(**(LASSO | how)), repr(model)
 
 

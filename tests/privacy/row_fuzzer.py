@@ -859,7 +859,7 @@ def _lasso(world: World) -> Any:
         X,
         x_bound=world.pick("x_bound", 1e-3, 1.0, 3.0),
         family=family,
-        machines=labels,
+        sites=labels,
         ledger=world.ledger,
         **bounds,
         **where,

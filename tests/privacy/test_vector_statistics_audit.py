@@ -128,7 +128,7 @@ def worlds(pair):
 def fit_of(y, X, rng):
     labels = np.arange(N) % 3
     model = pi.DebiasedLasso(
-        y, X, x_bound=1.0, x_scale=1.0, y_bounds=(-3, 3), machines=labels, trust="secure-sum"
+        y, X, x_bound=1.0, x_scale=1.0, y_bounds=(-3, 3), sites=labels, trust="secure-sum"
     )
     with contextlib.suppress(NotAvailableError, NotPositiveDefiniteError):  # what was released stays charged
         model.fit(epsilon=6.0, delta=0.05, sparsity=1, targets=[0], precision_sparsity=1, rng=rng)

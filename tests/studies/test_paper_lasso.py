@@ -20,23 +20,21 @@ DELTA = 1e-6
 HETEROGENEOUS = {"heterogeneous": True, "sparsity": 5, "shared_sparsity": 3}
 
 
-def door(sample, *, scale=1.0, machines=None, ledger=None, rng=None, x_bound=4.0):
+def door(sample, *, scale=1.0, sites=None, ledger=None, rng=None, x_bound=4.0):
     rows = pi.DebiasedLasso(
         sample.y,
         sample.X * scale,
         x_bound=x_bound * scale,
         y_bounds=(-5.0, 5.0),
         x_scale=1.0 * scale,
-        machines=machines,
+        sites=sites,
     )._rows
     ledger = pi.Ledger() if ledger is None else ledger
     return rows, TrustedServer(rows.federation, ledger=ledger, rng=rng), ledger
 
 
-def fitted(sample, *, scale=1.0, machines=None, ledger=None, rng=None, x_bound=4.0, **options):
-    rows, server, ledger = door(
-        sample, scale=scale, machines=machines, ledger=ledger, rng=rng, x_bound=x_bound
-    )
+def fitted(sample, *, scale=1.0, sites=None, ledger=None, rng=None, x_bound=4.0, **options):
+    rows, server, ledger = door(sample, scale=scale, sites=sites, ledger=ledger, rng=rng, x_bound=x_bound)
     given = {"epsilon": 8.0, "delta": DELTA, "sparsity": 3, "targets": (0, 2, 9)}
     return fit_paper(rows, server, ledger, **(given | options))
 
@@ -185,7 +183,7 @@ def test_parties(parties, accounting):
     labels = np.array(["north", "south", "west"])[parties.machines]
     fit = fitted(
         parties,
-        machines=labels,
+        sites=labels,
         rng=0,
         epsilon=100.0,
         targets=range(12),
@@ -223,7 +221,7 @@ def test_multiplier_intervals_cover_all_coordinates_without_noise():
         sample = design.draw(rep)
         fit = fitted(
             sample,
-            machines=sample.machines,
+            sites=sample.machines,
             epsilon=math.inf,
             iterations=12,
             targets=range(6),
@@ -243,7 +241,7 @@ def test_multiplier_intervals_cover_all_coordinates_without_noise():
 
 
 def test_without_multiplier_draws_there_are_no_such_intervals(parties):
-    fit = fitted(parties, machines=parties.machines, rng=0, epsilon=60.0, **HETEROGENEOUS)
+    fit = fitted(parties, sites=parties.machines, rng=0, epsilon=60.0, **HETEROGENEOUS)
     with pytest.raises(NotAvailableError, match="multiplier_draws"):
         multiplier_intervals(fit.machine(0))
 
@@ -331,7 +329,7 @@ def test_what_one_interval_uses(parties):
     shares = {"fit": 0.2, "own": 0.2, "precision": 0.3, "variance": 0.1, "score": 0.2}
     fit = fitted(
         parties,
-        machines=parties.machines,
+        sites=parties.machines,
         rng=0,
         epsilon=60.0,
         targets=range(4),

@@ -31,8 +31,9 @@ from privinf.lasso.binomial.thresholding import (
 )
 from privinf.lasso.columns import found_correlation
 from privinf.lasso.coordinates import HiddenByNoise
-from privinf.lasso.fits import LassoOptions, plan_of
+from privinf.lasso.fits import plan_of
 from privinf.lasso.omitted import MissedColumnTest, OmittedCandidates, SparseColumns, TargetDetection
+from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import LassoPlan, check_shares
 from privinf.lasso.results import (
     NONE_SELECTED,

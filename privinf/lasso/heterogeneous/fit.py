@@ -28,7 +28,8 @@ from privinf.lasso.heterogeneous.parts import (
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.heterogeneous.site_effects import gram_factor
-from privinf.lasso.plan import RESPONSE_SHARE, Accounting, check_shares
+from privinf.lasso.options import Accounting
+from privinf.lasso.plan import RESPONSE_SHARE, check_shares
 from privinf.lasso.results import (
     ASTRAY_NOTE,
     THROUGH_MIDDLE,
