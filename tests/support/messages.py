@@ -30,7 +30,11 @@ class Text(NamedTuple):
 
 def _docstrings(tree: ast.AST) -> set[int]:
     """Return the ids of expressions that are docstrings, or strings that stand alone."""
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
 
 
 def _words(node: ast.AST) -> str | None:
