@@ -61,6 +61,12 @@ def coefficients(
     rng : None, int or Generator
         For the joint critical value.
     ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
 
     Raises
     ------
@@ -103,8 +109,17 @@ def several(
     results : mapping of str to results
         Private ones and statsmodels'. Fits without a covariance have score intervals, or where there are none
         the coefficient alone. The legend says what intervals are warned of.
-    alpha, which, ax
-        As for `coefficients`.
+    alpha : float
+        1 minus the level of the intervals.
+    which : list of str, optional
+        Coefficients to show; by default all but the constant.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
     """
     check_fraction(alpha, "alpha")
     chosen = [_chosen_names(result, None) for result in results.values()]
@@ -160,12 +175,24 @@ def bands(
     Parameters
     ----------
     result : Results
+        The fit.
     rows : DataFrame
-        New rows, as for `Results.predict`, in the order of `x`.
+        New rows in the order of `x`, with the columns that the formula names.
     x : array_like, shape (number of rows,)
         Horizontal axis.
+    alpha : float
+        1 minus the level of the bands.
     simultaneous : bool
         Total band that covers the whole curve at once instead of each point.
+    rng : None, int or Generator
+        Seed of the critical value of a simultaneous band.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
     """
     check_fraction(alpha, "alpha")
     axis = np.asarray(x, dtype=np.float64)
@@ -317,6 +344,13 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
     ----------
     report : PrivacyReport
         ``result.privacy``, or ``result.privacy.cumulative`` for the whole ledger.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
 
     Notes
     -----
@@ -345,7 +379,20 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
 
 
 def noise_share(result: FittedResult, *, ax: Axes | None = None) -> Axes:
-    """Plot which share of each coefficient's variance the privacy noise causes."""
+    """Plot which share of each coefficient's variance the privacy noise causes.
+
+    Parameters
+    ----------
+    result : Results
+        The fit.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
+    """
     share = result.noise_share
     ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(share))
     rows = np.arange(len(share))

@@ -114,65 +114,157 @@ class Release(Released):
         delta: float | None = self.law.get("delta")
         return delta
 
-    def regress(self, *args: str | Sequence[str], **options: Option) -> Any:
+    def regress(self, formula: str | Sequence[str] | None = None, **options: Option) -> Any:
         """Fit a regression among the released columns; free, as often as wanted.
 
         Parameters
         ----------
-        *args
+        formula : str or sequence of str, optional
             A formula, as in ``release.regress("y ~ a + b")``, whose response is any released number:
             releases of second moments, of modulated rows and joined releases of several parties take it.
             ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Without a formula the
             regression that the release was made for.
         **options
-            Those of the model's ``fit``.
+            Options of the model's ``regress``, or of the ``fit`` of `IWPGLM` for a release of examples, such
+            as `cov_type`: each kind of release has its own.
+
+        Returns
+        -------
+        Results or dict of Results
+            A dict by formula, where several responses or formulas are given.
 
         Raises
         ------
         NotAvailableError
-            No regression is made from this kind of release alone, or a column is no sum of released ones.
-        """
-        return self._fit("regress", args, options)
+            No regression is made from this kind of release alone, or a column is not a sum of released ones.
 
-    def iv(self, formula: str, **options: Option) -> Any:
+        Notes
+        -----
+        **Privacy.** Post-processing of this release, at no further cost.
+        """
+        return self._fit("regress", () if formula is None else (formula,), options)
+
+    def iv(self, formula: str) -> Any:
         """Fit two-stage least squares, ``release.iv("y ~ x + [w ~ z]")``, from second moments; free.
 
-        See `privinf.moments.analyses.Analyses.iv`; NotAvailableError for other kinds of release.
-        """
-        return self._fit("iv", (formula,), options)
+        Parameters
+        ----------
+        formula : str
+            ``"y ~ x + [w ~ z1 + z2]"``: w is endogenous, z1 and z2 are its instruments, and x is in both
+            stages, as is the constant unless ``- 1`` removes it.
 
-    def means(self, **options: Option) -> Any:
+        Returns
+        -------
+        Results
+            The fit, with tests of the instruments.
+
+        Raises
+        ------
+        NotAvailableError
+            The release is not one of second moments of all records.
+
+        Notes
+        -----
+        **Privacy.** Post-processing of this release, at no further cost.
+        """
+        return self._fit("iv", (formula,), {})
+
+    def means(self) -> Any:
         """Return the means of the released columns with standard errors, from second moments; free.
 
-        See `privinf.moments.analyses.Analyses.means`; NotAvailableError for other kinds of release.
-        """
-        return self._fit("means", (), options)
+        Returns
+        -------
+        Results
+            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the rest.
 
-    def corr(self, *args: str | Sequence[str], **options: Option) -> Any:
+        Raises
+        ------
+        NotAvailableError
+            The release is not one of second moments.
+
+        Notes
+        -----
+        **Privacy.** Post-processing of this release, at no further cost.
+        """
+        return self._fit("means", (), {})
+
+    def corr(self, columns: Sequence[str] | None = None) -> Any:
         """Return correlations of the released columns with intervals, from second moments; free.
 
-        See `privinf.moments.analyses.Analyses.corr`; NotAvailableError for other kinds of release.
-        """
-        return self._fit("corr", args, options)
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of released columns; by default all.
 
-    def partial_corr(self, *args: str | Sequence[str], **options: Option) -> Any:
+        Returns
+        -------
+        correlations
+            ``params``, the matrix; ``table``, one row a pair with its interval.
+
+        Raises
+        ------
+        NotAvailableError
+            The release is not one of second moments.
+
+        Notes
+        -----
+        **Privacy.** Post-processing of this release, at no further cost.
+        """
+        return self._fit("corr", (columns,), {})
+
+    def partial_corr(self, columns: Sequence[str] | None = None, given: Sequence[str] | None = None) -> Any:
         """Return partial correlations of the released columns with intervals, from second moments; free.
 
-        See `privinf.moments.analyses.Analyses.partial_corr`; NotAvailableError for other kinds of release.
-        """
-        return self._fit("partial_corr", args, options)
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of released columns; by default all but those in `given`.
+        given : sequence of str, optional
+            Columns that are held fixed; by default, for each pair, every other released column.
 
-    def classify(self, *args: str, **options: Option) -> Any:
+        Returns
+        -------
+        correlations
+            ``params``, the matrix; ``table``, one row a pair with its interval.
+
+        Raises
+        ------
+        NotAvailableError
+            The release is not one of second moments.
+
+        Notes
+        -----
+        **Privacy.** Post-processing of this release, at no further cost.
+        """
+        return self._fit("partial_corr", (columns, given), {})
+
+    def classify(self, **options: Option) -> Any:
         """Fit a classification model (`IWPGLM`; ``loss="logistic"`` by default); free, as often as wanted.
+
+        Parameters
+        ----------
+        **options
+            ``loss=`` of `IWPGLM`, and options of its ``fit``, such as `ridge`.
+
+        Returns
+        -------
+        Results
+            The fit.
 
         Raises
         ------
         NotAvailableError
             This kind of release holds no labels of levels.
-        """
-        return self._fit("classify", args, options)
 
-    def _fit(self, name: str, args: tuple[str | Sequence[str], ...], options: dict[str, Option]) -> Any:
+        Notes
+        -----
+        **Privacy.** Post-processing of this release, at no further cost.
+        """
+        return self._fit("classify", (), options)
+
+    def _fit(
+        self, name: str, args: tuple[str | Sequence[str] | None, ...], options: dict[str, Option]
+    ) -> Any:
         task = TASKS.get((self.kind, name))
         if task is None:
             hint = ""
@@ -184,7 +276,13 @@ class Release(Released):
         return getattr(model, task.method)(*args, **options)
 
     def header(self) -> dict[str, Any]:
-        """Return everything but the arrays as JSON-able data."""
+        """Return everything but the arrays as JSON-able data.
+
+        Returns
+        -------
+        dict
+            For `from_parts`.
+        """
         return {
             "kind": self.kind,
             "law": dict(self.law),
@@ -196,7 +294,25 @@ class Release(Released):
     @classmethod
     @reads("a release")
     def from_parts(cls, arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> Release:
-        """Rebuild a release from its arrays and `header` (StorageError if they describe none)."""
+        """Rebuild a release from its arrays and header.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            The arrays by name.
+        header : mapping
+            Result of `header`.
+
+        Returns
+        -------
+        Release
+            The release.
+
+        Raises
+        ------
+        StorageError
+            Arrays and header do not describe a release.
+        """
         absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
         if absent:
             raise StorageError(f"the release's header lacks {', '.join(absent)}")
@@ -216,7 +332,9 @@ class Release(Released):
         Parameters
         ----------
         path : path
+            The file.
         key : bytes, optional
+            Secret key of the HMAC; without it the file has a checksum.
         overwrite : bool
             Whether a file that is there is replaced.
 
@@ -233,16 +351,46 @@ class Release(Released):
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write the arrays for other programs, one number a line; see `privinf.row_groups.write_numbers`.
+        """Write the arrays to a Parquet file for other programs, one number a line.
 
-        Raises as `save`; NotAvailableError where rows stand in a Parquet file already, or without pyarrow.
+        Parameters
+        ----------
+        path : path
+            The file.
+        overwrite : bool
+            Whether an existing file is replaced.
+
+        Raises
+        ------
+        ArgumentError
+            The file exists and `overwrite` is not True.
+        NotAvailableError
+            The release carries no noise, its rows are in a Parquet file already, or pyarrow is not installed.
         """
         if self.law.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
         write_numbers(check_vacant(path, overwrite), self.arrays, {"format": FORMAT, **self.header()})
 
     def require(self, kind: str, model: str) -> Release:
-        """Return the release itself if it is of `kind`, else raise AlignmentError."""
+        """Return the release itself if it is of a kind.
+
+        Parameters
+        ----------
+        kind : str
+            The kind that is needed.
+        model : str
+            Name of the model that needs it, for the message.
+
+        Returns
+        -------
+        Release
+            This release.
+
+        Raises
+        ------
+        AlignmentError
+            The release is of another kind.
+        """
         if self.kind != kind:
             raise AlignmentError(f"{model} needs a {kind!r} release, this one is of kind {self.kind!r}")
         return self
@@ -256,6 +404,18 @@ def _rebuilt(state: dict[str, Any]) -> Release:
 @door
 def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
     """Read a release that `Release.save` wrote, or one of rows in Parquet, which stay in the file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    key : bytes, optional
+        Secret key of the HMAC, if the file was saved with one.
+
+    Returns
+    -------
+    Release
+        The release.
 
     Raises
     ------

@@ -126,24 +126,38 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     bounds : sequence of (low, high), or mapping
         Public bounds of the columns that reach this step; values outside are clipped.
     y_bounds : (low, high)
-        Public, of the response.
+        Public bounds of the response.
     ledger : Ledger or LedgerFile
         Charged by every `fit`. Clones share it; fits in several processes need a `LedgerFile`.
     model : {"ols", "moments", "poisson"}
         `privinf.OLS`, `privinf.MomentOLS` or `privinf.Poisson`.
-    epsilon, delta, mu, rho, rng
-        What each `fit` spends, as for the model.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
+        `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho` it is the delta at which epsilon
+        is reported.
+    mu : float, optional
+        Budget of each `fit` in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget of each `fit` in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     fit_intercept : bool
+        Whether the model has a constant.
     intervals : {"required", "optional"}
         Of the models "ols" and "poisson": "required" (default) refuses, before the charge, a fit that can
-        have no intervals, whose coefficients are of little use; "optional" takes it.
+        have no intervals, whose coefficients are of little use; "optional" accepts it.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
 
     Attributes
     ----------
     result_ : Results
         Of the last fit: standard errors, intervals, cautions and cost.
     coef_ : ndarray, shape (p,)
+        Slopes of the last fit.
     intercept_ : float
+        Constant of the last fit; 0 without one.
 
     Raises
     ------
@@ -212,14 +226,31 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like or table, shape (n, p)
+            Features of the rows.
         y : array_like, shape (n,)
+            Responses.
+
+        Notes
+        -----
+        **Privacy.** Reads every row; the ledger is charged before anything is released.
         """
         model = REGRESSORS[check_choice(self.model, SklearnModel, "model")]
         return self._fitted(model, y, X, {"y_bounds": self.y_bounds})
 
     @door
     def predict(self, X: ColumnsLike) -> Floats:
-        """Return predicted means of new rows, shape (n,)."""
+        """Return predicted means of new rows.
+
+        Parameters
+        ----------
+        X : array_like or table, shape (m, p)
+            Features of new rows.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            Predicted means.
+        """
         return self._means(X)
 
 
@@ -230,25 +261,57 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     ----------
     classes : pair of labels
         Public: labels are not read off the rows. The second one's probability is modelled.
-    bounds, ledger, epsilon, delta, mu, rho, fit_intercept, intervals, rng
-        As for `PrivateRegressor`.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of the columns that reach this step; values outside are clipped.
+    ledger : Ledger or LedgerFile
+        Charged by every `fit`. Clones share it; fits in several processes need a `LedgerFile`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
+        `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho` it is the delta at which epsilon
+        is reported.
+    mu : float, optional
+        Budget of each `fit` in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget of each `fit` in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    fit_intercept : bool
+        Whether the model has a constant.
+    intervals : {"required", "optional"}
+        "required" (default) refuses, before the charge, a fit that can have no intervals, whose coefficients
+        are of little use; "optional" accepts it.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
 
     Attributes
     ----------
-    result_, coef_, intercept_
-        As for `PrivateRegressor`.
+    result_ : Results
+        Results of the last fit: standard errors, intervals, cautions and cost.
+    coef_ : ndarray, shape (p,)
+        Slopes of the last fit, on the log odds.
+    intercept_ : float
+        Constant of the last fit; 0 without one.
     classes_ : ndarray, shape (2,)
+        The classes, as declared.
 
     Raises
     ------
+    NotAvailableError
+        scikit-learn is not installed, or `score` is asked for.
     SchemaError
         By `fit`: a label is missing, or is neither of `classes`; the message holds no label.
-    NotAvailableError, ArgumentError, SensitivityError, BudgetExceededError
-        As for `PrivateRegressor`.
+    ArgumentError, SensitivityError, BudgetExceededError
+        By `fit`: there is no ledger or there are no bounds, or the ledger does not hold what the fit would
+        spend.
 
     Notes
     -----
-    **Privacy.** As for `PrivateRegressor`, by `privinf.Logit`.
+    **Privacy.** Each `fit` of `privinf.Logit` reads every row and is charged; folds of a cross-validation
+    hold the same people, and their charges add up. Steps before this one that are fitted on rows (a scaler,
+    an imputer, an encoder that finds levels, a selection of columns) read them without noise and are not
+    charged: their result is not private. Use fixed transformations, or bounds in place of a scaler. `score`
+    is refused, since it is a statistic of rows without noise.
     """
 
     def __init__(
@@ -282,7 +345,19 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     @door
     def fit(self, X: ColumnsLike, y: ColumnLike) -> Self:
-        """Fit the model to rows, and charge the ledger; arguments as for `PrivateRegressor.fit`."""
+        """Fit the model to rows, and charge the ledger.
+
+        Parameters
+        ----------
+        X : array_like or table, shape (n, p)
+            Features of the rows.
+        y : array_like, shape (n,)
+            Labels, each one of `classes`.
+
+        Notes
+        -----
+        **Privacy.** Reads every row; the ledger is charged before anything is released.
+        """
         labels = list(self.classes)
         if len(labels) != 2 or labels[0] == labels[1]:
             raise ArgumentError(OTHER_CLASSES)

@@ -128,7 +128,18 @@ class Budget:
             self._set("mu2", exact(gaussian_mu(float(amount), delta)) ** 2 * _CONVERSION_SLACK, delta)
 
     def split(self, k: int) -> tuple[Budget, ...]:
-        """Return `k` equal budgets that add up to this one exactly."""
+        """Return `k` equal budgets that add up to this one exactly.
+
+        Parameters
+        ----------
+        k : int
+            Number of parts.
+
+        Returns
+        -------
+        tuple of Budget
+            The parts, in the currency of this budget.
+        """
         if check_count(k, "k") > MAX_SHARES:
             raise ArgumentError(f"k={shown(k)} is more than {MAX_SHARES} shares")
         share = self.limit / k
@@ -149,9 +160,22 @@ class Budget:
         return float_down(self.limit if self.currency == "rho" else self.limit / 2)
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon that a fully spent budget amounts to, at `delta` (default: the stated one).
+        """Return the epsilon that a fully spent budget amounts to.
 
-        Raises ArgumentError if a delta is needed and there is none.
+        Parameters
+        ----------
+        delta : float, optional
+            Delta at which epsilon is stated; by default the one of the budget.
+
+        Returns
+        -------
+        float
+            Epsilon.
+
+        Raises
+        ------
+        ArgumentError
+            A delta is needed and there is none.
         """
         if self.currency == "pure":
             return float_down(self.limit)
@@ -163,17 +187,40 @@ class Budget:
         return rho_to_epsilon(float(self.limit), delta)
 
     def cost(self, loss: Loss) -> Fraction:
-        """Return what `loss` costs in this currency.
+        """Return what a loss costs in this currency.
 
-        Raises BudgetExceededError if it costs infinitely much: no noise at all, or no finite cost follows
-        from what is known.
+        Parameters
+        ----------
+        loss : Loss
+            Loss of a release.
+
+        Returns
+        -------
+        Fraction
+            Cost, exact.
+
+        Raises
+        ------
+        BudgetExceededError
+            It costs infinitely much: the release has no noise, or no finite cost follows from what is known.
         """
         return cost_in(self.currency, loss)
 
     def described(self, amount: Fraction | None = None, relation: str = "") -> str:
-        """Return an amount of this currency (the limit) as messages tell it: epsilon first, then mu or rho.
+        """Return an amount of this currency in the words of messages: epsilon first, then mu or rho.
 
-        Epsilon is at the stated delta; a limit in mu or rho has none, and it is at `DEFAULT_DELTA`.
+        Parameters
+        ----------
+        amount : Fraction, optional
+            The amount; by default the limit.
+        relation : str
+            Neighboring relation that the text names, if any.
+
+        Returns
+        -------
+        str
+            Epsilon is at the stated delta. A limit in mu or rho has no delta, and its epsilon is at delta
+            1e-6.
         """
         value = self.limit if amount is None else amount
         if self.currency == "pure":
@@ -193,12 +240,34 @@ class Budget:
         return self.described(relation="<= ")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; the limit as a fraction in text."""
+        """Return a JSON-ready record; the limit as a fraction in text.
+
+        Returns
+        -------
+        dict
+            The limit is a fraction in text.
+        """
         return {"currency": self.currency, "limit": str(self.limit), "delta": self.delta}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Budget:
-        """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
+        """Read back what `to_dict` wrote.
+
+        Parameters
+        ----------
+        record : mapping
+            Result of `to_dict`.
+
+        Returns
+        -------
+        Budget
+            The same budget.
+
+        Raises
+        ------
+        ArgumentError
+            The record does not describe a budget.
+        """
         try:
             limit = record["limit"]
             currency = record["currency"]

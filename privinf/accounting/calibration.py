@@ -152,6 +152,11 @@ def classic_mu(epsilon: float, delta: float) -> float:
     delta : float
         In (0, 1).
 
+    Returns
+    -------
+    float
+        mu in Gaussian differential privacy.
+
     Raises
     ------
     ArgumentError

@@ -71,10 +71,23 @@ class Total:
     thresholded: tuple[tuple[float, float], ...] = ()
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 for which the total is (epsilon, `delta`)-DP, rounded upwards.
+        """Return the smallest epsilon >= 0 for which the total is (epsilon, `delta`)-DP.
 
-        Infinite if some release carries no noise or the deltas of the events alone reach `delta`. Raises
-        ArgumentError for a delta outside (0, 1).
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+
+        Returns
+        -------
+        float
+            Epsilon, rounded upwards. Infinite if some release carries no noise, or if the deltas of the
+            events alone reach `delta`.
+
+        Raises
+        ------
+        ArgumentError
+            `delta` is outside (0, 1).
         """
         delta = check_fraction(delta, "delta")
         if self.thresholded:
@@ -98,7 +111,20 @@ class Total:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta for which the total is (`epsilon`, delta)-DP.
 
-        Raises ArgumentError unless `epsilon` is finite and at least 0.
+        Parameters
+        ----------
+        epsilon : float
+            Finite, at least 0.
+
+        Returns
+        -------
+        float
+            Delta.
+
+        Raises
+        ------
+        ArgumentError
+            `epsilon` is negative, infinite or not a number.
         """
         epsilon = check_number(epsilon, "epsilon", low=0.0)
         if self.thresholded:
@@ -150,7 +176,18 @@ class Total:
         )
 
     def dominates(self, other: Total) -> bool:
-        """Say whether each part of this total covers the same part of `other` (sufficient, not necessary)."""
+        """Return whether each part of this total covers the same part of another one.
+
+        Parameters
+        ----------
+        other : Total
+            The total to compare with.
+
+        Returns
+        -------
+        bool
+            True is sufficient for a larger loss, but not necessary.
+        """
         return upper_bound(self, other) == self
 
     def _cases(self) -> Iterator[Total]:
@@ -205,11 +242,33 @@ class ParallelTotal:
     worlds: tuple[Total, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest epsilon(`delta`) over the places; see :meth:`Total.epsilon`."""
+        """Return the largest epsilon at `delta` over the places.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+
+        Returns
+        -------
+        float
+            See :meth:`Total.epsilon`.
+        """
         return max(world.epsilon(delta) for world in self.worlds)
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest delta(`epsilon`) over the places; see :meth:`Total.delta`."""
+        """Return the largest delta at `epsilon` over the places.
+
+        Parameters
+        ----------
+        epsilon : float
+            Finite, at least 0.
+
+        Returns
+        -------
+        float
+            See :meth:`Total.delta`.
+        """
         return max(world.delta(epsilon) for world in self.worlds)
 
     @property
@@ -231,6 +290,11 @@ def compose(losses: Iterable[Loss]) -> Total:
     ----------
     losses : iterable of Loss
         In any order; empty gives the total that reveals nothing.
+
+    Returns
+    -------
+    Total
+        The joint loss.
 
     Raises
     ------

@@ -86,6 +86,11 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     mu : float
         In [0, inf]; sensitivity over noise standard deviation.
 
+    Returns
+    -------
+    float
+        Delta.
+
     Raises
     ------
     ArgumentError
@@ -109,8 +114,22 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 for which a mu-GDP mechanism is (epsilon, delta)-DP.
 
-    Arguments and errors are as for `gaussian_delta`, with `delta` in (0, 1); an infinite `mu` gives infinity.
-    Rounded upwards: ``gaussian_delta`` at the returned value does not exceed `delta`.
+    Parameters
+    ----------
+    mu : float
+        In [0, inf]; sensitivity over noise standard deviation. Infinity gives infinity.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Epsilon, rounded upwards: `gaussian_delta` of the returned value does not exceed `delta`.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range.
 
     Examples
     --------
@@ -135,7 +154,22 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which a mu-GDP mechanism is (epsilon, delta)-DP: the exact calibration.
 
-    Arguments and errors are as for `gaussian_epsilon`; an infinite `epsilon` gives infinity.
+    Parameters
+    ----------
+    epsilon : float
+        In [0, inf]; infinity gives infinity.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        mu, rounded downwards.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range.
 
     Notes
     -----
@@ -215,6 +249,11 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     delta : float
         In (0, 1).
 
+    Returns
+    -------
+    float
+        Epsilon.
+
     Raises
     ------
     ArgumentError
@@ -251,7 +290,22 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
 def rho_to_delta(rho: float, epsilon: float) -> float:
     """Return the best known delta for which every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    Arguments and errors are as for `rho_to_epsilon`, with a finite `epsilon` >= 0; an infinite `rho` gives 1.
+    Parameters
+    ----------
+    rho : float
+        In [0, inf]; infinity gives 1.
+    epsilon : float
+        Finite, at least 0.
+
+    Returns
+    -------
+    float
+        Delta.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range.
 
     Notes
     -----
@@ -281,7 +335,22 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which `rho_to_epsilon` proves (epsilon, delta)-DP: the calibration in zCDP.
 
-    Arguments and errors are as for `rho_to_epsilon`, with a positive `epsilon`; infinity gives infinity.
+    Parameters
+    ----------
+    epsilon : float
+        In (0, inf]; infinity gives infinity.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        rho, rounded downwards.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range.
 
     Notes
     -----

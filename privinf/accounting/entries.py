@@ -73,7 +73,13 @@ class Sensitivity:
         object.__setattr__(self, "value", value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            Numbers and texts.
+        """
         return {"norm": self.norm, "value": json_number(self.value), "derivation": self.derivation}
 
 
@@ -177,11 +183,37 @@ class LedgerEntry:
         object.__setattr__(self, "noise", MappingProxyType(_check_noise(self.noise)))
 
     def within(self, scope: Scope) -> LedgerEntry:
-        """Return the same entry placed below `scope`."""
+        """Return the same entry placed below `scope`.
+
+        Parameters
+        ----------
+        scope : tuple of str
+            Names of the places below which the entry is put.
+
+        Returns
+        -------
+        LedgerEntry
+            A copy; this entry is unchanged.
+        """
         return self.filed(self.id, scope + self.scope) if scope else self
 
     def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
-        """Return the same release as a line of another id or place, or that says more of its noise."""
+        """Return the same release as a line of another id or place, or that says more of its noise.
+
+        Parameters
+        ----------
+        identity : str
+            Id of the line.
+        scope : tuple of str
+            Place of the line.
+        noise : mapping, optional
+            What the line states of its noise; by default the same as before.
+
+        Returns
+        -------
+        LedgerEntry
+            A copy; this entry is unchanged.
+        """
         _check_text(identity, "id")
         entry = object.__new__(LedgerEntry)
         for name in _FIELDS:
@@ -193,7 +225,13 @@ class LedgerEntry:
         return entry
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For `from_dict`.
+        """
         sensitivity = self.sensitivity
         return {
             "id": self.id,
@@ -215,7 +253,23 @@ class LedgerEntry:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> LedgerEntry:
-        """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
+        """Read back what `to_dict` wrote.
+
+        Parameters
+        ----------
+        record : mapping
+            Result of `to_dict`.
+
+        Returns
+        -------
+        LedgerEntry
+            The same entry.
+
+        Raises
+        ------
+        ArgumentError
+            The record does not describe an entry.
+        """
         try:
             fields = dict(record)
             fields["loss"] = loss_from_dict(fields["loss"])

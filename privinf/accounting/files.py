@@ -101,7 +101,29 @@ class LedgerFile(Ledger):
         *,
         anchor: str | PathLike[str] | None = None,
     ) -> Self:
-        """Make the file of a new ledger, empty, and open it (ArgumentError if there is one)."""
+        """Make the file of a new ledger, empty, and open it.
+
+        Parameters
+        ----------
+        path : path
+            File of the ledger.
+        budget : Budget
+            Limit of the ledger.
+        name : str
+            Name of the unit that the limit is about, such as "person".
+        anchor : path, optional
+            Second file, on another disk, that remembers how far the ledger was.
+
+        Returns
+        -------
+        LedgerFile
+            The open ledger.
+
+        Raises
+        ------
+        ArgumentError
+            There is such a file already.
+        """
         check_vacant(path)
         ledger = cls(path, budget, name, anchor=anchor)
         ledger._account.record(())

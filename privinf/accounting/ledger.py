@@ -93,10 +93,23 @@ class Ledger:
     def spend(self, *entries: LedgerEntry) -> tuple[LedgerEntry, ...]:
         """Record releases that are about to be made, all of them or none.
 
-        Returns the entries as recorded (with their full scope). Raises BudgetExceededError if the limit would
-        be passed (nothing is recorded, no data need have been read) and ArgumentError if an entry is not one,
-        was recorded before, is zero-out where others are not (`check_joined`), is about other units than the
-        limit (`check_units`), or the ledger was loaded and can only be read (`from_json`).
+        Parameters
+        ----------
+        *entries : LedgerEntry
+            Lines of the releases.
+
+        Returns
+        -------
+        tuple of LedgerEntry
+            The entries as recorded, with their full scope.
+
+        Raises
+        ------
+        BudgetExceededError
+            The limit would be passed. Nothing is recorded, and no data need have been read.
+        ArgumentError
+            An entry is not a LedgerEntry, was recorded before, mixes zero-out and replace-one relations, or
+            is about other units than the limit; or the ledger was loaded and can only be read (`from_json`).
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -106,22 +119,54 @@ class Ledger:
         return placed
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
-        """Return a line as it was spent through this door; None unless all of it was, not its id alone."""
+        """Return a line as it was spent through this door.
+
+        Parameters
+        ----------
+        entry : LedgerEntry
+            The line; its id alone does not count.
+
+        Returns
+        -------
+        LedgerEntry or None
+            None unless the whole line was spent.
+        """
         placed = entry.within(self._scope)
         return placed if self._account.holds(placed) else None
 
     def number_fit(self, entries: Iterable[LedgerEntry]) -> int | None:
-        """Return which fit of this account these releases are, counted as fits are reported.
+        """Return the number of a fit among the fits of this account, by its releases.
 
-        None where it is not known: some of what was recorded before belongs to no fit of this process.
+        Parameters
+        ----------
+        entries : iterable of LedgerEntry
+            The releases of the fit.
+
+        Returns
+        -------
+        int or None
+            None where it is not known, because some earlier lines belong to no fit of this process.
         """
         return self._account.number_fit([entry.id for entry in entries])
 
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if these losses together would pass the limit; record nothing.
 
-        For use before expensive work. Only ``spend`` reserves anything. ArgumentError if the ledger was
-        loaded and can only be read.
+        For use before expensive work. Only `spend` reserves anything.
+
+        Parameters
+        ----------
+        losses : Loss or iterable of Loss
+            Planned losses.
+        scope : sequence of str
+            Names of the places below which they would be recorded.
+
+        Raises
+        ------
+        BudgetExceededError
+            The limit would be passed.
+        ArgumentError
+            The ledger was loaded and can only be read.
         """
         checked = (losses,) if isinstance(losses, Loss) else tuple(losses)
         for loss in checked:
@@ -141,6 +186,11 @@ class Ledger:
             Name of a partition of the **units**, fixed before the data were seen. Scopes of one partition
             hold different units, so only the dearest counts. Without it, scopes add up.
 
+        Returns
+        -------
+        Ledger
+            Same account, another place.
+
         Raises
         ------
         ArgumentError
@@ -149,16 +199,34 @@ class Ledger:
         return door_to(self._account, (*self._scope, scope_component(name, disjoint)))
 
     def total(self) -> Total | ParallelTotal:
-        """Return the joint loss of everything recorded in this scope, for the worst placed unit."""
+        """Return the joint loss of everything recorded in this scope, for the worst placed unit.
+
+        Returns
+        -------
+        Total or ParallelTotal
+            ParallelTotal where disjoint scopes were used.
+        """
         depth = len(self._scope)
         return total_of((entry.scope[depth:], entry.loss) for entry in self.entries)
 
     def remaining(self) -> Budget | None:
-        """Return what may still be spent in this scope as a Budget (possibly of 0), None without a limit."""
+        """Return what may still be spent in this scope.
+
+        Returns
+        -------
+        Budget or None
+            The rest, possibly 0; None without a limit.
+        """
         return self._account.remaining(self._scope)
 
     def to_json(self) -> str:
-        """Return the whole account as JSON text with its checksum, whatever the scope of this door."""
+        """Return the whole account as JSON text with its checksum, whatever the scope of this door.
+
+        Returns
+        -------
+        str
+            For `from_json`.
+        """
         return sealed_json(self._account.to_dict(), indent=1)
 
     @classmethod
@@ -177,6 +245,11 @@ class Ledger:
             The holder's word that this is the latest state and that no other copy spends: the ledger is
             charged from here on. For an account that outlives processes take a `LedgerFile`, which needs no
             word.
+
+        Returns
+        -------
+        Ledger
+            The account, which can only be read unless `resume` is true.
 
         Raises
         ------

@@ -61,7 +61,13 @@ class GaussianLoss:
         object.__setattr__(self, "mu", check_cost(self.mu, "mu"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For :func:`loss_from_dict`.
+        """
         return {"kind": "gaussian", "mu": json_number(self.mu)}
 
 
@@ -94,7 +100,13 @@ class PureLoss:
         object.__setattr__(self, "epsilon", check_cost(self.epsilon, "epsilon"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For :func:`loss_from_dict`.
+        """
         return {"kind": "pure", "epsilon": json_number(self.epsilon)}
 
 
@@ -127,7 +139,13 @@ class ApproximateLoss:
         object.__setattr__(self, "delta", delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For :func:`loss_from_dict`.
+        """
         return {"kind": "approximate", "epsilon": self.epsilon, "delta": self.delta}
 
 
@@ -158,7 +176,13 @@ class ConcentratedLoss:
         object.__setattr__(self, "rho", check_cost(self.rho, "rho"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For :func:`loss_from_dict`.
+        """
         return {"kind": "concentrated", "rho": json_number(self.rho)}
 
 
@@ -191,7 +215,13 @@ class ThresholdLoss:
         object.__setattr__(self, "delta", delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For :func:`loss_from_dict`.
+        """
         return {"kind": "threshold", "mu": self.mu, "delta": self.delta}
 
 
@@ -209,7 +239,20 @@ _KINDS: dict[str, type[Loss]] = {
 def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     """Read back what ``loss.to_dict()`` wrote.
 
-    Raises ArgumentError if the kind is unknown, a parameter is missing or out of range.
+    Parameters
+    ----------
+    record : mapping
+        Result of ``to_dict``.
+
+    Returns
+    -------
+    Loss
+        The same loss.
+
+    Raises
+    ------
+    ArgumentError
+        The kind is unknown, or a parameter is missing or out of range.
     """
     if not isinstance(record, Mapping):
         raise ArgumentError("not a loss: a mapping with its kind and its numbers is needed")
@@ -225,7 +268,15 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
 def pure_mu(epsilon: float) -> float:
     """Return the mu for which every pure epsilon mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
 
-    An upper bound, tight at one point of the trade-off curve; exact totals use the binary loss instead.
+    Parameters
+    ----------
+    epsilon : float
+        In [0, inf].
+
+    Returns
+    -------
+    float
+        An upper bound, tight at one point of the trade-off curve; exact totals use the binary loss instead.
     """
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     if math.isinf(epsilon):
@@ -237,7 +288,18 @@ def pure_mu(epsilon: float) -> float:
 
 @door
 def pure_rho(epsilon: float) -> float:
-    """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2)."""
+    """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2).
+
+    Parameters
+    ----------
+    epsilon : float
+        In [0, inf].
+
+    Returns
+    -------
+    float
+        rho of zero-concentrated differential privacy.
+    """
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     return epsilon * math.tanh(epsilon / 2.0)
 

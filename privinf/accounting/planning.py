@@ -24,7 +24,23 @@ if TYPE_CHECKING:
 @doors
 @dataclass(frozen=True, slots=True)
 class PlannedRelease:
-    """One line of a plan: a name, the loss of one release, how many times, and in which scope."""
+    """One line of a plan.
+
+    Attributes
+    ----------
+    label : str
+        Name of the release.
+    loss : Loss
+        Loss of one release.
+    times : int
+        Number of such releases.
+    scope : tuple of str
+        Place of the releases in the ledger.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows.
+    """
 
     label: str
     loss: Loss
@@ -54,11 +70,43 @@ class PlanReport:
     default_delta: float
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of the whole plan, at `delta` in (0, 1) (else ArgumentError)."""
+        """Return the epsilon of the whole plan.
+
+        Parameters
+        ----------
+        delta : float, optional
+            In (0, 1); by default the delta of the plan.
+
+        Returns
+        -------
+        float
+            Epsilon.
+
+        Raises
+        ------
+        ArgumentError
+            `delta` is outside (0, 1).
+        """
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta of the whole plan, at a finite `epsilon` >= 0 (else ArgumentError)."""
+        """Return the delta of the whole plan.
+
+        Parameters
+        ----------
+        epsilon : float
+            Finite, at least 0.
+
+        Returns
+        -------
+        float
+            Delta.
+
+        Raises
+        ------
+        ArgumentError
+            `epsilon` is negative, infinite or not a number.
+        """
         return self._total().delta(epsilon)
 
     @property
@@ -117,10 +165,19 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
     delta : float
         In (0, 1): where epsilon is reported.
 
+    Returns
+    -------
+    PlanReport
+        The joint loss; its methods return epsilon, delta, mu and rho.
+
     Raises
     ------
     ArgumentError
         If a mechanism or parameter is unknown, missing or out of range.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows.
 
     Examples
     --------

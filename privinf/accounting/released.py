@@ -75,6 +75,7 @@ class ReleasedNumber(float, Released):
     Parameters
     ----------
     value : float
+        The released value.
     entries : iterable of LedgerEntry
         The lines that paid for it, as recorded.
     scale : float

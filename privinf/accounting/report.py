@@ -105,6 +105,11 @@ class PrivacyReport:
         subject : {"fit", "earlier release", "release", "party", "ledger"}
             What the totals are of; see the class.
 
+        Returns
+        -------
+        PrivacyReport
+            The report.
+
         Raises
         ------
         ArgumentError
@@ -136,11 +141,43 @@ class PrivacyReport:
         )
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of this fit's releases together, at `delta` in (0, 1) (else ArgumentError)."""
+        """Return the epsilon of the releases of this report together.
+
+        Parameters
+        ----------
+        delta : float, optional
+            In (0, 1); by default the delta of the report.
+
+        Returns
+        -------
+        float
+            Epsilon.
+
+        Raises
+        ------
+        ArgumentError
+            `delta` is outside (0, 1).
+        """
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta of this fit's releases together, at `epsilon` in [0, inf) (else ArgumentError)."""
+        """Return the delta of the releases of this report together.
+
+        Parameters
+        ----------
+        epsilon : float
+            Finite, at least 0.
+
+        Returns
+        -------
+        float
+            Delta.
+
+        Raises
+        ------
+        ArgumentError
+            `epsilon` is negative, infinite or not a number.
+        """
         return self._total().delta(epsilon)
 
     @property
@@ -248,7 +285,23 @@ class PrivacyReport:
         return table.rename_axis("party")
 
     def party(self, name: str) -> PrivacyReport:
-        """Return the report of one party's releases alone (ArgumentError if there are none)."""
+        """Return the report of one party's releases alone.
+
+        Parameters
+        ----------
+        name : str
+            Name of the party.
+
+        Returns
+        -------
+        PrivacyReport
+            The report of the party.
+
+        Raises
+        ------
+        ArgumentError
+            There are no releases of this party.
+        """
         entries = tuple(entry for entry in self.entries if isinstance(name, str) and entry.party == name)
         if not entries:
             parties = ", ".join(self.parties.index) or "no party is named"
@@ -263,6 +316,11 @@ class PrivacyReport:
 
         The first column is "this fit", or "its release" where the fit reads an earlier one.
         The row "private" is 1, or 0 where seeded noise, or none, makes the figures a simulation.
+
+        Returns
+        -------
+        DataFrame
+            One row a figure, one column for the subject and one for the ledger.
         """
         import pandas as pd
 
@@ -272,7 +330,13 @@ class PrivacyReport:
         return pd.DataFrame(columns, index=index)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a JSON-ready record.
+
+        Returns
+        -------
+        dict
+            For `from_dict`.
+        """
         fit = [entry.id for entry in self.entries]
         recorded = [entry.id for entry in self.recorded]
         everything = {entry.id: entry for entry in (*self.recorded, *self.entries)}
@@ -289,7 +353,23 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> PrivacyReport:
-        """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
+        """Read back what `to_dict` wrote.
+
+        Parameters
+        ----------
+        record : mapping
+            Result of `to_dict`.
+
+        Returns
+        -------
+        PrivacyReport
+            The same report.
+
+        Raises
+        ------
+        ArgumentError
+            The record does not describe a report.
+        """
         try:
             lines = {entry["id"]: LedgerEntry.from_dict(entry) for entry in record["entries"]}
             fit = tuple(lines[key] for key in record["fit"])

@@ -52,6 +52,19 @@ class FoundSchema(Schema):
 
     **Privacy.** A function of releases: public. The price is paid once, whatever is fitted with it; give the
     same ledger to the fits for the total.
+
+    Parameters
+    ----------
+    columns : mapping
+        Declarations by name of the column, as of a `Schema`.
+    unit : str, optional
+        Column that names the unit of each row.
+    max_rows : int
+        The most rows that one unit has.
+    clips : DataFrame
+        One row a column; see above.
+    privacy : PrivacyReport
+        Report on all releases that bought the bounds.
     """
 
     clips: Any = None
@@ -71,7 +84,18 @@ class FoundSchema(Schema):
         object.__setattr__(self, "privacy", privacy)
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return what bought bounds and pooled levels may do to coefficients, in one footnote."""
+        """Return what bought bounds and pooled levels may do to coefficients, in one footnote.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Columns of the data that a fit uses.
+
+        Returns
+        -------
+        tuple of str
+            One text, or none where no bound was bought.
+        """
         bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
         shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
         return (MOVED.format(shares),) if bought else ()
@@ -79,9 +103,23 @@ class FoundSchema(Schema):
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return which slopes bought bounds may have moved by half a standard error or more, as a warning.
+        """Return a warning of slopes that bought bounds may have moved by half a standard error or more.
 
-        `columns` are what each coefficient's column is made of, names of data.
+        Parameters
+        ----------
+        columns : mapping of str to tuple of str
+            The columns of the data from which each coefficient's column is made.
+        outcome : iterable of str
+            The columns of the data from which the response is made.
+        params : ndarray, shape (p,)
+            Coefficients.
+        bse : ndarray, shape (p,)
+            Standard errors.
+
+        Returns
+        -------
+        tuple of str
+            One text, or none.
         """
         moves = {} if "moves" not in self.clips else self.clips.moves.dropna().to_dict()
         response = sum(moves.get(name, 0.0) for name in outcome)
@@ -135,6 +173,16 @@ def load_schema(path: AnyPath) -> Schema:
 
     Of bounds that were bought, and are as they were bought, it still knows what they may have cut: a
     `FoundSchema`.
+
+    Parameters
+    ----------
+    path : path
+        The TOML file.
+
+    Returns
+    -------
+    Schema
+        A `FoundSchema` where the file holds bounds that were bought and not changed since.
 
     Raises
     ------

@@ -182,9 +182,11 @@ class Curator:
     name : str
         Of the place that the rows are at, as releases tell it.
     ledger : Ledger, optional
+        Account of the releases; a new one by default.
     rng : int or Generator, optional
         Seeds simulation noise: the same numbers as those of a `TrustedServer` of one site with this seed.
     relation : {"replace-one", "zero-out"}
+        Neighboring relation of all claims.
 
     Notes
     -----
@@ -226,21 +228,45 @@ class Curator:
 
         Parameters
         ----------
-        op, args, label, mu
-            As for `TrustedServer.vector_sum`.
+        op : str
+            Name of the statistic.
+        args : mapping
+            Public arguments of the statistic.
+        label : str
+            Description of the release in the ledger.
+        mu : float
+            Price of the release in Gaussian differential privacy; infinity adds no noise.
+
+        Returns
+        -------
+        NoisySum
+            The noisy sum, with its ledger line.
 
         Raises
         ------
         ArgumentError, BudgetExceededError, SensitivityError
-            As there; no row was read.
+            An argument of the statistic is wrong, the ledger's limit would be passed, or the noise is too
+            small against the sum for 64-bit integers; no row was read.
         SchemaError, AlignmentError
-            A table that is not in memory is not what it was declared to be; nothing was charged for it. Rows
-            of a batch are not those of the first pass: for rows in memory that is seen after the charge.
+            A table that is not in memory is not what it was declared to be; nothing was charged for it. Or
+            the rows of a batch are not those of the first pass, which for rows in memory is detected after
+            the charge.
         """
         return self.vector_sums([(op, args, label, mu)])[0]
 
     def vector_sums(self, queries: Sequence[tuple[str, Args, str, float]]) -> list[NoisySum]:
-        """Release several sums, by one pass over the rows: (op, args, label, mu) each; as `vector_sum`."""
+        """Release several sums by one pass over the rows.
+
+        Parameters
+        ----------
+        queries : sequence of (op, args, label, mu)
+            Arguments of `vector_sum`, one tuple a release.
+
+        Returns
+        -------
+        list of NoisySum
+            In the order of the queries.
+        """
         planned = [self._planned(*query) for query in queries]
         entries = [plan.entry for plan in planned]
         if isinstance(self._rows, RowPasses):

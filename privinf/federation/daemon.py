@@ -56,6 +56,7 @@ class SiteDaemon:
     Parameters
     ----------
     site : Site
+        The site that answers.
     name : str
         Name of the site; questions to another name are refused.
     path : path

@@ -10,7 +10,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Unpack
+from os import PathLike
+from typing import Any
 
 from privinf.error_boundary import bare, doors
 from privinf.errors import (
@@ -25,6 +26,7 @@ from privinf.federation.askers import ClientEnvelope, EndOptions, ReplyVerifier,
 from privinf.federation.envelope import Envelope, Fields, SiteEnvelope
 from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import reason_of, refusal_of
+from privinf.federation.secure.keys import IdentityKey, Roster
 from privinf.federation.site import NOTHING, Site
 from privinf.federation.sockets import RemoteSite, no_reply, own_reply
 from privinf.validation import check_positive
@@ -38,14 +40,6 @@ KIND = f"query.{ACTION}"
 # By the message of a question: the node that it went to, and its envelope.
 Waiting = dict[str, tuple[int, Envelope]]
 RecordSensitivity = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
-
-
-class FlowerOptions(EndOptions, total=False):
-    """Options of a `FlowerFederation`."""
-
-    timeout: float
-    patience: float
-    poll: float
 
 
 def engine(name: str) -> Any:
@@ -74,8 +68,13 @@ class FlowerFederation(ReplyVerifier):
         Seconds to wait until all sites are there.
     poll : float
         Seconds between looks for answers.
-    roster, key, heads
-        As for `SocketFederation`: who must sign replies, who signs questions, and what is remembered.
+    roster : Roster, optional
+        The public keys of all sites: every reply must be signed by its site's. By default none is checked.
+    key : IdentityKey, optional
+        The analyst's own, for sites whose policy lists analysts.
+    heads : path, optional
+        File that remembers how far each site's ledger was; by default that is kept as long as this object,
+        and in the folder of a fit's checkpoints.
 
     Raises
     ------
@@ -103,7 +102,9 @@ class FlowerFederation(ReplyVerifier):
         timeout: float = 120.0,
         patience: float = 120.0,
         poll: float = 0.25,
-        **ends: Unpack[EndOptions],
+        roster: Roster | None = None,
+        key: IdentityKey | None = None,
+        heads: str | PathLike[str] | None = None,
     ) -> None:
         if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
             raise ArgumentError("sites must be the names of the sites, at least one")
@@ -112,7 +113,7 @@ class FlowerFederation(ReplyVerifier):
         self._grid = grid
         self._timeout = check_positive(timeout, "timeout")
         self._poll = check_positive(poll, "poll")
-        self._end = ClientEnvelope(sites, **ends)
+        self._end = ClientEnvelope(sites, roster=roster, key=key, heads=heads)
         self._nodes = self._introduced(tuple(sites), check_positive(patience, "patience"))
 
     @property
@@ -121,7 +122,24 @@ class FlowerFederation(ReplyVerifier):
         return tuple(self._nodes)
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        """Return the replies of the sites that are asked.
+
+        Parameters
+        ----------
+        query : Query
+            The query.
+        sites : sequence of str, optional
+            Names of the sites to ask; by default all.
+
+        Returns
+        -------
+        list of Reply
+            In the order of the sites. A site that did not answer is absent.
+
+        Notes
+        -----
+        **Privacy.** What a site answers is the site's decision.
+        """
         names = {self._node(name): name for name in (self.sites if sites is None else sites)}
         waiting = self._push(query, names, self._timeout)
         end = time.monotonic() + self._timeout
@@ -261,7 +279,12 @@ def server_app(
     sites: Sequence[str] | None = None,
     *,
     failed: Callable[[PrivinfError, dict[str, Any]], None] | None = None,
-    **options: Unpack[FlowerOptions],
+    timeout: float = 120.0,
+    patience: float = 120.0,
+    poll: float = 0.25,
+    roster: Roster | None = None,
+    key: IdentityKey | None = None,
+    heads: str | PathLike[str] | None = None,
 ) -> Any:
     """Return the ServerApp that runs an analysis.
 
@@ -270,26 +293,51 @@ def server_app(
     analysis : callable (federation, configuration)
         Gets the federation and the run's configuration (``flwr run --run-config``).
     sites : sequence of str, optional
-        As for `FlowerFederation`; by default those of the run's configuration, ``sites="north,south"``.
+        Names of the sites that take part. By default those that the run's configuration names:
+        ``sites="north,south"``.
     failed : callable (problem, configuration), optional
         Told why there is no federation, or why the analysis ended, before that is raised.
-    options
-        As for `FlowerFederation`. Roster, key and heads may also be files at the server that the run's
-        configuration names: ``roster="roster.json" key="ada.key" heads="heads.json"``.
+    timeout : float
+        Seconds to wait for the answers to a query; a site that is later has not answered.
+    patience : float
+        Seconds to wait until all sites are connected.
+    poll : float
+        Seconds between two looks for answers.
+    roster : Roster, optional
+        The public keys of all sites: every reply must be signed by its site's. By default none is checked.
+    key : IdentityKey, optional
+        The analyst's own, for sites whose policy lists analysts.
+    heads : path, optional
+        File that remembers how far each site's ledger was; by default that is kept as long as this object,
+        and in the folder of a fit's checkpoints.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+        For the entry ``serverapp`` of a Flower project.
 
     Raises
     ------
     NotAvailableError
         flwr is not installed.
+
+    Notes
+    -----
+    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Roster, key
+    and heads may also be files at the server that the run's configuration names:
+    ``roster="roster.json" key="ada.key" heads="heads.json"``.
     """
+    given: EndOptions = {"roster": roster, "key": key, "heads": heads}
     app = engine("serverapp").ServerApp()
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Any) -> None:
         config = dict(context.run_config)
         try:
-            words: FlowerOptions = {**options, **ends_of(config)}
-            analysis(FlowerFederation(grid, _named(config) if sites is None else sites, **words), config)
+            names = _named(config) if sites is None else sites
+            ends: EndOptions = {**given, **ends_of(config)}
+            federation = FlowerFederation(grid, names, timeout=timeout, patience=patience, poll=poll, **ends)
+            analysis(federation, config)
         except PrivinfError as problem:
             if failed is not None:
                 failed(problem, config)

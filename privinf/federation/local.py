@@ -27,6 +27,7 @@ class InProcessFederation:
     Parameters
     ----------
     sites : mapping of str to Site
+        The sites by their names.
     drop_outs : mapping of str to collection of int, optional
         Calls of `ask` (0, 1, ...) that never reach a site: an injected failure.
     lost_replies : mapping of str to collection of int, optional
@@ -85,7 +86,24 @@ class InProcessFederation:
         return tuple(self._sites)
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        """Return the replies of the sites that are asked.
+
+        Parameters
+        ----------
+        query : Query
+            The query.
+        sites : sequence of str, optional
+            Names of the sites to ask; by default all.
+
+        Returns
+        -------
+        list of Reply
+            In the order of the sites. A site that did not answer is absent.
+
+        Notes
+        -----
+        **Privacy.** What a site answers is the site's decision.
+        """
         names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         call = self._calls
         self._calls = self._calls + 1

@@ -114,7 +114,18 @@ class Query:
         return self.digest_with()
 
     def digest_with(self, **changed: Unpack[Changed]) -> str:
-        """Return the digest of this question with some fields changed; `args` to `plain_args`."""
+        """Return the digest of this query with some fields changed.
+
+        Parameters
+        ----------
+        **changed
+            New values of fields of the query, by name.
+
+        Returns
+        -------
+        str
+            SHA-256, in hexadecimal.
+        """
         return message_digest(*self._packed(changed))
 
     @property
@@ -123,7 +134,13 @@ class Query:
         return self.digest_with(session="", sequence=0, charges=(), masking={}, reservation="")
 
     def pack(self) -> Message:
-        """Return the question as JSON text and arrays by name."""
+        """Return the question as JSON text and arrays by name.
+
+        Returns
+        -------
+        tuple (str, dict of ndarray)
+            For `unpack`.
+        """
         return self._packed(Changed())
 
     def _packed(self, changed: Changed) -> Message:
@@ -137,7 +154,18 @@ class Query:
         return _json(header), arrays
 
     def charged(self, *charges: Mapping[str, Any]) -> Query:
-        """Return the same question with other ledger lines."""
+        """Return the same question with other ledger lines.
+
+        Parameters
+        ----------
+        *charges : mapping
+            The new ledger lines.
+
+        Returns
+        -------
+        Query
+            A copy; this query is unchanged.
+        """
         query = object.__new__(Query)
         for name in QUERY_FIELDS:
             object.__setattr__(query, name, getattr(self, name))
@@ -146,7 +174,25 @@ class Query:
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
-        """Read back what `pack` wrote; StorageError if it is not that."""
+        """Read back what `pack` wrote.
+
+        Parameters
+        ----------
+        text : str
+            The JSON text.
+        arrays : mapping of str to ndarray
+            The arrays by name.
+
+        Returns
+        -------
+        Query
+            The same query.
+
+        Raises
+        ------
+        StorageError
+            Text and arrays do not describe a query.
+        """
         with suppress(Exception):  # anything may stand in a text of unknown origin; its errors may quote it
             header = _parse_header(text, cls)
             if not set(header["args"]) & set(arrays):
@@ -201,7 +247,13 @@ class Reply:
             raise ArgumentError(f"rows must be at most {MOST_SITE_ROWS}")
 
     def pack(self) -> Message:
-        """Return the answer as JSON text and arrays by name."""
+        """Return the answer as JSON text and arrays by name.
+
+        Returns
+        -------
+        tuple (str, dict of ndarray)
+            For `unpack`.
+        """
         arrays: dict[str, NDArray[Any]] = {"sums": self.sums}
         header = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name not in _REPLIED
@@ -210,7 +262,25 @@ class Reply:
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Reply:
-        """Read back what `pack` wrote; StorageError if it is not that."""
+        """Read back what `pack` wrote.
+
+        Parameters
+        ----------
+        text : str
+            The JSON text.
+        arrays : mapping of str to ndarray
+            The arrays by name.
+
+        Returns
+        -------
+        Reply
+            The same reply.
+
+        Raises
+        ------
+        StorageError
+            Text and arrays do not describe a reply.
+        """
         with suppress(Exception):  # as for a question
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
             if "sums" in arrays and right:
@@ -298,7 +368,24 @@ class Federation(Protocol):
         ...
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        """Return the replies of the sites that are asked.
+
+        Parameters
+        ----------
+        query : Query
+            The query.
+        sites : sequence of str, optional
+            Names of the sites to ask; by default all.
+
+        Returns
+        -------
+        list of Reply
+            In the order of the sites. A site that did not answer is absent.
+
+        Notes
+        -----
+        **Privacy.** What a site answers is the site's decision.
+        """
         ...
 
 

@@ -103,8 +103,14 @@ class NoisyGram(_NoisyRelease):
     ----------
     values : ndarray, shape (k, k)
         The noisy sum, symmetric; it may have negative eigenvalues.
-    rows, sites, mu, entries
-        As for `NoisySum`.
+    rows : int
+        Number of rows summed, public.
+    sites : tuple of str
+        Sites that answered.
+    mu : float
+        Price in Gaussian differential privacy.
+    entries : tuple of LedgerEntry
+        The ledger lines of the release.
     scale : float
         Sd of the noise on the diagonal; above it, it is less by a factor of sqrt 2 (see `entry_sd`).
 
@@ -115,7 +121,18 @@ class NoisyGram(_NoisyRelease):
 
     @classmethod
     def of(cls, release: NoisySum) -> NoisyGram:
-        """Return the matrix whose isometric entries were released."""
+        """Return the matrix whose isometric entries were released.
+
+        Parameters
+        ----------
+        release : NoisySum
+            The isometric entries: the diagonal, and the entries beside it times sqrt 2.
+
+        Returns
+        -------
+        NoisyGram
+            The symmetric matrix, with the same noise and ledger lines.
+        """
         values = from_isometric(release.values)
         return cls(
             values=values,

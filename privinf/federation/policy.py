@@ -135,7 +135,18 @@ class SitePolicy:
             object.__setattr__(self, "analysts", Analyst.listed(self.analysts))
 
     def naming(self, operations: Iterable[str]) -> SitePolicy:
-        """Return the policy with some more statistics that may be asked for."""
+        """Return the policy with some more statistics that may be asked for.
+
+        Parameters
+        ----------
+        operations : iterable of str
+            Names of the statistics to add.
+
+        Returns
+        -------
+        SitePolicy
+            A copy; this policy is unchanged.
+        """
         allowed = sorted(SHIPPED) if self.operations is None else self.operations
         return replace(self, operations=tuple(dict.fromkeys([*allowed, *operations])))
 
@@ -163,14 +174,43 @@ class SitePolicy:
             )
 
     def allow_analyst(self, name: str) -> Analyst | None:
-        """Return the analyst of a name, None if nobody is listed (NotAvailableError: others are)."""
+        """Return the analyst of a name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analyst who signed the query.
+
+        Returns
+        -------
+        analyst or None
+            The analyst's name, key and limits; None where the policy lists no analysts.
+
+        Raises
+        ------
+        NotAvailableError
+            The policy lists analysts, and not this one.
+        """
         analysts = [analyst for analyst in self.analysts if analyst.name == name]
         if self.analysts and not analysts:
             raise NotAvailableError(NOT_LISTED)
         return analysts[0] if analysts else None
 
     def allow(self, op: str, *, masked: bool = False) -> None:
-        """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum."""
+        """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum.
+
+        Parameters
+        ----------
+        op : str
+            Name of the statistic.
+        masked : bool
+            Whether the sum goes into a secure sum rather than to the server.
+
+        Raises
+        ------
+        NotAvailableError
+            The policy does not allow it.
+        """
         if masked and not self.secure_sums:
             raise NotAvailableError(
                 "its policy takes no part in secure sums: the holder must say SitePolicy(secure_sums=True)"
@@ -199,11 +239,17 @@ class SitePolicy:
         ----------
         charges : iterable of mapping
             As the server states them; their scope is the server's affair.
-        reach : RecordSensitivity
+        reach : sensitivity of the statistic
+            How far one record moves the sum, as the site computes it.
         scope : tuple of str
             Where in the site's ledger they stand.
         masked : bool
             Whether they are of a secure sum.
+
+        Returns
+        -------
+        tuple of LedgerEntry
+            The lines, for the site's ledger.
 
         Raises
         ------

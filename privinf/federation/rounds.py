@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from privinf import errors
@@ -45,14 +45,6 @@ READABLE: Mapping[type[BaseException], str] = {
 }
 # Of a question's digest, in its ledger line: 128 bits.
 QUESTION_DIGITS = 32
-
-
-class SumOptions(TypedDict, total=False):
-    """The price of a sum, in one of two ways, and whose rows it is of: all by default."""
-
-    mu: float | None
-    rho: float | None
-    sites: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,8 +93,10 @@ class Rounds:
 
     Raises
     ------
-    AlignmentError, NotAvailableError
-        As for `TrustedServer`.
+    AlignmentError
+        A site does not answer, or has other columns or bounds than the others; the message names it.
+    NotAvailableError
+        A site refuses; the message names it.
 
     Notes
     -----
@@ -159,7 +153,20 @@ class Rounds:
         return Places.TRUSTED.format(relation=self._relation)
 
     def shape(self, op: str, args: Args) -> tuple[int, ...]:
-        """Return the shape of a sum over all sites."""
+        """Return the shape of a sum over all sites.
+
+        Parameters
+        ----------
+        op : str
+            Name of the statistic.
+        args : mapping
+            Public arguments of the statistic.
+
+        Returns
+        -------
+        tuple of int
+            Shape of the sum.
+        """
         return self._prepare(op, args, None)[1].shape
 
     def _prepare(
@@ -248,7 +255,13 @@ class Rounds:
         return self._sequence
 
     def skip(self, to: int | None = None) -> None:
-        """Leave out one position, or those up to one: its question was asked by a server before this one."""
+        """Leave out positions of the session whose queries an earlier server asked.
+
+        Parameters
+        ----------
+        to : int, optional
+            The last position to leave out; by default the next one alone.
+        """
         self._sequence = max(self._sequence, self._sequence + 1 if to is None else to)
 
 

@@ -75,6 +75,7 @@ class Site:
     Parameters
     ----------
     rows : pair (y, X), DataFrame, or Rows
+        The holder's rows: response and features, or a table that the schema describes.
     schema : Design or Schema
         Public columns and bounds. With a `Schema` designs of models arrive with queries "design": they must
         be made from this very schema, and the policy says which, or how many.
@@ -189,14 +190,20 @@ class Site:
         return self._designs.defects
 
     def adopt(self, design: Design) -> None:
-        """Put a design of the holder's in place, beside those that are there; it is not counted.
+        """Add a design of the holder's own to the designs of the site; it is not counted.
+
+        Parameters
+        ----------
+        design : Design
+            Columns and bounds, made from the site's own schema.
 
         Raises
         ------
         AlignmentError
             The design is not made from the site's own schema.
         SchemaError
-            As for the class.
+            A column is absent, has another type or an undeclared level, or has missing values that are not
+            imputed.
         """
         self._designs.adopt(design)
 
@@ -216,9 +223,25 @@ class Site:
         return self.policy.analysts
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer as the site `name`; what goes wrong is told in the reply, without any value.
+        """Answer as the site `name`; the reply states what went wrong, without any value.
 
-        `analyst` is the name of who signed the query, for transports that have checked it (`SiteEnvelope`).
+        Parameters
+        ----------
+        query : Query
+            The query.
+        name : str
+            Name of the site.
+        analyst : str
+            Name of the analyst who signed the query, for transports that have checked the signature.
+
+        Returns
+        -------
+        Reply
+            The answer, or the error.
+
+        Notes
+        -----
+        **Privacy.** The policy is checked, then the ledger is charged, then rows are read.
         """
         try:
             return self.answer(query, name, analyst)
@@ -228,20 +251,53 @@ class Site:
             return self.refused(ArgumentError(f"failed at {query.op!r}"), name)
 
     def refused(self, problem: PrivinfError, name: str, op: str = "") -> Reply:
-        """Return the reply that tells of a problem, without any value."""
+        """Return the reply that states an error, without any value.
+
+        Parameters
+        ----------
+        problem : PrivinfError
+            The error.
+        name : str
+            Name of the site.
+        op : str
+            Name of the statistic that was asked for.
+
+        Returns
+        -------
+        Reply
+            The reply, with `error`.
+        """
         kind = type(problem).__name__
         public_kind = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
         text = f"failed at {op!r}" if isinstance(problem, UnforeseenError) else str(problem)
         return Reply(site=name, sums=NOTHING, rows=self.size, error=f"{public_kind}: {text}")
 
     def answer(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer as the site `name`, one question at a time.
+        """Answer as the site `name`, one query at a time.
+
+        Parameters
+        ----------
+        query : Query
+            The query.
+        name : str
+            Name of the site.
+        analyst : str
+            Name of the analyst who signed the query.
+
+        Returns
+        -------
+        Reply
+            The answer.
 
         Raises
         ------
         PrivinfError
-            The policy, the ledger's limit, the order of queries or the arguments stand against it; nothing
-            has been charged or read.
+            The policy, the limit of the ledger, the order of queries or the arguments forbid it. Nothing has
+            been charged or read.
+
+        Notes
+        -----
+        **Privacy.** The policy is checked, then the ledger is charged, then rows are read.
         """
         with self._turn:
             return self._answer(query, name, self.policy.allow_analyst(analyst))
@@ -351,6 +407,11 @@ class Site:
         """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts.
 
         `missing` is among them where missing values are imputed, whatever the rows hold.
+
+        Returns
+        -------
+        dict
+            For the reply to a "describe" query.
         """
         design = self.design
         schema = self.schema
@@ -377,7 +438,24 @@ class Site:
         self._designs.check_again()
 
     def own_rows(self, name: str, design: Design) -> SiteBlock:
-        """Return the rows by a design, for their holder alone."""
+        """Return the rows by a design, for their holder alone.
+
+        Parameters
+        ----------
+        name : str
+            Name of the site.
+        design : Design
+            Columns and bounds.
+
+        Returns
+        -------
+        block of rows
+            The encoded rows.
+
+        Notes
+        -----
+        **Privacy.** Returns raw rows: for their holder alone.
+        """
         if design.schema is not None:
             self.adopt(design)
         return self._placed(name)

@@ -103,7 +103,27 @@ class SiteLedger(Ledger):
     def open(
         cls, path: str | PathLike[str], *, anchor: str | PathLike[str] | None = None, clock: Clock = time.time
     ) -> SiteLedger:
-        """Open a ledger that is there, and never make one (StorageError as for the class)."""
+        """Open a ledger that exists, and never make one.
+
+        Parameters
+        ----------
+        path : path
+            File of the ledger.
+        anchor : path, optional
+            Second file, on another disk, that remembers how far the ledger was.
+        clock : callable
+            Returns seconds since 1970; for tests.
+
+        Returns
+        -------
+        SiteLedger
+            The open ledger.
+
+        Raises
+        ------
+        StorageError
+            There is no such file, it is damaged, or it is older than its anchor.
+        """
         place = own_path(path)
         ledger = cls.__new__(cls)
         ledger.journal = FileJournal(
@@ -119,7 +139,18 @@ class SiteLedger(Ledger):
         return self.journal.head
 
     def knows(self, head: Head) -> bool:
-        """Return whether the ledger's own chain has this head."""
+        """Return whether the ledger's own chain has this head.
+
+        Parameters
+        ----------
+        head : head of a ledger
+            Its number of lines and the tag of the last one, as `head` returns them.
+
+        Returns
+        -------
+        bool
+            True if the ledger had this state, now or earlier.
+        """
         return self.journal.knows(head)
 
     def close(self) -> None:

@@ -8,17 +8,18 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from privinf.error_boundary import bare, doors
 from privinf.errors import AlignmentError, ArgumentError, SiteConnectionError, StorageError
-from privinf.federation.askers import ClientEnvelope, EndOptions, ReplyVerifier
+from privinf.federation.askers import ClientEnvelope, ReplyVerifier
 from privinf.federation.envelope import Fields
 from privinf.federation.frames import LARGEST, receive, send
 from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import refusal_of
+from privinf.federation.secure.keys import IdentityKey, Roster
 from privinf.validation import check_positive, shown_name
 from privinf.wire import Requests
 
@@ -58,6 +59,18 @@ class RemoteSite:
     def handle(self, query: Query, name: str) -> Reply:
         """Return the answer of the site `name`.
 
+        Parameters
+        ----------
+        query : Query
+            The query.
+        name : str
+            Name of the site.
+
+        Returns
+        -------
+        Reply
+            The answer.
+
         Raises
         ------
         SiteConnectionError
@@ -69,7 +82,29 @@ class RemoteSite:
         return self.exchange(query, name, {})[0]
 
     def exchange(self, query: Query, name: str, envelope: Fields) -> tuple[Reply, Fields]:
-        """Return the answer and its envelope to a question in its own; errors as for `handle`."""
+        """Return the answer to a query, and its envelope.
+
+        Parameters
+        ----------
+        query : Query
+            The query.
+        name : str
+            Name of the site.
+        envelope : mapping
+            Fields that travel with the query, such as its signature.
+
+        Returns
+        -------
+        tuple (Reply, dict)
+            The answer and the fields that came with it.
+
+        Raises
+        ------
+        SiteConnectionError
+            No daemon answers at the path within the time.
+        StorageError
+            What came back is not a reply.
+        """
         end = time.monotonic() + self._timeout
         tries = 0
         while True:
@@ -166,7 +201,9 @@ class SocketFederation(ReplyVerifier):
         *,
         timeout: float = 120.0,
         patience: float = 10.0,
-        **ends: Unpack[EndOptions],
+        roster: Roster | None = None,
+        key: IdentityKey | None = None,
+        heads: str | PathLike[str] | None = None,
     ) -> None:
         if not isinstance(paths, Mapping) or not paths:
             raise ArgumentError("paths must map names of sites to the sockets of their daemons, at least one")
@@ -176,7 +213,7 @@ class SocketFederation(ReplyVerifier):
             if not isinstance(path, (str, PathLike)):
                 raise ArgumentError(f"the socket of site {name!r} must be a path")
         self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
-        self._end = ClientEnvelope(self.sites, **ends)
+        self._end = ClientEnvelope(self.sites, roster=roster, key=key, heads=heads)
         self._introduced(check_positive(patience, "patience"))
 
     @property
@@ -190,7 +227,24 @@ class SocketFederation(ReplyVerifier):
         return {name: remote.path for name, remote in self._remote.items()}
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        """Return the replies of the sites that are asked.
+
+        Parameters
+        ----------
+        query : Query
+            The query.
+        sites : sequence of str, optional
+            Names of the sites to ask; by default all.
+
+        Returns
+        -------
+        list of Reply
+            In the order of the sites. A site that did not answer is absent.
+
+        Notes
+        -----
+        **Privacy.** What a site answers is the site's decision.
+        """
         names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         answers = self._all(query, names)
         for answer in answers:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
@@ -34,7 +34,6 @@ from privinf.federation.rounds import (
     MissingSites,
     PlannedQuery,
     Rounds,
-    SumOptions,
     check_question,
     named,
     naming,
@@ -43,14 +42,13 @@ from privinf.federation.rounds import (
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
-from privinf.mechanisms.peeling import PeelingOptions
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
-from privinf.typing import Flags, Floats, RngLike, SumRelation, Trust
+from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
 from privinf.wire import Derivations, Mechanisms, Requests, Statistics
 
@@ -75,6 +73,7 @@ class TrustedServer(Rounds):
     Parameters
     ----------
     federation : Federation
+        The sites.
     ledger : Ledger, optional
         Account of the releases; a new one by default.
     noise : NoiseSource, optional
@@ -164,6 +163,7 @@ class TrustedServer(Rounds):
         Parameters
         ----------
         path : path
+            The secret file.
         begun : bool, optional
             Whether other files show that noise was drawn, or planned, under the key that is there: see
             `NoiseFile`. By default it is used if its file says that an answer was given.
@@ -196,9 +196,17 @@ class TrustedServer(Rounds):
     def bind(self, path: Path, *, begun: bool) -> None:
         """Keep in a secret file which rows, in which order, are asked, if they are the caller's own.
 
-        Of a fit that has not `begun` the file is made again.
+        Parameters
+        ----------
+        path : path
+            The secret file.
+        begun : bool
+            Whether the fit has begun; if not, the file is made again.
 
-        Raises StorageError if the file is of others: batches are disjoint within one order of rows.
+        Raises
+        ------
+        StorageError
+            The file is of other rows: batches are disjoint within one order of rows.
         """
         if isinstance(self._federation, LocalSites):
             bind_rows(path, self._federation.digest, begun=begun)
@@ -207,9 +215,22 @@ class TrustedServer(Rounds):
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
         """Reserve what a fit will cost at every site, and give back what was not used when it ends.
 
-        Raises PrivinfError if a site refuses, or does not answer: then none has reserved or charged anything.
-        A fit that ends in an error gives back too; one whose process dies leaves that to the sites, where a
-        reservation ends after seven days.
+        A fit that ends in an error gives back too. If its process dies, a reservation ends after seven days.
+
+        Parameters
+        ----------
+        losses : sequence of Loss
+            Losses of the releases of the fit.
+
+        Returns
+        -------
+        context manager
+            The reservation holds inside its ``with`` block.
+
+        Raises
+        ------
+        PrivinfError
+            A site refuses or does not answer. Then no site has reserved or charged anything.
         """
         self.reserve(losses, str(uuid4()), 1)
         try:
@@ -218,9 +239,24 @@ class TrustedServer(Rounds):
             self.give_back(2)
 
     def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
-        """Reserve losses under a name at every site, or at none (errors as for `reserving`).
+        """Reserve losses under a name at every site, or at none.
 
-        The caller's own rows have no limit of others, and releases without noise fit none: both do without.
+        The caller's own rows have no limit of others, and releases without noise fit no limit: neither is
+        reserved.
+
+        Parameters
+        ----------
+        losses : sequence of Loss
+            Losses of the releases.
+        name : str
+            Name of the reservation.
+        position : int
+            Position of the query in the session.
+
+        Raises
+        ------
+        PrivinfError
+            A site refuses or does not answer. Then no site has reserved or charged anything.
         """
         if isinstance(self._federation, LocalSites) or any(map(noise_free, losses)):
             return
@@ -234,26 +270,51 @@ class TrustedServer(Rounds):
             raise
 
     def give_back(self, position: int) -> None:
-        """Give back at every site what is reserved and was not charged; who is silent does so in time."""
+        """Give back what every site reserved and did not charge.
+
+        Parameters
+        ----------
+        position : int
+            Position of the query in the session.
+        """
         if self._reservation:
             query = Query(Requests.END, session=self._reservation, sequence=position)
             with suppress(PrivinfError):
                 replies_of(self._federation, query, list(self._rows))
         self._reservation = ""
 
-    def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
+    def vector_sum(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
+    ) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
 
         Parameters
         ----------
-        op, args
-            A statistic of `SITE_OPS` and its public arguments.
+        op : str
+            Name of the statistic, such as "squared_residuals".
+        args : mapping
+            Public arguments of the statistic.
         label : str
-            What it is, for the ledger.
-        mu, rho : float
-            One of them: the price. Infinity adds no noise.
+            Description of the release in the ledger.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Only these sites' rows; charged to them alone.
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+
+        Returns
+        -------
+        NoisySum
+            The noisy sum, with the standard deviation of its noise and its ledger lines.
 
         Raises
         ------
@@ -263,12 +324,51 @@ class TrustedServer(Rounds):
             The ledger's limit, or a site's, would be passed.
         SensitivityError
             The noise is too small against the sum for 64-bit integers.
-        """
-        return self._charge_and_release(self._ready(op, args, label=label, **options))
 
-    def planned(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> PlannedQuery:
-        """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
-        return self._ready(op, args, label=label, **options).planned
+        Notes
+        -----
+        **Privacy.** The price is charged before any site is asked.
+        """
+        return self._charge_and_release(self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites))
+
+    def planned(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
+    ) -> PlannedQuery:
+        """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked.
+
+        Parameters
+        ----------
+        op : str
+            Name of the statistic, such as "squared_residuals".
+        args : mapping
+            Public arguments of the statistic.
+        label : str
+            Description of the release in the ledger.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+
+        Returns
+        -------
+        planned query
+            For `release`; its `entry` is the ledger line.
+
+        Notes
+        -----
+        **Privacy.** Reads no rows.
+        """
+        return self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites).planned
 
     def _ready(
         self,
@@ -309,6 +409,18 @@ class TrustedServer(Rounds):
 
         For a fit whose first release is charged before the second can be planned. A quarter of the price is
         tried, since how near it may come to the least one depends on the sensitivity's digits.
+
+        Parameters
+        ----------
+        size : int
+            How many numbers would be released.
+        mu : float
+            Their price in Gaussian differential privacy.
+
+        Raises
+        ------
+        SensitivityError
+            The price may be too small.
         """
         if not math.isinf(mu):
             solve_scale(1.0, mu / 4.0, size, self._noise)
@@ -318,6 +430,16 @@ class TrustedServer(Rounds):
 
         It is charged unless its line, all of it, stands in the ledger: then it is a repeat, costs nothing,
         and gives the same bytes. Sites know a question again, and answer it at no charge.
+
+        Parameters
+        ----------
+        planned : planned query
+            Made by `planned`.
+
+        Returns
+        -------
+        NoisySum
+            The noisy sum, with the standard deviation of its noise and its ledger lines.
 
         Raises
         ------
@@ -330,6 +452,10 @@ class TrustedServer(Rounds):
             another sum, and ``missing="raise"`` (otherwise that is a new question, and newly charged).
         StorageError
             It was planned with another key.
+
+        Notes
+        -----
+        **Privacy.** The price is charged before any site is asked.
         """
         self._check_plan(planned)
         self.skip(planned.query.sequence)
@@ -369,18 +495,91 @@ class TrustedServer(Rounds):
             entries=lines,
         )
 
-    def scalar(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
-        """Release a sum of one entry, as a number; `options` as for `vector_sum`."""
-        if self._prepare(op, args, options.get("sites"))[1].size != 1:
+    def scalar(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
+    ) -> NoisySum:
+        """Release a sum of one entry, as a number.
+
+        Parameters
+        ----------
+        op : str
+            Name of the statistic, such as "squared_residuals".
+        args : mapping
+            Public arguments of the statistic.
+        label : str
+            Description of the release in the ledger.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+
+        Returns
+        -------
+        NoisySum
+            The noisy sum; its `values` has no axis.
+
+        Raises
+        ------
+        ArgumentError
+            The statistic with these arguments has more than one entry.
+
+        Notes
+        -----
+        **Privacy.** One release, charged before any site is asked.
+        """
+        if self._prepare(op, args, sites)[1].size != 1:
             raise ArgumentError(f"{op} with these arguments is not one number")
-        release = self.vector_sum(op, args, label=label, **options)
+        release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
         return replace(release, values=release.values.reshape(()))
 
     def gram(
-        self, args: Args, *, label: str, op: str = Statistics.UNION_GRAM, **options: Unpack[SumOptions]
+        self,
+        args: Args,
+        *,
+        label: str,
+        op: str = Statistics.UNION_GRAM,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
     ) -> NoisyGram:
-        """Release a symmetric matrix through its isometric entries; `options` as for `vector_sum`."""
-        return NoisyGram.of(self.vector_sum(op, args, label=label, **options))
+        """Release a symmetric matrix through its isometric entries.
+
+        Parameters
+        ----------
+        args : mapping
+            Public arguments of the statistic.
+        label : str
+            Description of the release in the ledger.
+        op : str
+            Name of the statistic, by default the second moments of some columns.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+
+        Returns
+        -------
+        NoisyGram
+            The noisy matrix.
+
+        Notes
+        -----
+        **Privacy.** One release, charged before any site is asked.
+        """
+        return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
     def histogram_quantile(
         self,
@@ -389,9 +588,29 @@ class TrustedServer(Rounds):
         level: float,
         label: str,
         op: str = Statistics.RESIDUAL_HISTOGRAM,
-        **options: Unpack[SumOptions],
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
     ) -> ReleasedNumber:
         """Release the quantile of |r| at `level` from one noisy histogram on public edges.
+
+        Parameters
+        ----------
+        args : mapping
+            Public arguments of the statistic; its "edges" are those of the histogram.
+        level : float
+            Level of the quantile, between 0 and 1.
+        label : str
+            Description of the release in the ledger.
+        op : str
+            Name of the statistic, by default the histogram of residuals.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
 
         Returns
         -------
@@ -401,11 +620,14 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        The histogram is the release (`options` as for `vector_sum`); the quantile is where its running sum,
-        made nondecreasing, passes level x n.
+        The quantile is the point where the running sum of the histogram, made nondecreasing, passes
+        level x n.
+
+        **Privacy.** The histogram is the release, charged before any site is asked; the quantile follows from
+        it.
         """
         check_fraction(level, "level")
-        release = self.vector_sum(op, args, label=label, **options)
+        release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
         return histogram_quantile(release, np.asarray(args["edges"], dtype=np.float64), level)
 
     def top_k(
@@ -419,30 +641,64 @@ class TrustedServer(Rounds):
         factor: float = 1.0,
         candidates: Flags | None = None,
         sites: Sequence[str] | None = None,
-        **peeling: Unpack[PeelingOptions],
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        method: PeelingMethod = "gumbel",
+        values: bool = True,
+        values_share: float = 0.5,
+        absolute: bool = True,
     ) -> TopK:
         """Release the k largest entries of ``offset + factor x sum``: positions, and values if asked.
 
         Parameters
         ----------
-        op, args, label, sites
-            As for `vector_sum`. A statistic of several rows (m, p) is peeled row by row.
-        k
-            As for `NoisyTopK`.
+        op : str
+            Name of the statistic, such as "squared_residuals". Of a statistic of several rows, shape
+            (m, p), entries are selected in every row.
+        args : mapping
+            Public arguments of the statistic.
+        k : int
+            Number of entries that are selected, in every row.
+        label : str
+            Description of the release in the ledger.
         offset : ndarray, shape of the sum, optional
-            Public.
+            Public numbers to which the sum is added; by default 0.
         factor : float
-            Public, such as 1/n.
+            Public factor of the sum, such as 1/n.
         candidates : ndarray of bool, broadcastable to the sum, optional
-            False for positions that must not be picked: a public choice.
-        **peeling
-            ``epsilon, delta, mu, rho, method, values, values_share, absolute`` of `NoisyTopK`; the level is
-            the price of **each** row that is peeled.
+            False for positions that must not be selected: a public choice.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for each row of the statistic. Give exactly one of
+            `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, for each row. With `mu` or `rho` it is the delta at which epsilon is
+            reported.
+        mu : float, optional
+            Budget for each row in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget for each row in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        method : {"gumbel", "laplace"}
+            Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce
+            published results: it adds more noise for the same privacy.
+        values : bool
+            Whether the values are released in addition to the positions.
+        values_share : float
+            Share of rho that is spent on the values, with ``method="gumbel"``.
+        absolute : bool
+            Whether the entries of the largest sizes are selected (default) or the largest entries.
 
         Returns
         -------
         TopK
             Values in units of ``offset + factor x sum``.
+
+        Notes
+        -----
+        **Privacy.** The selection is charged before any site is asked, for each row of the statistic.
         """
         self._check_selections()
         statistic, reach, names = self._prepare(op, args, sites)
@@ -451,7 +707,19 @@ class TrustedServer(Rounds):
             raise ArgumentError(f"fewer than k={k} candidates to pick from")
         size = ranking.size(self._count(names), reach.bound)
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
-        drawn = NoisyTopK(k, abs(ranking.factor) * reach.linf + rounding, **peeling).calibrated(
+        selection = NoisyTopK(
+            k,
+            abs(ranking.factor) * reach.linf + rounding,
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            rho=rho,
+            method=method,
+            values=values,
+            values_share=values_share,
+            absolute=absolute,
+        )
+        drawn = selection.calibrated(
             self._noise,
             label=label,
             derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),

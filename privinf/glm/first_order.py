@@ -132,12 +132,24 @@ class DPAdam(DPSGD):
 
     Parameters
     ----------
-    epochs, batches, step, clip, average, final_share
-        As for `DPSGD`.
+    epochs : int
+        Number of times that every record takes part.
+    batches : int
+        Rounds an epoch; a batch has about n / batches records.
+    step : float
+        Size of a step, in units in which every bounded column is in [-1, 1].
+    clip : float
+        C: the (sketched) score of a record is shrunk to this norm. The noise grows with it; below the length
+        of a typical row in these units the loss is that of a clipped score.
+    average : float
+        Share of the last iterates that are averaged; 0 for the last one alone.
+    final_share : float
+        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
 
     Notes
     -----
-    **Privacy.** As for `DPSGD`.
+    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
+    ledger sees.
     """
 
     step: float = 0.02
@@ -152,12 +164,24 @@ class RandomSketch(DPSGD):
     ----------
     k : int
         Numbers that a site sends a round.
-    epochs, batches, step, clip, average, final_share
-        As for `DPSGD`.
+    epochs : int
+        Number of times that every record takes part.
+    batches : int
+        Rounds an epoch; a batch has about n / batches records.
+    step : float
+        Size of a step, in units in which every bounded column is in [-1, 1].
+    clip : float
+        C: the (sketched) score of a record is shrunk to this norm. The noise grows with it; below the length
+        of a typical row in these units the loss is that of a clipped score.
+    average : float
+        Share of the last iterates that are averaged; 0 for the last one alone.
+    final_share : float
+        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
 
     Notes
     -----
-    **Privacy.** As for `DPSGD`.
+    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
+    ledger sees.
     """
 
     k: int = 40
@@ -192,12 +216,24 @@ class DOME(DPSGD):
         Default by the variant.
     adam : bool, optional
         Adam's steps instead of plain ones; default by the variant.
-    epochs, batches, step, clip, average, final_share
-        As for `DPSGD`; the paper variant averages nothing.
+    epochs : int
+        Number of times that every record takes part.
+    batches : int
+        Rounds an epoch; a batch has about n / batches records.
+    step : float
+        Size of a step, in units in which every bounded column is in [-1, 1].
+    clip : float
+        C: the (sketched) score of a record is shrunk to this norm. The noise grows with it; below the length
+        of a typical row in these units the loss is that of a clipped score.
+    average : float
+        Share of the last iterates that are averaged; 0 for the last one alone. The paper variant averages
+        nothing.
+    final_share : float
+        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
 
     Notes
     -----
-    **Privacy.** As for `DPSGD`: the sketch, and Adam's moments, are functions of past releases. A replaced
+    **Privacy.** Public settings: the sketch, and Adam's moments, are functions of past releases. A replaced
     record moves a sum by 2C; the paper counts C, for a record that is left out.
 
     Where the paper is silent: second moments are corrected for their start at 0, and kept above a tenth of

@@ -191,8 +191,12 @@ def looked_for(
     ask : callable
         (thresholds, part) -> noisy counts above them, and the sds of their noise: a release at that part of
         the price that is meant for counts, 1 at first.
-    thresholds, rows, top
-        As for `tail_of`.
+    thresholds : ndarray, shape (m,)
+        Increasing.
+    rows : int
+        Number of rows.
+    top : float
+        Largest possible term.
 
     Notes
     -----

@@ -36,12 +36,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from privinf.errors import NotAvailableError
-from privinf.federation.rounds import SumOptions
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.radii import norm_moments, product_moments
 from privinf.lasso.sums import ROOM, UNCLIPPED, Sites, SparseServer
@@ -173,9 +172,9 @@ class VectorServer:
         """Release a vector with Gaussian noise."""
         return self.server.vector_sum(op, self._bounded(args), label=label, rho=rho, sites=sites)
 
-    def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
+    def gram(self, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites) -> Any:
         """Release a symmetric matrix."""
-        return self.server.gram(args, label=label, **options)
+        return self.server.gram(args, label=label, rho=rho, sites=sites)
 
     def top_k(
         self,

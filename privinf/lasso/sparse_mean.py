@@ -176,9 +176,17 @@ def sparse_mean(
     public_seed : None, int or Generator
         Of the choice of coordinates.
     ledger : Ledger, optional
-        Of one machine.
-    rng, source
-        Seeded simulation noise, or the secure source.
+        Account of one machine.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    source : {"lattice", "opendp"}
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+
+    Returns
+    -------
+    result with `params`, `selected` and `privacy`
+        The estimated mean, the positions that were kept and the account.
 
     Raises
     ------

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, Unpack
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from privinf.federation.rounds import SumOptions
 from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import standing_out
 from privinf.lasso.radii import ResidualSizes, scale_of_squares
@@ -36,7 +35,7 @@ class SparseServer(Protocol):
     ) -> Any:
         """Release a vector with Gaussian noise."""
 
-    def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
+    def gram(self, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites) -> Any:
         """Release a symmetric matrix."""
 
     def top_k(

@@ -45,10 +45,22 @@ class RowBlocks(Protocol):
     """
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number of rows.
+
+        Returns
+        -------
+        int
+            n.
+        """
 
     def blocks(self) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
-        """Yield (position, block)."""
+        """Yield blocks of rows with their positions.
+
+        Yields
+        ------
+        tuple (int or ndarray of int, DataFrame)
+            Position of the first row, or of every row of the block, and the block.
+        """
 
 
 class TableRows:
@@ -133,6 +145,11 @@ def open_table(
         `roster_digest` of the people of the plan.
     roster : table, optional
         A table with an id column that lists the people, to say how many are missing or too many.
+
+    Returns
+    -------
+    RowBlocks
+        The rows in the order of the sorted ids, for the `release` of a mechanism.
 
     Raises
     ------

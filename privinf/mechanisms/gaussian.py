@@ -256,10 +256,26 @@ def noisy_scalar(
         What is no finite number counts as 0, and beyond 2^24 times the noise it is held there: no value stops
         a release that is paid for.
     sensitivity : float
+        The most that replacing one record can change the number.
     label : str
         What it is, for the ledger.
-    epsilon, delta, mu, rho, ledger, rng, source
-        As for `Modulation.release`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before the value is read if its limit would be exceeded, and it
+        is charged before anything is released.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    source : {"lattice", "opendp"}
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
 
     Returns
     -------

@@ -78,6 +78,7 @@ class Moments:
         Public description of the columns; with a `Schema`, a formula is needed as well. The response
         must have public bounds: this mechanism protects it together with the features.
     formula : str, optional
+        Model formula, such as ``"y ~ a + b"``.
     columns : sequence of str, optional
         In place of a formula: terms whose second moments, with a constant, are released once for every
         regression among them (``release.regress("a ~ b")``, ``.iv``, ``.corr``, ``.partial_corr``,
@@ -85,10 +86,18 @@ class Moments:
     trust : {"central", "local"}
         "central": one noisy total by a trusted curator; "local": each record noises its own moments.
     response_weight : float, optional
-        c, public; default `default_response_weight`. With `columns` none is the response: every column
-        has weight 1.
-    radius, missing, weights, data_bounds
-        As for `Modulation`; in a total, the sensitivity is multiplied by the weights' upper bound.
+        c, the public weight of the response in the sensitivity; by default it balances the response against
+        the features. With `columns` there is no response, and every column has weight 1.
+    radius : float, optional
+        Project each (scaled) row into this ball; the replace-one diameter is 2 * radius.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    weights : str, optional
+        Name of a declared-public column of observation weights with positive bounds. In a total, the
+        sensitivity is multiplied by their upper bound.
+    data_bounds : bool
+        Whether the bounds come from the data: the privacy report then states that they are not public.
 
     Raises
     ------

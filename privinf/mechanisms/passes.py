@@ -71,7 +71,8 @@ class RowPasses:
         has another number of rows than in the pass before; after `public_sizes`, public columns of a row are
         larger than any were then. Here, or by a pass.
     SchemaError
-        As for `encode`; here, or by the first pass.
+        A column is absent, has another type or an undeclared level, or has missing values that are not
+        imputed. Here, or by the first pass.
 
     Notes
     -----

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 from privinf.accounting import (
     ConcentratedLoss,
@@ -41,19 +40,6 @@ from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws
 PURE_PICKS = "delta=0 is pure epsilon: for positions alone (values=False), or with method='laplace'"
 GUMBEL_ROUNDINGS = 3.0  # grid steps charged to the sensitivity of a pick by Gumbel noise
 LAPLACE_ROUNDINGS = 1.0  # grid steps charged to the sensitivity of a pick by Laplace noise
-
-
-class PeelingOptions(TypedDict, total=False):
-    """What picks and values may spend, and how they are made: as for `NoisyTopK`."""
-
-    epsilon: float | None
-    delta: float | None
-    mu: float | None
-    rho: float | None
-    method: PeelingMethod
-    values: bool
-    values_share: float
-    absolute: bool
 
 
 @dataclass(frozen=True, slots=True)

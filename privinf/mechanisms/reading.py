@@ -282,7 +282,8 @@ def open_rows(
 
     Returns
     -------
-    Source
+    handle of rows
+        For models, statistics and `find_bounds`, which read the rows by blocks.
 
     Raises
     ------

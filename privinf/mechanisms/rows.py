@@ -71,7 +71,18 @@ class Rows:
         return isinstance(self.features, IN_MEMORY)
 
     def refuse_once(self, by_places: str = "") -> None:
-        """Raise NotAvailableError for a stream of one reading; a spool file does not serve `by_places`."""
+        """Refuse a stream that can be read only once.
+
+        Parameters
+        ----------
+        by_places : str
+            Name of the option that needs the positions of rows, for which a spool file does not serve.
+
+        Raises
+        ------
+        NotAvailableError
+            The rows are a stream that can be read only once.
+        """
         if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
             from privinf.mechanisms.tables import read_once
 
@@ -83,7 +94,20 @@ class Rows:
             raise no_rows()
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
-        """Return the rows in memory: of another table those of `columns`, or all; a stream is kept."""
+        """Return the rows in memory: of another table those of `columns`, or all; a stream is kept.
+
+        Parameters
+        ----------
+        columns : iterable of str, optional
+            Columns to read; by default all.
+        schema : Schema, optional
+            Types of the columns.
+
+        Returns
+        -------
+        Rows
+            The rows in memory; a stream is kept as it is.
+        """
         if isinstance(self.features, IN_MEMORY):
             self.refuse_empty()
             return self
@@ -99,6 +123,16 @@ class Rows:
 
         For tables with a unit: nobody who writes into the frame gives a person more rows after they were
         counted.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns to copy.
+
+        Returns
+        -------
+        Rows
+            The rows.
         """
         if not isinstance(self.features, pd.DataFrame):
             return self

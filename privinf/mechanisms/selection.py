@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from privinf.accounting.released import appended
 from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import clamped, numbers_of, plain_array
-from privinf.mechanisms.peeling import PeelingLines, PeelingOptions, calibrated_peeling, peeling_cost
+from privinf.mechanisms.peeling import PeelingLines, calibrated_peeling, peeling_cost
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.typing import ArrayLike, Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
@@ -79,7 +79,13 @@ class TopK(Released):
         return float(self.values.item())
 
     def dense(self) -> Floats:
-        """Return the released values in their places and zeros elsewhere, shape (..., size)."""
+        """Return the released values at their positions, and zeros elsewhere.
+
+        Returns
+        -------
+        ndarray, shape (..., size)
+            A new array.
+        """
         if self.values is None:
             raise ArgumentError("the values were not released: ask for values=True")
         full = np.zeros((*self.support.shape[:-1], self.size))
@@ -244,7 +250,27 @@ class NoisyTopK:
         derivation: str = Derivations.ANY_ENTRY,
         times: int = 1,
     ) -> Peeling:
-        """Return the noise scales on `source` and the ledger lines; `times` vectors are charged together.
+        """Return the noise scales on a source, and the ledger lines.
+
+        Parameters
+        ----------
+        source : NoiseSource
+            Source of the noise.
+        label : str
+            Description of the release in the ledger.
+        unit : str
+            What is protected, such as "record".
+        trust : {"central", "server", "secure-sum", "local"}
+            Who sees raw records.
+        derivation : str
+            How the sensitivity was derived, for the ledger.
+        times : int
+            Number of vectors that are charged together.
+
+        Returns
+        -------
+        peeling
+            Its `draw` selects from one vector; `entries` are the ledger lines.
 
         Raises
         ------
@@ -283,7 +309,7 @@ class NoisyTopK:
         rng: RngLike = None,
         source: SourceName = "lattice",
     ) -> TopK:
-        """Release once.
+        """Release the positions, and the values, of one vector.
 
         Parameters
         ----------
@@ -294,8 +320,19 @@ class NoisyTopK:
             False for positions that must not be picked: a public choice.
         label : str
             What was released, for the ledger.
-        ledger, rng, source
-            As for `Modulation.release`.
+        ledger : Ledger, optional
+            Budget ledger. It refuses the release before any entry is read if its limit would be exceeded, and
+            it is charged before anything is released.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        source : {"lattice", "opendp"}
+            Sampler of secure noise: privinf's own (default), or OpenDP's.
+
+        Returns
+        -------
+        TopK
+            Positions, noisy values and ledger lines.
 
         Raises
         ------
@@ -304,6 +341,10 @@ class NoisyTopK:
             spent, and no entry read.
         BudgetExceededError
             The ledger's limit would be passed; v was not read.
+
+        Notes
+        -----
+        **Privacy.** Charged before any entry is read.
         """
         vector = plain_array(v, "v")
         if vector.ndim != 1 or vector.shape[0] < self.k:
@@ -316,31 +357,73 @@ class NoisyTopK:
         return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded, delta=self.delta)
 
 
-class MaxOptions(PeelingOptions, total=False):
-    """Options of `private_max`: those of `NoisyTopK` and of its `release`."""
-
-    candidates: ArrayLike | None
-    label: str
-    ledger: Ledger | None
-    rng: RngLike
-    source: SourceName
-
-
 @door
-def private_max(v: ArrayLike, sensitivity: float, **options: Unpack[MaxOptions]) -> TopK:
+def private_max(
+    v: ArrayLike,
+    sensitivity: float,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    method: PeelingMethod = "gumbel",
+    values: bool = True,
+    values_share: float = 0.5,
+    absolute: bool = True,
+    candidates: ArrayLike | None = None,
+    label: str = Labels.TOP_K,
+    ledger: Ledger | None = None,
+    source: SourceName = "lattice",
+) -> TopK:
     """Release the position and the value of the largest |v_j|: `NoisyTopK` with k = 1.
 
     Parameters
     ----------
     v : ndarray, shape (p,)
+        The numbers. An entry of an array of objects that is not a number counts as 0.
     sensitivity : float
-        How far replacing one record can move any entry.
-    options
-        As for `NoisyTopK` and `NoisyTopK.release`.
+        The most that replacing one record can change any entry.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    method : {"gumbel", "laplace"}
+        Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
+        results: it adds more noise for the same privacy.
+    values : bool
+        Whether the value is released in addition to the position.
+    values_share : float
+        Share of rho that is spent on the value, with ``method="gumbel"``.
+    absolute : bool
+        Whether the entry of the largest size is selected (default) or the largest entry.
+    candidates : ndarray of bool, shape (p,), optional
+        False for positions that must not be selected: a public choice.
+    label : str
+        Description of the release in the ledger.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any entry is read if its limit would be exceeded, and it
+        is charged before anything is released.
+    source : {"lattice", "opendp"}
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+
+    Returns
+    -------
+    TopK
+        The position and, with ``values=True``, the noisy value; ``float(top)`` is that value.
 
     Notes
     -----
-    **Privacy.** As `NoisyTopK`. Without a ledger the account is on what is returned: `entries`, `privacy`.
+    **Privacy.** Neighboring vectors differ by the replacement of one record. The selection is one ledger line
+    and the value is another. Without a ledger, `entries` and `privacy` of the result hold the account.
 
     Examples
     --------
@@ -348,10 +431,19 @@ def private_max(v: ArrayLike, sensitivity: float, **options: Unpack[MaxOptions])
     >>> int(top.support[0]), round(float(top), 0), round(top.privacy.rho, 6)
     (1, -3.0, 2.0)
     """
-    settings: dict[str, Any] = dict(options)
-    of_release = MaxOptions.__annotations__.keys() - PeelingOptions.__annotations__.keys()
-    release = {name: settings.pop(name) for name in of_release & settings.keys()}
-    return NoisyTopK(1, sensitivity, **settings).release(v, **release)
+    selection = NoisyTopK(
+        1,
+        sensitivity,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        method=method,
+        values=values,
+        values_share=values_share,
+        absolute=absolute,
+    )
+    return selection.release(v, candidates=candidates, label=label, ledger=ledger, rng=rng, source=source)
 
 
 def _on_grid(values: Floats, scale: float) -> Floats:

@@ -188,7 +188,8 @@ class Analyses:
         Raises
         ------
         SchemaError, NotAvailableError, ArgumentError
-            As for `regress`; there are fewer instruments than endogenous columns; the release is of records.
+            The formula names a column that was not released, there are fewer instruments than endogenous
+            columns, or the release is of records.
         """
         stages = iv.Stages.of(self._release.design, formula)
         return iv.two_stage(self._release, formula, stages, stage_system(self._release, stages))
@@ -246,7 +247,7 @@ class Analyses:
         Raises
         ------
         ArgumentError, NotAvailableError
-            As for `corr`; a column is held fixed and correlated.
+            A column was not released, is named twice, or is both held fixed and correlated.
         """
         return correlation.correlations(self._moments(), self._release, columns, given)
 

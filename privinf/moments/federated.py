@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from privinf.mechanisms.statistics.moments import (
 )
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import CovType, Floats, RngLike, SpendingWords, Trust
+from privinf.typing import Calibration, CovType, Floats, RngLike, SpendingOptions, Trust
 from privinf.validation import check_cov_type, check_fraction, check_positive
 from privinf.wire import Labels, Statistics
 
@@ -93,21 +93,35 @@ class FederatedMoments:
         ledger: Ledger,
         max_colluding: int = 0,
         checkpoint: Checkpoint = None,
-        **spending: Unpack[SpendingWords],
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        calibration: Calibration | None = None,
+        rng: RngLike = None,
     ) -> Release:
         """Release the second moments once; with ``cov_type="HC0"`` the residual moments in a second round.
 
         Parameters
         ----------
-        cov_type, robust_share, epsilon, mu, rho, delta, calibration, ledger
-            As for `privinf.Moments.release`.
-        rng : None, int or Generator
-            Seeds simulation noise, with "secure-sum" at the sites; None: secure noise.
+        cov_type : {"nonrobust", "HC0"}, optional
+            Kind of standard errors that the release is for; "HC0" needs the second round.
+        robust_share : float, optional
+            Share of mu^2 for the second round.
+        ledger : Ledger
+            Account of the release.
         max_colluding : int
             Secure sums: sites that may be in league with the server, whose noise does not count.
         checkpoint : path, optional
             Folder of this release alone, where rounds are kept: the same call goes on after the last one.
             With "server" it holds the secret key of the noise: protect it as you protect the rows.
+
+        epsilon, delta, mu, rho : float, optional
+            Budget of both rounds; exactly one of `epsilon`, `mu` and `rho`.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise.
+        rng : None, int or Generator
+            Seeds simulation noise, with "secure-sum" at the sites; None: secure noise.
 
         Returns
         -------
@@ -125,8 +139,8 @@ class FederatedMoments:
         LargeDeltaWarning
             delta >= 1/n.
         """
-        total = total_mu(spending)
-        delta = spending.get("delta")
+        level = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho, calibration=calibration)
+        total = total_mu(level.spending())
         parts = _parts(total, cov_type, robust_share)
         folder = None
         if checkpoint is not None:
@@ -139,7 +153,7 @@ class FederatedMoments:
             price = [GaussianLoss(part) for part in parts]
             if unspent > 0.0:
                 ledger.check(price if unspent == total else GaussianLoss(unspent))
-            server = self._server(ledger, spending.get("rng"), max_colluding)
+            server = self._server(ledger, rng, max_colluding)
             n, p = server.nobs, len(self.design.names)
             if n < p:
                 raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")

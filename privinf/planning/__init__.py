@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from scipy.stats import norm
@@ -40,17 +40,16 @@ class Study:
 
     Attributes
     ----------
-    case : Case
-        What was asked.
-    cells : tuple of Cell
-        What each estimator gave.
-    floor : array, shape (coefficients,)
+    case : planned case
+        Formula, number of people, budget, trust and level.
+    cells : tuple
+        One cell an estimator: its widths, verdict and reason.
+    floor : ndarray, shape (coefficients,)
         Widths without privacy.
 
     Notes
     -----
     **Privacy.** No rows: all of it follows from the schema, guesses, and noise that is made up as well.
-    `n_for`, `budget_for` and `changes` take the words of `Goal`.
     """
 
     case: Case
@@ -100,6 +99,11 @@ class Study:
         effect : float or mapping of str to float
             The true coefficient, user units; one for all, or by name.
 
+        Returns
+        -------
+        DataFrame
+            One row a coefficient, one column an estimator.
+
         Notes
         -----
         The mean over fits of ``Phi(e/s - z) + Phi(-e/s - z)``, s a fit's own; nan where fits are weak.
@@ -113,15 +117,100 @@ class Study:
         powers = {cell.name: cell.power(effect_sizes, self.case.alpha, places) for cell in self.cells}
         return pd.DataFrame(powers, index=list(sizes))
 
-    def n_for(self, **goal: Unpack[Goal]) -> int:
-        """Return how many people reach a goal; NotAvailableError where 5,000,000 do not."""
+    def n_for(
+        self,
+        *,
+        width: float | None = None,
+        effect: float | None = None,
+        power: float = 0.8,
+        coefficient: str | None = None,
+        estimator: str | None = None,
+    ) -> int:
+        """Return the number of people that a width or a power needs.
+
+        Parameters
+        ----------
+        width : float, optional
+            Width of the interval that is to be reached, user units. Give either `width` or `effect`.
+        effect : float, optional
+            True coefficient, user units, that the two-sided test against zero is to detect with probability
+            `power`.
+        power : float
+            Probability with which the test detects `effect`.
+        coefficient : str, optional
+            Name of the coefficient; by default the goal is for all coefficients that are planned for.
+        estimator : str, optional
+            Name of the estimator; by default the one with the narrowest intervals, or the first one where the
+            intervals of all are weak.
+
+        Returns
+        -------
+        int
+            The smallest number of people, at most 5,000,000, at the planned budget.
+
+        Raises
+        ------
+        NotAvailableError
+            5,000,000 people are not enough at this budget.
+
+        Notes
+        -----
+        **Privacy.** Reads no rows.
+        """
+        goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
+        return self._people_for(goal)
+
+    def _people_for(self, goal: Goal) -> int:
         people = Aim.of(self.case, self._names, goal).people()
         if people is None:
             raise NotAvailableError(f"{LARGEST_STUDY:,} people do not do at this budget; see changes()")
         return people
 
-    def budget_for(self, **goal: Unpack[Goal]) -> float:
-        """Return the epsilon (or mu, rho) that reaches a goal; NotAvailableError where none does."""
+    def budget_for(
+        self,
+        *,
+        width: float | None = None,
+        effect: float | None = None,
+        power: float = 0.8,
+        coefficient: str | None = None,
+        estimator: str | None = None,
+    ) -> float:
+        """Return the budget that a width or a power needs.
+
+        Parameters
+        ----------
+        width : float, optional
+            Width of the interval that is to be reached, user units. Give either `width` or `effect`.
+        effect : float, optional
+            True coefficient, user units, that the two-sided test against zero is to detect with probability
+            `power`.
+        power : float
+            Probability with which the test detects `effect`.
+        coefficient : str, optional
+            Name of the coefficient; by default the goal is for all coefficients that are planned for.
+        estimator : str, optional
+            Name of the estimator; by default the one with the narrowest intervals, or the first one where the
+            intervals of all are weak.
+
+        Returns
+        -------
+        float
+            Epsilon, or mu or rho where the study was planned with one of these, for the planned number of
+            people.
+
+        Raises
+        ------
+        NotAvailableError
+            No budget is enough for this number of people.
+
+        Notes
+        -----
+        **Privacy.** Reads no rows.
+        """
+        goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
+        return self._budget_for(goal)
+
+    def _budget_for(self, goal: Goal) -> float:
         aim = Aim.of(self.case, self._names, goal)
         narrowest = max(self.floor[self.case.which.index(name)] for name in aim.case.which)
         if narrowest > aim.target:
@@ -134,8 +223,31 @@ class Study:
             raise NotAvailableError(f"no {self.case.word} up to 500 does with {aim.estimator}; see changes()")
         return level
 
-    def changes(self, **goal: Unpack[Goal]) -> pd.DataFrame:
-        """Return what would reach a goal, each predicted anew.
+    def changes(
+        self,
+        *,
+        width: float | None = None,
+        effect: float | None = None,
+        power: float = 0.8,
+        coefficient: str | None = None,
+        estimator: str | None = None,
+    ) -> pd.DataFrame:
+        """Return the changes of the plan that would reach a width or a power, each predicted by itself.
+
+        Parameters
+        ----------
+        width : float, optional
+            Width of the interval that is to be reached, user units. Give either `width` or `effect`.
+        effect : float, optional
+            True coefficient, user units, that the two-sided test against zero is to detect with probability
+            `power`.
+        power : float
+            Probability with which the test detects `effect`.
+        coefficient : str, optional
+            Name of the coefficient; by default the goal is for all coefficients that are planned for.
+        estimator : str, optional
+            Name of the estimator; by default the one with the narrowest intervals, or the first one where the
+            intervals of all are weak.
 
         Returns
         -------
@@ -143,14 +255,23 @@ class Study:
             ``change``, ``width`` (the largest of the coefficients asked for), ``does``: more people, a larger
             budget, bounds within four guessed sds of the means, the formula without each other term. Where a
             power is asked for, ``width`` is that of intervals which, all of one width, had the power.
+
+        Notes
+        -----
+        **Privacy.** Reads no rows.
         """
         import pandas as pd
 
+        goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         aim = Aim.of(self.case, self._names, goal)
         rows = [("as planned", aim.width(aim.case))]
-        for text, solve in (("n = {:,}", self.n_for), (self.case.word + " = {:.3g}", self.budget_for)):
+        solvers: tuple[tuple[str, Callable[[Goal], float]], ...] = (
+            ("n = {:,}", self._people_for),
+            (self.case.word + " = {:.3g}", self._budget_for),
+        )
+        for text, solve in solvers:
             try:
-                rows.append((text.format(solve(**goal)), aim.target))
+                rows.append((text.format(solve(goal)), aim.target))
             except NotAvailableError as error:
                 rows.append((str(error).split(";")[0], np.nan))
         rows += [(change, aim.width(case)) for change, case in variants(aim.case)]
@@ -158,7 +279,18 @@ class Study:
         return frame.assign(does=frame.width <= 1.0001 * aim.target)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot widths by estimator, a line for the width without privacy, weak ones as arrows."""
+        """Plot widths by estimator, a line for the width without privacy, weak ones as arrows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to plot; by default a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The plot.
+        """
         names = self.case.which
         cells = [cell for cell in self.cells if cell.verdict != "cannot"]
         ax = new_axes(ax, width=6.8, height=1.9 + 0.42 * len(names))
@@ -183,7 +315,13 @@ class Study:
         return ax
 
     def summary(self) -> str:
-        """Return the plan as text: widths, what fits will say of themselves, what was taken for granted."""
+        """Return the plan as text: widths, what fits will say of themselves, what was taken for granted.
+
+        Returns
+        -------
+        str
+            A table of widths and the assumptions.
+        """
         table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
         best = "no estimator is identified: see changes()" if self.best is None else f"narrowest: {self.best}"
         return "\n".join(
@@ -430,8 +568,12 @@ def advise(
 
     Raises
     ------
-    ArgumentError, SchemaError, NotAvailableError
-        As for `plan_study`.
+    ArgumentError
+        A number is out of range, a name is unknown, or no estimator serves the family and the trust.
+    SchemaError
+        The formula names a column that the schema does not declare.
+    NotAvailableError
+        An estimator cannot fit this formula.
 
     Notes
     -----

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -26,7 +26,7 @@ from privinf.planning.people import LARGEST_STUDY, Case
 from privinf.schema import Design
 from privinf.schema.declared import Numeric
 from privinf.typing import Family, Floats, StudyTrust
-from privinf.validation import check_choice, check_fraction, check_number, check_positive, check_words
+from privinf.validation import check_choice, check_fraction, check_number, check_positive
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -275,19 +275,29 @@ def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, 
     )
 
 
-class Goal(TypedDict, total=False):
-    """What a study is to reach: a width, or the power to find an effect.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """Goal of a study: a width of the interval, or the power to detect an effect.
 
-    `coefficient`: default all that are planned for. `width` of the interval, user units; or `effect`, a
-    coefficient that the test against zero is to find with probability `power`, default .8. `estimator`:
-    default the best, or the first one where all are weak.
+    Attributes
+    ----------
+    width : float or None
+        Width of the interval, user units.
+    effect : float or None
+        Coefficient that the test against zero detects with probability `power`.
+    power : float
+        Probability of detection.
+    coefficient : str or None
+        Name of a coefficient; None: all that are planned for.
+    estimator : str or None
+        None: the best, or the first one where all are weak.
     """
 
-    coefficient: str | None
-    width: float | None
-    effect: float | None
-    power: float
-    estimator: str | None
+    width: float | None = None
+    effect: float | None = None
+    power: float = 0.8
+    coefficient: str | None = None
+    estimator: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,18 +315,17 @@ class Aim:
     @classmethod
     def of(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
         """Return what a goal asks for; `names` of estimators, the first of which is the default."""
-        check_words(goal, Goal.__annotations__)
-        width = goal.get("width")
-        effect = goal.get("effect")
-        coefficient = goal.get("coefficient")
+        width = goal.width
+        effect = goal.effect
+        coefficient = goal.coefficient
         if (width is None) == (effect is None):
             raise ArgumentError(
                 "give width=, of the interval, or effect=, which a test is to find; one of them"
             )
         if effect is not None:
             size = abs(check_number(effect, "effect"))
-            width = _width_of(size, check_fraction(goal.get("power", 0.8), "power"), case.alpha)
-        chosen = check_choice(goal.get("estimator") or names[0], names, "estimator")
+            width = _width_of(size, check_fraction(goal.power, "power"), case.alpha)
+        chosen = check_choice(goal.estimator or names[0], names, "estimator")
         planned = (
             case.which
             if coefficient is None

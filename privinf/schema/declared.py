@@ -79,7 +79,13 @@ class Numeric:
         return False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-able description.
+
+        Returns
+        -------
+        dict
+            Numbers and texts.
+        """
         record: dict[str, Any] = {
             "low": self.low,
             "high": self.high,
@@ -161,7 +167,13 @@ class Factor:
         return Interval(min(numbers), max(numbers))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-able description.
+
+        Returns
+        -------
+        dict
+            Numbers and texts.
+        """
         record = {"levels": list(self.levels), "public": self.public, "unit": self.unit}
         return record if self.other is None else record | {"other": self.other}
 

@@ -50,7 +50,7 @@ class Design:
         None for arrays.
     schema : Schema or None
         None for arrays.
-    columns : tuple of Column
+    columns : tuple of columns
         Design columns in order, p of them.
     private : ndarray of bool, shape (p,)
         True unless every column of the data that it is made of is declared public.
@@ -67,7 +67,7 @@ class Design:
         Ball for the scaled private part of a row.
     outcome : Response
         The response and its bounds.
-    raw : tuple of Column, or None
+    raw : tuple of columns, or None
         The columns that coefficients are about, where `columns` are an internal basis (`conditioned`).
     basis : ndarray, shape (p, p)
         M with ``raw = columns @ M``, row by row; the identity where `columns` are themselves.
@@ -116,6 +116,11 @@ class Design:
         Noise is added to the internal columns, in which products and powers do not repeat the columns that
         they are made of; coefficients are mapped back by `basis`, exactly (`privinf.schema.conditioning`).
         Only columns whose span holds all that centring needs are changed.
+
+        Returns
+        -------
+        Design
+            Its `basis` maps coefficients back.
         """
         products = [column for column in self.columns if not column.plain and not column.indicator]
         if self.schema is None or self.raw is not None or not any(column.pieces for column in products):
@@ -222,6 +227,11 @@ class Design:
             Name of the response.
         y_bounds : (low, high), optional
             Bounds that protect the response; without them it is sent in clear.
+
+        Returns
+        -------
+        Design
+            The design.
 
         Raises
         ------
@@ -390,13 +400,35 @@ class Design:
         return tuple(name for name in names if name not in plain and isinstance(declared.get(name), Numeric))
 
     def mapped(self, coefficients: Floats) -> Floats:
-        """Return coefficients of `columns`, shape (p,) or (p, k), as those of `raw`: ``M^-1 b``."""
+        """Return coefficients of the internal columns as those of the user's columns: ``M^-1 b``.
+
+        Parameters
+        ----------
+        coefficients : ndarray, shape (p,) or (p, k)
+            Coefficients of `columns`.
+
+        Returns
+        -------
+        ndarray of the same shape
+            Coefficients of `raw`.
+        """
         if self.raw is None:
             return coefficients
         return np.array(np.linalg.solve(self.basis, coefficients), dtype=np.float64)
 
     def scaled_slopes(self, slopes: Floats) -> Floats:
-        """Return private slopes, shape (number of private columns,), from user to scaled units."""
+        """Return private slopes in scaled units.
+
+        Parameters
+        ----------
+        slopes : ndarray, shape (number of private columns,)
+            Slopes in user units.
+
+        Returns
+        -------
+        ndarray of the same shape
+            Slopes in scaled units.
+        """
         private_slopes = np.asarray(slopes, dtype=np.float64)
         if self.raw is not None:  # raw columns that are public are made of public columns alone
             private_slopes = self.basis[np.ix_(self.private, self.private)] @ private_slopes
@@ -415,6 +447,11 @@ class Design:
             False (holders): inputs of derived private columns are clipped to their declared bounds, so
             that ``np.log(x)`` always exists; plain columns are left for the mechanism to clip. True
             (prediction): nothing is clipped.
+
+        Returns
+        -------
+        ndarray, shape (n, p)
+            The design matrix.
 
         Raises
         ------
@@ -436,9 +473,29 @@ class Design:
         extrapolate: bool = False,
         seen: set[str] | None = None,
     ) -> Floats:
-        """Return the columns of raw rows that noise is for, shape (n, p); as `matrix` without a basis.
+        """Return the columns of raw rows to which noise is added, before a change of basis.
 
-        `seen` says that `table` is a part of one (see `Reader`).
+        Parameters
+        ----------
+        table : DataFrame, mapping of arrays, table with ``to_pandas``, or (n, p) array
+            Raw rows; an array only where the design came from arrays.
+        missing : {"raise", "impute-public"}
+            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            first level).
+        extrapolate : bool
+            Whether new rows may lie outside the bounds, for predictions; otherwise inputs of derived private
+            columns are clipped.
+        seen : set of str, optional
+            Levels that earlier blocks held, where `table` is one block of a table.
+
+        Returns
+        -------
+        ndarray, shape (n, p)
+            The columns, user units.
+
+        Notes
+        -----
+        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
         """
         if self.is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
@@ -447,12 +504,31 @@ class Design:
         return self.evaluate(reader, extrapolate=extrapolate)
 
     def evaluate(self, reader: Reader, *, extrapolate: bool = False) -> Floats:
-        """Return the design matrix of opened columns, shape (n, p), in user units.
+        """Return the design matrix of opened columns.
 
-        Total unless `extrapolate`: no row of opened columns can make it fail, warn or leave the finite
-        numbers. Derived private columns end up inside their bounds.
+        Without `extrapolate` no row of opened columns can make it fail, warn or leave the finite numbers, and
+        derived private columns end up inside their bounds.
 
-        With `extrapolate`, raises SchemaError if a derived column is not finite in some of the new rows.
+        Parameters
+        ----------
+        reader : reader
+            Opened columns of a table.
+        extrapolate : bool
+            Whether new rows may lie outside the bounds.
+
+        Returns
+        -------
+        ndarray, shape (n, p)
+            The design matrix, user units.
+
+        Raises
+        ------
+        SchemaError
+            With `extrapolate`: a derived column is not finite in some of the new rows.
+
+        Notes
+        -----
+        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
         """
         result = np.empty((len(reader), len(self.columns)))
         for position, column in enumerate(self.columns):
@@ -463,7 +539,18 @@ class Design:
         return result
 
     def is_matrix(self, table: Table) -> TypeGuard[Floats]:
-        """Whether `table` is the design matrix already: floats, and a design made for arrays."""
+        """Return whether a table is the design matrix already: floats, and a design made for arrays.
+
+        Parameters
+        ----------
+        table : table or array
+            The rows.
+
+        Returns
+        -------
+        bool
+            True for an array of floats.
+        """
         if self.schema is not None or not isinstance(table, np.ndarray) or table.dtype != np.float64:
             return False
         return table.ndim == 2 and table.shape[1] == len(self.columns)
@@ -471,7 +558,33 @@ class Design:
     def response_values(
         self, table: Table, missing: Missing = "raise", *, seen: set[str] | None = None
     ) -> Floats:
-        """Return the response of raw rows, shape (n,), in user units; errors and `seen` as in `released`."""
+        """Return the response of raw rows, in user units.
+
+        Parameters
+        ----------
+        table : DataFrame, mapping of arrays, or table with ``to_pandas``
+            Raw rows.
+        missing : {"raise", "impute-public"}
+            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            first level).
+        seen : set of str, optional
+            Levels that earlier blocks held, where `table` is one block of a table.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The response.
+
+        Raises
+        ------
+        SchemaError
+            A column is absent, has another type or an undeclared level, or a missing or infinite value. The
+            message names the column, never a value.
+
+        Notes
+        -----
+        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
+        """
         if isinstance(table, np.ndarray) and table.ndim == 1 and self.schema is None:
             table = {self.response: table}
         bounds = self.outcome.bounds
@@ -481,10 +594,26 @@ class Design:
         return self.evaluate_response(reader)
 
     def evaluate_response(self, reader: Reader) -> Floats:
-        """Return the response of opened columns, shape (n,), in user units; total where it is protected.
+        """Return the response of opened columns, in user units.
 
-        Raises SchemaError if a response that is sent in clear is not finite in some rows, and its columns
-        have no bounds.
+        Parameters
+        ----------
+        reader : reader
+            Opened columns of a table.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The response; always finite where it is protected.
+
+        Raises
+        ------
+        SchemaError
+            A response that is sent in clear is not finite in some rows, and its columns have no bounds.
+
+        Notes
+        -----
+        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
         """
         column = self.outcome.column
         bounds = self.outcome.bounds
@@ -509,11 +638,28 @@ class Design:
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
 
     def beyond_bounds(self, rows: Floats) -> dict[str, str]:
-        """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan."""
+        """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n, p)
+            New rows, where some entries may be nan.
+
+        Returns
+        -------
+        dict of str to str
+            A text for each column that is outside its bounds.
+        """
         return columns_beyond(self.names, self.private, self.low, self.high, rows)
 
     def frame(self) -> pd.DataFrame:
-        """Return made-up public rows with the columns that the formula or the matrix names."""
+        """Return simulated public rows with the columns that the formula or the matrix names.
+
+        Returns
+        -------
+        DataFrame
+            Low, middle and high of each number, every level of each factor.
+        """
         if self.schema is None:
             return made_up_rows(
                 self.names,
@@ -530,7 +676,13 @@ class Design:
         return frame.assign(**{name: np.resize([-1.0, 0.0, 1.0], len(frame)) for name in undeclared})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description; `from_dict` is its exact inverse."""
+        """Return a JSON-able description; `from_dict` is its exact inverse.
+
+        Returns
+        -------
+        dict
+            For `from_dict`.
+        """
         raw = {} if self.raw is None else {"raw": [column.to_dict() for column in self.raw]}
         return raw | {
             "format": FORMAT,
@@ -550,8 +702,20 @@ class Design:
     def from_dict(cls, content: Json) -> Design:
         """Return the design that `to_dict` described.
 
-        Raises SchemaError if the content does not describe a design, or one that does not follow from its
-        own schema.
+        Parameters
+        ----------
+        content : mapping
+            Result of `to_dict`.
+
+        Returns
+        -------
+        Design
+            The same design.
+
+        Raises
+        ------
+        SchemaError
+            The content does not describe a design, or one that does not follow from its own schema.
         """
         try:
             design = _described(content)

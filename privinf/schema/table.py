@@ -139,6 +139,16 @@ class Schema:
     def fill(self, columns: Mapping[str, Any] | Schema) -> Schema:
         """Return a schema with other, or more, declarations, of a mapping or of another schema.
 
+        Parameters
+        ----------
+        columns : mapping or Schema
+            Declarations by name of the column; they replace those of the same name.
+
+        Returns
+        -------
+        Schema
+            A copy; this schema is unchanged.
+
         Examples
         --------
         >>> schema = Schema.from_frame_names({"age": [31.0, 45.0], "region": ["north", "south"]})
@@ -161,6 +171,20 @@ class Schema:
 
         Names and types are read, and taken as public, no value is: numbers (truth values among them), or
         levels. It refuses to be used for a column that is `blank`. The column of `unit` is left out.
+
+        Parameters
+        ----------
+        table : table
+            A frame of any library, a mapping of arrays, or the path of a file.
+        unit : str, optional
+            Column that names the unit of each row, which is left out.
+        max_rows : int
+            The most rows that one unit has.
+
+        Returns
+        -------
+        Schema
+            A schema that refuses to be used for a column that is `blank`.
         """
         kinds = {name: kind for name, kind in kinds_of(table).items() if name != unit}
         blank = {name: Blank(kind) for name, kind in kinds.items()}
@@ -172,7 +196,20 @@ class Schema:
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column used as a number.
 
-        Raises SchemaError if the column is unknown or its levels are not numbers.
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+
+        Returns
+        -------
+        Interval
+            The bounds.
+
+        Raises
+        ------
+        SchemaError
+            The column is unknown, or its levels are not numbers.
         """
         item = self[name]
         try:
@@ -181,17 +218,56 @@ class Schema:
             raise SchemaError(f"column {name!r}: {error}") from None
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return what results of fits on these columns must say of their bounds: of declared ones nothing."""
+        """Return what results of fits on these columns must state about their bounds, none for declared ones.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Columns of the data that a fit uses.
+
+        Returns
+        -------
+        tuple of str
+            Empty for declared bounds.
+        """
         return ()
 
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return what a fit must warn of as to its bounds: declared ones are what was asked for."""
+        """Return what a fit must warn of as to its bounds: nothing for declared ones.
+
+        Parameters
+        ----------
+        columns : mapping of str to tuple of str
+            The columns of the data from which each coefficient's column is made.
+        outcome : iterable of str
+            The columns of the data from which the response is made.
+        params : ndarray, shape (p,)
+            Coefficients.
+        bse : ndarray, shape (p,)
+            Standard errors.
+
+        Returns
+        -------
+        tuple of str
+            Empty for declared bounds.
+        """
         return ()
 
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return made-up public rows: low, middle and high of each number, every level of each factor."""
+        """Return simulated public rows: low, middle and high of each number, every level of each factor.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Columns of the rows; by default all.
+
+        Returns
+        -------
+        DataFrame
+            The rows.
+        """
         import pandas as pd
 
         chosen = list(self.columns) if names is None else list(names)
@@ -238,7 +314,13 @@ class Schema:
         return undeclared
 
     def in_days(self) -> Schema:
-        """Return the schema of rows in which dates are numbers already, days since 1970-01-01."""
+        """Return the schema of rows in which dates are numbers already, days since 1970-01-01.
+
+        Returns
+        -------
+        Schema
+            A copy; this schema is unchanged.
+        """
         dated = {
             name: replace(item, unit="")
             for name, item in self.columns.items()
@@ -247,15 +329,32 @@ class Schema:
         return self.fill(dated) if dated else self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description; `from_dict` is its exact inverse."""
+        """Return a JSON-able description; `from_dict` is its exact inverse.
+
+        Returns
+        -------
+        dict
+            For `from_dict`.
+        """
         columns = {name: item.to_dict() for name, item in self.columns.items()}
         return {"columns": columns, "unit": self.unit, "max_rows": self.max_rows}
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Write the schema to a TOML file, which people can read and edit; `privinf.load_schema` reads it.
 
-        Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
-        StorageError if it cannot be written.
+        Parameters
+        ----------
+        path : path
+            The file.
+        overwrite : bool
+            Whether an existing file is replaced.
+
+        Raises
+        ------
+        ArgumentError
+            The file exists and `overwrite` is not True.
+        StorageError
+            The file cannot be written.
         """
         from privinf.schema.files import schema_text
 
@@ -269,7 +368,20 @@ class Schema:
     def from_dict(cls, content: Json) -> Schema:
         """Return the schema that `to_dict` described.
 
-        Raises SchemaError if the content does not describe a schema.
+        Parameters
+        ----------
+        content : mapping
+            Result of `to_dict`.
+
+        Returns
+        -------
+        Schema
+            The same schema.
+
+        Raises
+        ------
+        SchemaError
+            The content does not describe a schema.
         """
         try:
             columns = {

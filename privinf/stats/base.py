@@ -222,20 +222,29 @@ class StatResult(PortableTest):
     Attributes
     ----------
     title : str
-    statistic, pvalue, df : float
-        nan where nothing was tested, or the law has no degrees of freedom (a pair of an F law).
-    null, alternative : str
-        What was tested, against what.
-    rows : tuple of EstimateRow
-        Estimates with standard errors and intervals of level `confidence_level`, user units.
+        Title of the summary.
+    statistic : float
+        Test statistic; nan where nothing was tested.
+    pvalue : float
+        p-value; nan where nothing was tested.
+    df : float or pair of float
+        Degrees of freedom, a pair for an F test; nan where the distribution has none.
+    null : str
+        Null hypothesis.
+    alternative : {"two-sided", "less", "greater"}
+        Alternative.
+    rows : tuple
+        Estimates with standard errors and intervals, user units; `table` shows them.
     effects : mapping of str to float
         Effect sizes.
-    release : SampleSums
-        What was released; everything here is computed from it.
-    ranked_notes : tuple of Note
-        What the summary says of it; texts are details.
+    release : release
+        The noisy sums, from which everything here is computed.
+    ranked_notes : tuple
+        Notes of the summary, in the order of their importance.
     cautions : tuple of (category, text)
-        What the test warned of, and that missing values were imputed where that was asked for.
+        Warnings of the test, and that missing values were imputed where that was asked for.
+    confidence_level : float
+        Level of the intervals in `rows`.
 
     Notes
     -----
@@ -301,7 +310,13 @@ class StatResult(PortableTest):
         return pd.DataFrame.from_dict(cells, orient="index", columns=["estimate", "std err", low, high])
 
     def summary(self) -> PrivateSummary:
-        """Return title, test, estimates, effect sizes and what it cost, as statsmodels shows them."""
+        """Return title, test, estimates, effect sizes and cost, as statsmodels shows them.
+
+        Returns
+        -------
+        summary
+            Prints as text, and shows as HTML in notebooks; ``as_latex()`` and ``as_csv()`` export it.
+        """
         return PrivateSummary(
             title=f"{self.title} Results",
             top=self._facts(),

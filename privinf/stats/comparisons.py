@@ -47,10 +47,18 @@ CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in whi
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class GroupsResult(base.StatResult):
-    """Means of groups and what they were tested for; all other comparisons come from the same release.
+    """Means of groups and their test; all other comparisons come from the same release.
 
-    See `StatResult` for the attributes. `rows` are the differences, or the means; `clip` is where values were
-    clipped, if noisy counts chose that.
+    `rows` are the differences, or the means. See `StatResult` for the other attributes.
+
+    Attributes
+    ----------
+    clip : clip, optional
+        Where values were clipped, if noisy counts chose that; else None.
+
+    Notes
+    -----
+    **Privacy.** A function of the release: public.
     """
 
     clip: CoreClip | None = None
@@ -61,7 +69,18 @@ class GroupsResult(base.StatResult):
         return self.release.levels[0]
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
-        """Return the interval of the first group's mean less the second's, on the side of `alternative`."""
+        """Return the interval of the first group's mean minus the second's, on the side of `alternative`.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Level of the interval, between 0 and 1.
+
+        Returns
+        -------
+        (low, high)
+            A named tuple.
+        """
         level = base.check_level(confidence_level)
         law = GroupLaw.released(self.release)
         unit = float(self.release.half[0])
@@ -74,7 +93,18 @@ class GroupsResult(base.StatResult):
         return base.one_sided(both, level, self.alternative, ends)
 
     def means(self, confidence_level: float = 0.95) -> base.StatResult:
-        """Return the means of the groups with intervals, from the same release."""
+        """Return the means of the groups with intervals, from the same release.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Level of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        StatResult
+            One row a group.
+        """
         level = base.check_level(confidence_level)
         return self._with_rows("Means of Groups", _mean_rows(self.release, level), level)
 
@@ -87,6 +117,13 @@ class GroupsResult(base.StatResult):
         ----------
         weights : sequence or mapping
             One number a group, which add up to 0; by position, or by level.
+        confidence_level : float
+            Level of the interval, between 0 and 1.
+
+        Returns
+        -------
+        StatResult
+            The contrast, user units.
         """
         level = base.check_level(confidence_level)
         c = contrast_weights(weights, self.groups)
@@ -108,7 +145,18 @@ class GroupsResult(base.StatResult):
         return self._with_rows("Contrast of Groups", (row,), level)
 
     def pairwise(self, confidence_level: float = 0.95) -> base.StatResult:
-        """Return the differences of all pairs; with this confidence all intervals hold together."""
+        """Return the differences of all pairs of groups, with simultaneous intervals.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Level at which all intervals hold together, between 0 and 1.
+
+        Returns
+        -------
+        StatResult
+            One row a pair.
+        """
         level = base.check_level(confidence_level)
         law = GroupLaw.released(self.release)
         unit = float(self.release.half[0])
@@ -353,7 +401,8 @@ def anova_oneway(
 
     Notes
     -----
-    **Privacy.** As for `ttest_ind`: one release, whose noise does not depend on the number of groups.
+    **Privacy.** One release, whose noise does not depend on the number of groups. It costs `epsilon`, `mu` or
+    `rho`; rows are read after the ledger has accepted it.
 
     Examples
     --------

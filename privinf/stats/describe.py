@@ -34,7 +34,24 @@ CLIPPED_COLUMNS = "Numbers are those of values clipped to their public bounds."
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Description(PortableTable):
-    """What `describe` found: `table`, as pandas has it but for single records, `intervals` and `privacy`."""
+    """Statistics of columns; made by `privinf.stats.describe`.
+
+    Attributes
+    ----------
+    table : DataFrame
+        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them; without
+        the smallest and largest values, which are single records.
+    intervals : DataFrame
+        Low and high ends of the intervals of the same numbers.
+    privacy : PrivacyReport
+        Cost of the releases.
+    missing : {"raise", "impute-public"}
+        What was done with missing values.
+
+    Notes
+    -----
+    **Privacy.** A function of releases: public.
+    """
 
     table: pd.DataFrame
     intervals: pd.DataFrame
@@ -55,10 +72,13 @@ class Description(PortableTable):
         return int(self.table.loc["count"].to_numpy().max())
 
     def tidy(self) -> pd.DataFrame:
-        """Return one row a column and number.
+        """Return a table with one row a column and number.
 
-        Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"), ``estimate``, and ``conf_low`` and
-        ``conf_high`` of the level that was asked for; nan where there is no interval.
+        Returns
+        -------
+        DataFrame
+            Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"), ``estimate``, and ``conf_low``
+            and ``conf_high`` of the level that was asked for; nan where there is no interval.
         """
         import pandas as pd
 

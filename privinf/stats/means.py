@@ -196,9 +196,18 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MeanResult(base.StatResult):
-    """A mean, from one release; tests and intervals of any level come from it, free.
+    """A mean from one release; tests and intervals of any level come from it, free.
 
-    See `StatResult` for the attributes; `clip` is where values were clipped, if noisy counts chose that.
+    See `StatResult` for the other attributes.
+
+    Attributes
+    ----------
+    clip : clip, optional
+        Where values were clipped, if noisy counts chose that; else None.
+
+    Notes
+    -----
+    **Privacy.** A function of the release: public.
     """
 
     clip: MeanClip | None = None
@@ -209,7 +218,18 @@ class MeanResult(base.StatResult):
         return float(MeanLaw.released(self.release).sd * self.release.half[0])
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
-        """Return the interval of a level on the side of `alternative`, user units, as scipy's results do."""
+        """Return the interval of the mean on the side of `alternative`, in user units, as scipy's results do.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Level of the interval, between 0 and 1.
+
+        Returns
+        -------
+        (low, high)
+            A named tuple.
+        """
         level = base.check_level(confidence_level)
         law = MeanLaw.released(self.release)
         (middle, half) = _units(self.release)
@@ -230,6 +250,20 @@ class MeanResult(base.StatResult):
         """Return the t-test that the mean is `popmean`, from the same release.
 
         Where counts chose the clip, that of the likeliest mean that what it may have cut allows for.
+
+        Parameters
+        ----------
+        popmean : float
+            Mean under the null hypothesis, user units.
+        alternative : {"two-sided", "less", "greater"}
+            Direction of the test, of the mean against `popmean`.
+        confidence_level : float
+            Level of the interval, between 0 and 1.
+
+        Returns
+        -------
+        MeanResult
+            The test, at no further cost.
         """
         return _tested(self, popmean, alternative, confidence_level)
 
@@ -455,7 +489,8 @@ def ttest_1samp(
 
     Notes
     -----
-    **Privacy.** As for `mean`: one release, from which any other null is tested free, ``.ttest(popmean)``.
+    **Privacy.** One release, from which any other null is tested free, ``.ttest(popmean)``. It costs
+    `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
 
     Examples
     --------

@@ -137,14 +137,30 @@ class QuantileLooks(Released):
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileResult(StatResult):
-    """Quantiles of a column; see `StatResult` for the attributes."""
+    """Quantiles of a column; see `StatResult` for the attributes.
+
+    Notes
+    -----
+    **Privacy.** A function of releases: public.
+    """
 
     release: QuantileLooks  # type: ignore[assignment]
 
     def confidence_interval(self, confidence_level: float = 0.95, *, which: int = 0) -> ConfidenceInterval:
-        """Return the interval of a level of the quantile at a position.
+        """Return the interval of one quantile.
 
-        Levels above the one that was asked for may end at the window of the second look, or at a bound.
+        Parameters
+        ----------
+        confidence_level : float
+            Level of the interval, between 0 and 1. Above the level that was asked for, an end may be that of
+            the range in which the second release counted, or a bound.
+        which : int
+            Position of the quantile.
+
+        Returns
+        -------
+        (low, high)
+            A named tuple.
         """
         return ConfidenceInterval(*self.release.rows(check_level(confidence_level))[which][3:])
 

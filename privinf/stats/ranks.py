@@ -347,8 +347,9 @@ def kruskal(
 
     Notes
     -----
-    **Privacy.** As for `mannwhitneyu`, of one number. The reference has groups of equal sizes, which is
-    conservative where they are not; nothing is said of single groups.
+    **Privacy.** One release of one number, the absolute sums of centered ranks. It costs `epsilon`, `mu` or
+    `rho`; rows are read after the ledger has accepted it. The reference distribution has groups of equal
+    sizes, which is conservative where they are not; nothing is released about single groups.
 
     Examples
     --------

@@ -96,7 +96,18 @@ class IdentityKey:
         return str(self._signer().public_key().public_bytes_raw().hex())
 
     def sign(self, message: bytes) -> str:
-        """Return the Ed25519 signature of a message, 128 hexadecimal digits."""
+        """Return the Ed25519 signature of a message.
+
+        Parameters
+        ----------
+        message : bytes
+            The message.
+
+        Returns
+        -------
+        str
+            128 hexadecimal digits.
+        """
         return str(self._signer().sign(message).hex())
 
     def _signer(self) -> Any:
@@ -112,6 +123,16 @@ class IdentityKey:
     def shared(self, public: str) -> bytes:
         """Return the secret shared with the owner of a public key.
 
+        Parameters
+        ----------
+        public : str
+            The public key, in hexadecimal.
+
+        Returns
+        -------
+        bytes
+            The shared secret.
+
         Raises
         ------
         ArgumentError
@@ -125,11 +146,26 @@ class IdentityKey:
             raise ArgumentError("a public key is not one of X25519") from None
 
     def secret_bytes(self) -> bytes:
-        """Return the secret key itself, 32 bytes."""
+        """Return the secret key itself.
+
+        Returns
+        -------
+        bytes
+            32 bytes.
+
+        Notes
+        -----
+        **Privacy.** Whoever knows the key can answer for its site.
+        """
         return bytes(self._secret.private_bytes_raw())
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the secret to a new file that only its owner may read.
+
+        Parameters
+        ----------
+        path : path
+            The new file.
 
         Raises
         ------
@@ -162,6 +198,11 @@ class IdentityKey:
             A file of the calling account, with mode 0600, one name, and no symbolic link; others may not
             write to its folder. A secret that was mounted differently goes to `from_bytes`.
 
+        Returns
+        -------
+        IdentityKey
+            The key.
+
         Raises
         ------
         StorageError
@@ -186,6 +227,11 @@ class IdentityKey:
         ----------
         content : bytes
             What `save` wrote. A file of an earlier version has no second line, the checksum.
+
+        Returns
+        -------
+        IdentityKey
+            The key.
 
         Raises
         ------
@@ -293,7 +339,13 @@ class Roster:
         return bool(self.verifying)
 
     def to_json(self) -> str:
-        """Return the roster as JSON text with its checksum: a file that every site keeps."""
+        """Return the roster as JSON text with its checksum: a file that every site keeps.
+
+        Returns
+        -------
+        str
+            For `from_json`.
+        """
         content: dict[str, Any] = {"format": Formats.ROSTER, "version": 1, "keys": dict(self.keys)}
         if self.signed:
             content |= {"version": 2, "verifying": dict(self.verifying)}
@@ -302,7 +354,23 @@ class Roster:
     @classmethod
     @reads("a roster")
     def from_json(cls, text: str) -> Roster:
-        """Read back what `to_json` wrote; StorageError if it is not that."""
+        """Read back what `to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+            Result of `to_json`.
+
+        Returns
+        -------
+        Roster
+            The same roster.
+
+        Raises
+        ------
+        StorageError
+            The text is not a roster, or its checksum does not match.
+        """
         content = parse_json(text, "the text is not a roster: it")
         second = isinstance(content, dict) and "verifying" in content
         fields = ("format", "version", "keys", *(["verifying"] if second else []))
@@ -330,8 +398,14 @@ def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str,
     Parameters
     ----------
     names : iterable of str
+        Names of the sites.
     signed : bool
         Whether the roster has verifying keys too, for sites whose replies are signed.
+
+    Returns
+    -------
+    tuple (dict of IdentityKey, Roster)
+        A key for each site by its name, and the roster of all.
 
     Notes
     -----

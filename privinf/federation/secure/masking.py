@@ -219,7 +219,7 @@ def plan_sum(
     secure : bool
         False for simulation noise.
     seeded : bool
-        As for `assumed`.
+        Whether records have public random numbers, or batches, by their places.
 
     Raises
     ------

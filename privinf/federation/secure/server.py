@@ -38,7 +38,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +52,6 @@ from privinf.federation.rounds import (
     Args,
     MissingSites,
     PlannedQuery,
-    SumOptions,
     answers_of,
     check_question,
     with_question,
@@ -162,9 +161,17 @@ class SecureServer(TrustedServer):
     grid_bits : int
         One site's noise spans 2^grid_bits grid steps or up to twice as many. With fewer than 20 the loss is
         known in zCDP only.
-    ledger, rng, design, relation
-        As for `TrustedServer`; with `rng` the sites draw simulation noise from seeds in the query, which
-        their policy must allow.
+    ledger : Ledger, optional
+        Account of the releases; a new one by default.
+    rng : int or Generator, optional
+        Seeds simulation noise, which is not private: the sites draw it from seeds in the query, and their
+        policy must allow it. None (default): secure noise.
+    design : Design, optional
+        Columns and bounds, sent to the sites first: for sites that hold a table and a schema.
+    relation : {"replace-one", "zero-out"}
+        Neighboring relation of all claims. Under "zero-out" a record is replaced by one that contributes
+        nothing: the sensitivity is about half as large, the promise is weaker, and the sites' policy must
+        allow it.
 
     Raises
     ------
@@ -229,20 +236,70 @@ class SecureServer(TrustedServer):
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the sites' grid.
 
-        As for `TrustedServer.check_numbers`.
+        For a fit whose first release is charged before the second can be planned. A quarter of the price is
+        tried, since the least possible price depends on the digits of the sensitivity.
+
+        Parameters
+        ----------
+        size : int
+            How many numbers would be released.
+        mu : float
+            Their price in Gaussian differential privacy.
         """
         carriers = len(self._rows) - self._max_colluding
         if not math.isinf(mu) and carriers > 0:
             solve_grid(1.0, size, mu / 4.0, carriers, self._grid_bits)
 
-    def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
+    def vector_sum(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
+    ) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
 
-        Parameters and errors as for `TrustedServer.vector_sum`. AlignmentError if a site is silent and
-        ``missing="raise"``, if more were silent than `retries` allow, or if the total is one that no rows can
-        have (the charge stands).
+        Parameters
+        ----------
+        op : str
+            Name of the statistic, such as "squared_residuals".
+        args : mapping
+            Public arguments of the statistic.
+        label : str
+            Description of the release in the ledger.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+
+        Returns
+        -------
+        NoisySum
+            The noisy sum, with the standard deviation of its noise and its ledger lines.
+
+        Raises
+        ------
+        AlignmentError
+            A site did not answer and ``missing="raise"``, more sites were silent than `retries` allow, or no
+            rows can have the total. What was charged stays charged.
+        ArgumentError
+            An argument of the statistic is wrong; nothing was charged or asked.
+        BudgetExceededError
+            The ledger's limit, or a site's, would be passed.
+        SensitivityError
+            The noise is too small against the sum for 64-bit integers.
+
+        Notes
+        -----
+        **Privacy.** The price is charged before any site is asked, and again by every attempt.
         """
-        return self.release(self.planned(op, args, label=label, **options))
+        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
     def planned(
         self,
@@ -254,7 +311,33 @@ class SecureServer(TrustedServer):
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> PlannedQuery:
-        """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked."""
+        """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked.
+
+        Parameters
+        ----------
+        op : str
+            Name of the statistic, such as "squared_residuals".
+        args : mapping
+            Public arguments of the statistic.
+        label : str
+            Description of the release in the ledger.
+        mu : float, optional
+            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
+            noise.
+        rho : float, optional
+            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+        sites : sequence of str, optional
+            Names of the sites whose rows are summed, and which alone are charged; by default all.
+
+        Returns
+        -------
+        planned query
+            For `release`; its `entry` is the ledger line.
+
+        Notes
+        -----
+        **Privacy.** Reads no rows.
+        """
         statistic, reach, names = self._prepare(op, args, sites)
         names = sorted(names)
         level = calibrate_mu(mu=mu, rho=rho)
@@ -288,7 +371,15 @@ class SecureServer(TrustedServer):
         return PlannedQuery(with_question(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
-        """Keep nothing: the noise is made at the sites, and they remember what they sent."""
+        """Keep nothing: the noise is made at the sites, and they remember what they sent.
+
+        Parameters
+        ----------
+        path : path
+            Not used.
+        begun : bool, optional
+            Not used.
+        """
 
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped.
@@ -299,8 +390,17 @@ class SecureServer(TrustedServer):
 
         Parameters
         ----------
-        planned : PlannedQuery
-            Charged unless its line, all of it, stands in the ledger.
+        planned : planned query
+            Made by `planned`; charged unless its line, all of it, stands in the ledger.
+
+        Returns
+        -------
+        NoisySum
+            The noisy sum, with the standard deviation of its noise and its ledger lines.
+
+        Notes
+        -----
+        **Privacy.** The price is charged before any site is asked, and again by every attempt.
         """
         check_question(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()

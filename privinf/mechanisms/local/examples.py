@@ -59,6 +59,7 @@ class LocalExamples:
         Public description of the columns; with a `Schema`, a formula is needed as well. The left side of
         the formula may be a factor.
     formula : str, optional
+        Model formula, such as ``"y ~ a + b"``.
     label : {"auto", "response", "gaussian", "clear"}
         How the label is sent: by (k-ary) randomized response on its levels, with Gaussian noise inside its
         public bounds, or in clear. "auto": a factor (or `levels`) by response, a number with bounds by
@@ -77,6 +78,8 @@ class LocalExamples:
     radius : float, optional
         Project the (scaled) Gaussian columns of a row into this ball; a Design brings its own.
     missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
     data_bounds : bool
         The bounds were taken from the rows (said in every ledger line).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import encoded_blocks
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.local.modulation_map import (
-    MapOptions,
     ModulationMap,
     modulated_message,
     orthonormal_directions,
@@ -34,6 +33,7 @@ from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import (
+    Adjacency,
     AnyPath,
     ArrayLike,
     Calibration,
@@ -41,6 +41,7 @@ from privinf.typing import (
     Missing,
     ResponseMode,
     RngLike,
+    SensitivityRule,
     SourceName,
     SpendingOptions,
     Table,
@@ -78,14 +79,28 @@ class Modulation:
     response_share : float, optional
         Share of mu^2 spent on a protected response; default `planned_response_share`.
     missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
     weights : str, optional
         Name of a declared-public column of observation weights with positive bounds; sent in clear.
     public_seed : int
         Seed of the public directions.
     data_bounds : bool
         The bounds were taken from the rows (said in every ledger line).
-    contraction, amplitude, frequency, directions, sensitivity, adjacency
-        See `ModulationMap`.
+    contraction : float in [0, 1)
+        Contraction of a record toward the center, alpha of the paper.
+    amplitude : float >= 0
+        Size of the cosine modulation, lambda of the paper, scaled units.
+    frequency : float >= 0
+        Frequency of the cosine modulation, omega of the paper.
+    directions : int >= 1
+        Number of orthonormal modulation directions, m of the paper.
+    sensitivity : {"exact", "lipschitz"}
+        "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the larger
+        bound of the paper (Theorem 7.2).
+    adjacency : {"bounded", "unit"}
+        "bounded" (default) protects any two records inside the public bounds. "unit" protects the paper's
+        records at distance at most 1 (metric privacy).
 
     Raises
     ------
@@ -127,7 +142,12 @@ class Modulation:
         weights: str | None = None,
         public_seed: int = 0,
         data_bounds: bool = False,
-        **options: Unpack[MapOptions],
+        contraction: float = 0.5,
+        amplitude: float = 0.1,
+        frequency: float = 1.0,
+        directions: int = 1,
+        sensitivity: SensitivityRule = "exact",
+        adjacency: Adjacency = "bounded",
     ) -> None:
         self.design = resolve_design(
             schema,
@@ -136,7 +156,14 @@ class Modulation:
             radius=radius,
             example=f"{type(self).__name__}(schema, 'y ~ x1 + x2')",
         )
-        self.map = ModulationMap(**options)
+        self.map = ModulationMap(
+            contraction=contraction,
+            amplitude=amplitude,
+            frequency=frequency,
+            directions=directions,
+            sensitivity=sensitivity,
+            adjacency=adjacency,
+        )
         if response_share is not None:
             if self.design.response_public:
                 raise ArgumentError("response_share= is for a protected response; this one is sent in clear")
@@ -331,12 +358,24 @@ class Modulation:
         )
 
     def feature_distance(self) -> float:
-        """Return the largest distance between two units' features, scaled units."""
+        """Return the largest distance between two units' features, scaled units.
+
+        Returns
+        -------
+        float
+            Distance before the map and the noise.
+        """
         distance = 1.0 if self.map.adjacency == "unit" else self.design.diameter
         return math.sqrt(max_rows(self.design)) * distance
 
     def response_distance(self) -> float:
-        """Return the largest distance between two units' protected responses, scaled units."""
+        """Return the largest distance between two units' protected responses, scaled units.
+
+        Returns
+        -------
+        float
+            Distance before the noise.
+        """
         return math.sqrt(max_rows(self.design)) * self.design.y_diameter
 
     def _plan(self, spending: Spending, rounds: int, schedule: ArrayLike | None) -> _ModulationPlan:
@@ -390,9 +429,27 @@ class Modulation:
 
 @doors
 class ModulationSession:
-    """Holders answering the rounds of one charged protocol; each message has fresh noise and phases.
+    """Holders that answer the rounds of one charged protocol; each message has fresh noise and phases.
 
-    The response is sent once, with the session. `send` answers one round, `release` seals the whole.
+    Made by `Modulation.open`. The response is sent once, with the session. `send` answers one round, and
+    `release` returns all that was sent.
+
+    Parameters
+    ----------
+    mechanism : Modulation
+        The mechanism.
+    encoded : encoded rows
+        The rows.
+    plan : plan of the rounds
+        Noise and ledger lines.
+    spending : budget
+        Price and noise source.
+    missing : {"raise", "impute-public"}
+        What was done with missing values.
+
+    Notes
+    -----
+    **Privacy.** Every round was charged when the session was opened; each message has its own noise.
     """
 
     def __init__(
@@ -430,7 +487,18 @@ class ModulationSession:
         return 0.0 if math.isinf(self._spending.mu) else self._mechanism.map.amplitude
 
     def send(self, directions: Floats) -> Floats:
-        """Return the messages (n, d) of the next round for the announced `directions` (m, d)."""
+        """Return the messages of the next round for the announced directions.
+
+        Parameters
+        ----------
+        directions : ndarray, shape (m, d)
+            Orthonormal directions of this round, public.
+
+        Returns
+        -------
+        ndarray, shape (n, d)
+            The messages, one a record, with their noise.
+        """
         index = len(self._messages)
         if index == self.rounds:
             raise ArgumentError(f"all {self.rounds} charged rounds have been answered")
@@ -448,7 +516,13 @@ class ModulationSession:
         return message
 
     def release(self) -> Release:
-        """Return everything that was sent as one `Release`."""
+        """Return everything that was sent as one `Release`.
+
+        Returns
+        -------
+        Release
+            The messages of all rounds and the responses.
+        """
         if len(self._messages) < self.rounds:
             raise ArgumentError(f"{self.rounds - len(self._messages)} charged round(s) are still to be sent")
         single_round = self.rounds == 1

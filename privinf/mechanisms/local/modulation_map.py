@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 
@@ -28,17 +27,6 @@ from privinf.release_kinds import ModulationLaw
 from privinf.typing import Adjacency, Floats, SensitivityRule
 from privinf.validation import check_choice, check_count, check_number
 from privinf.wire import Derivations
-
-
-class MapOptions(TypedDict, total=False):
-    """Attributes of a `ModulationMap`, each with a default."""
-
-    contraction: float
-    amplitude: float
-    frequency: float
-    directions: int
-    sensitivity: SensitivityRule
-    adjacency: Adjacency
 
 
 @doors

@@ -84,9 +84,21 @@ class RandomizedResponse:
         return self.lie / (self.levels - 1)
 
     def respond(self, codes: ArrayLike, source: NoiseSource, lies: NoiseSource | None = None) -> Integers:
-        """Return one answer per code, shape (n,), by noise from `source`: which one lies, and how.
+        """Return one answer per code.
 
-        `lies` is the source of the second, where blocks of codes come one after the other.
+        Parameters
+        ----------
+        codes : ndarray of int, shape (n,)
+            The true codes, 0 to k - 1.
+        source : NoiseSource
+            Noise that decides which answers lie, and how.
+        lies : NoiseSource, optional
+            Noise of the second choice, where blocks of codes come one after the other.
+
+        Returns
+        -------
+        ndarray of int, shape (n,)
+            The answers.
 
         Raises
         ------
@@ -113,7 +125,18 @@ class RandomizedResponse:
         )
 
     def dummies(self, answers: ArrayLike) -> Floats:
-        """Return unbiased indicators of the codes, shape (n, k): see `unbiased_dummies`."""
+        """Return unbiased indicators of the codes.
+
+        Parameters
+        ----------
+        answers : ndarray of int, shape (n,)
+            Result of `respond`.
+
+        Returns
+        -------
+        ndarray, shape (n, k)
+            Numbers whose mean over the noise is the indicator of the code.
+        """
         return unbiased_dummies(checked_codes(answers, self.levels), self.levels, self.epsilon)
 
     def entry(
@@ -125,7 +148,26 @@ class RandomizedResponse:
         trust: TrustModel = "local",
         assumptions: tuple[str, ...] = (Assumptions.PUBLIC_N, Assumptions.PUBLIC_PLACES),
     ) -> LedgerEntry:
-        """Return the ledger line of one answer a unit."""
+        """Return the ledger line of one answer a unit.
+
+        Parameters
+        ----------
+        source : NoiseSource
+            Noise of the answers.
+        label : str
+            Description of the release in the ledger.
+        unit : str
+            What is protected, such as "record".
+        trust : {"local", "central"}
+            Who sees raw records.
+        assumptions : tuple of str
+            Assumptions that the line states.
+
+        Returns
+        -------
+        LedgerEntry
+            The line.
+        """
         clear = math.isinf(self.epsilon)
         law = NoiseLaws.NONE if clear else NoiseLaws.RANDOMIZED_RESPONSE
         return LedgerEntry(

@@ -51,17 +51,50 @@ class PartyPlan:
         return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, "rho": self.rho}
 
     def total_mu(self, calibration: Calibration = "exact") -> float:
-        """Return the Gaussian mu that the budget buys (ArgumentError unless it names exactly one level)."""
+        """Return the Gaussian mu that the budget buys.
+
+        Parameters
+        ----------
+        calibration : {"exact", "classic"}
+            How `epsilon` and `delta` determine the noise.
+
+        Returns
+        -------
+        float
+            mu in Gaussian differential privacy.
+
+        Raises
+        ------
+        ArgumentError
+            The plan names no budget, or more than one.
+        """
         return calibrate_mu(**self.spending, calibration=calibration)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-able description.
+
+        Returns
+        -------
+        dict
+            For `from_dict`.
+        """
         spending = {name: json_number(value) for name, value in self.spending.items() if value is not None}
         return {"schema": self.schema.to_dict(), **spending}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PartyPlan:
-        """Return what `to_dict` described."""
+        """Return what `to_dict` described.
+
+        Parameters
+        ----------
+        content : mapping
+            Result of `to_dict`.
+
+        Returns
+        -------
+        PartyPlan
+            The same plan.
+        """
         fields = dict(content)
         schema = Schema.from_dict(fields.pop("schema"))
         return cls(schema=schema, **{name: float(value) for name, value in fields.items()})

@@ -92,8 +92,18 @@ class PartyMechanism:
 
     Parameters
     ----------
-    schema, n, diameter, missing, data_bounds, labels
-        As for `RandomMixing`.
+    schema : Schema
+        The party's columns, all private, with public bounds or levels.
+    n : int, optional
+        Public number of people; rows of another length are refused.
+    diameter : float, optional
+        Calibrate the noise to this diameter where it is larger than the party's own.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused or imputed by public values.
+    data_bounds : bool
+        Whether the bounds come from the data.
+    labels : labels of a plan, optional
+        The plan that the release belongs to.
     intercept : bool
         Whether numeric columns are centred at the middle of their bounds.
     """
@@ -130,16 +140,48 @@ class PartyMechanism:
         return int(self.design.private.sum())
 
     def noise_scale(self, mu: float) -> float:
-        """Return the noise sd, scaled units, that a budget of `mu` buys, before the grid's share."""
+        """Return the standard deviation of the noise that a budget buys, before the share of the grid.
+
+        Parameters
+        ----------
+        mu : float
+            Budget in Gaussian differential privacy.
+
+        Returns
+        -------
+        float
+            Standard deviation, scaled units.
+        """
         return 0.0 if math.isinf(mu) else self.diameter / mu
 
     def check_rows(self, rows: Table) -> None:
-        """Read the rows once and raise what `release` would raise about them; nothing is spent or kept."""
+        """Read the rows once and raise what `release` would raise about them; nothing is spent or kept.
+
+        Parameters
+        ----------
+        rows : table, array of shape (n, d), or RowBlocks
+            The rows.
+        """
         for _ in self._blocks(self._checked(rows)):
             pass
 
     def check_noise(self, mu: float, source: SourceName, *, seeded: bool) -> None:
-        """Raise SensitivityError where noise of this price has no grid here; nothing is spent or drawn."""
+        """Raise SensitivityError where noise of this price has no grid here; nothing is spent or drawn.
+
+        Parameters
+        ----------
+        mu : float
+            Budget in Gaussian differential privacy.
+        source : {"lattice", "opendp"}
+            Sampler of secure noise.
+        seeded : bool
+            Whether the noise is simulation noise.
+
+        Raises
+        ------
+        SensitivityError
+            The budget is too small for the grid of the noise.
+        """
         self._line(mu, self._dimension).calibrated(get_source(0 if seeded else None, source))
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self
 
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.budget import DEFAULT_DELTA
@@ -42,17 +42,6 @@ from privinf.wire import Formats
 
 FORMAT = Formats.MIXING_PLAN
 PLAN_VERSION = 1  # of a plan's file
-
-
-class PlanOptions(TypedDict, total=False):
-    """Attributes of a `MixingPlan` that `MixingPlan.new` takes as they are."""
-
-    kind: MixingKind
-    seed: int
-    id: str | None
-    ids_sha256: str | None
-    diameter: DiameterChoice
-    calibration: Calibration
 
 
 @doors
@@ -161,27 +150,52 @@ class MixingPlan:
         share: float | None = None,
         rsquared: float | None = None,
         label: str | None = None,
-        **attributes: Unpack[PlanOptions],
+        kind: MixingKind = "countsketch",
+        seed: int = 0,
+        id: str | None = None,
+        ids_sha256: str | None = None,
+        diameter: DiameterChoice = "own",
+        calibration: Calibration = "exact",
     ) -> MixingPlan:
         """Return a plan, with its open numbers chosen from public ones.
 
         Parameters
         ----------
         parties : mapping of str to PartyPlan
+            What each party releases and may spend, by the party's name.
         n : int
+            Number of people, the same at every party.
         method : {"random-mixing", "gaussian-rows"}
+            Whether each party releases k random sums over all people, or every row with noise.
         k : int or "auto"
-            "auto": `auto_rows` from n, the noise and the guess of R^2.
+            Number of mixed rows. "auto" chooses it from n, the noise and the guess of R^2.
         intercept : bool, optional
-            Default: True for random mixing, False for single rows.
+            Whether the all-ones row is released as well. By default True for random mixing and False for
+            single rows.
         share : float, optional
-            Share of the all-ones row; default `default_share` of the largest noise.
+            Share of the all-ones row; by default it follows from the largest noise and n.
         rsquared : float, optional
             Public guess of R^2, in (0, 1), for k="auto"; default 0.8.
         label : str, optional
             A released column that will be the response, for k="auto"; default: any of them.
-        **attributes
-            kind ("countsketch"), seed (0), id, ids_sha256, diameter, calibration: as the attributes.
+        kind : {"signs", "hadamard", "countsketch"}
+            Kind of the random mixing matrix.
+        seed : int
+            Public seed of the mixing matrix.
+        id : str, optional
+            Name of the id column by which the parties' files are aligned; None if they are in one order.
+        ids_sha256 : str, optional
+            SHA-256 of the sorted ids, where the parties agreed on a roster.
+        diameter : {"own", "largest"}
+            Whether the noise follows each party's own diameter, or the largest one (the paper's d_max).
+        calibration : {"exact", "classic"}
+            How `epsilon` and `delta` of a party determine its noise. "exact" (default) is the exact account
+            of Gaussian noise. "classic" is the textbook formula, to reproduce published results only.
+
+        Returns
+        -------
+        MixingPlan
+            The plan, with `k`, `intercept` and `share` chosen.
 
         Raises
         ------
@@ -189,9 +203,12 @@ class MixingPlan:
             For a number out of range, or an option that the method or a given k would not use.
         SchemaError
             For a column that two parties have.
+
+        Notes
+        -----
+        **Privacy.** All of it is public; reads no rows.
         """
-        options: PlanOptions = {"kind": "countsketch", "seed": 0, **attributes}
-        check_parties(parties, options.get("id"))
+        check_parties(parties, id)
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
         centred = mixing if intercept is None else intercept
         common: dict[str, Any] = {
@@ -199,15 +216,18 @@ class MixingPlan:
             "n": check_count(n, "n"),
             "method": method,
             "intercept": centred,
-            **options,
+            "kind": kind,
+            "seed": seed,
+            "id": id,
+            "ids_sha256": ids_sha256,
+            "diameter": diameter,
+            "calibration": calibration,
         }
         if not mixing and (k not in ("auto", n) or share is not None):
             raise ArgumentError("k= and share= belong to method='random-mixing'")
         if rsquared is not None and not (mixing and k == "auto"):
             raise ArgumentError("rsquared= is for k='auto' of random mixing: leave it out")
-        columns = plan_columns(
-            parties, centred, options.get("diameter", "own"), options.get("calibration", "exact")
-        )
+        columns = plan_columns(parties, centred, diameter, calibration)
         guess = columns.guess(label, DEFAULT_RSQUARED if rsquared is None else rsquared)
         if not mixing:
             return cls(k=n, share=0.0, **common)
@@ -230,13 +250,40 @@ class MixingPlan:
         return canonical_digest(self.to_dict())
 
     def designs(self) -> dict[str, Design]:
-        """Return every party's design."""
+        """Return every party's design.
+
+        Returns
+        -------
+        dict of str to Design
+            Designs by the names of the parties.
+        """
         return party_designs(self.parties, self.intercept)
 
     def mechanism(
         self, party: str, *, missing: Missing = "raise", data_bounds: bool = False
     ) -> RandomMixing | GaussianRows:
-        """Return the mechanism of one party (ArgumentError if the plan has no such party)."""
+        """Return the mechanism of one party.
+
+        Parameters
+        ----------
+        party : str
+            Name of the party.
+        missing : {"raise", "impute-public"}
+            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            first level).
+        data_bounds : bool
+            Whether the bounds come from the data: the privacy report then states that they are not public.
+
+        Returns
+        -------
+        RandomMixing or GaussianRows
+            By the method of the plan.
+
+        Raises
+        ------
+        ArgumentError
+            The plan has no such party.
+        """
         schema = self.party(party).schema
         designs = self.designs()
         largest = max(design.diameter for design in designs.values())
@@ -254,7 +301,23 @@ class MixingPlan:
         return RandomMixing(schema, k=self.k, kind=self.kind, seed=self.seed, share=share, **common)
 
     def party(self, name: str) -> PartyPlan:
-        """Return one party of the plan (ArgumentError if there is no such)."""
+        """Return one party of the plan.
+
+        Parameters
+        ----------
+        name : str
+            Name of the party.
+
+        Returns
+        -------
+        PartyPlan
+            The party.
+
+        Raises
+        ------
+        ArgumentError
+            The plan has no such party.
+        """
         if not isinstance(name, str) or name not in self.parties:
             raise ArgumentError(
                 f"the plan has no party {shown(name)}; its parties: {', '.join(self.parties)}"
@@ -262,7 +325,18 @@ class MixingPlan:
         return self.parties[name]
 
     def losses(self, party: str) -> tuple[GaussianLoss, ...]:
-        """Return what one party's release will cost."""
+        """Return what one party's release will cost.
+
+        Parameters
+        ----------
+        party : str
+            Name of the party.
+
+        Returns
+        -------
+        tuple of GaussianLoss
+            One loss a release.
+        """
         mechanism = self.mechanism(party)
         mu = self.party(party).total_mu(self.calibration)
         return (GaussianLoss(mu * mechanism.design.diameter / mechanism.diameter),)
@@ -315,7 +389,22 @@ class MixingPlan:
         )
 
     def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
-        """Return what the plan will cost and whether it can identify a regression, before any row is read."""
+        """Return what the plan will cost and whether it can identify a regression, before any row is read.
+
+        Parameters
+        ----------
+        rsquared : float
+            Public guess of R^2, in (0, 1).
+
+        Returns
+        -------
+        plan check
+            Printed as a table: the cost of each party, and whether a regression can be identified.
+
+        Notes
+        -----
+        **Privacy.** Reads no rows.
+        """
         columns = plan_columns(self.parties, self.intercept, self.diameter, self.calibration)
         guess = columns.guess(None, rsquared)
         effective_n = round((1.0 - self.share) * self.n)
@@ -343,7 +432,13 @@ class MixingPlan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description; `from_dict` is its exact inverse."""
+        """Return a JSON-able description; `from_dict` is its exact inverse.
+
+        Returns
+        -------
+        dict
+            For `from_dict`.
+        """
         parties = {name: party.to_dict() for name, party in self.parties.items()}
         rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parties"}
         return {"format": FORMAT, "version": PLAN_VERSION, "parties": parties, **rest}
@@ -351,7 +446,18 @@ class MixingPlan:
     @classmethod
     @reads("a mixing plan")
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Return the plan that `to_dict` described (StorageError if it describes none)."""
+        """Return the plan that `to_dict` described.
+
+        Parameters
+        ----------
+        content : mapping
+            Result of `to_dict`.
+
+        Raises
+        ------
+        StorageError
+            The content does not describe a plan.
+        """
         fields = dict(content)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, PLAN_VERSION):
             raise StorageError("the content is not a privinf mixing plan of a version known here")
@@ -360,23 +466,64 @@ class MixingPlan:
         return cls(**fields)
 
     def to_json(self) -> str:
-        """Return the plan as JSON text, with its checksum."""
+        """Return the plan as JSON text, with its checksum.
+
+        Returns
+        -------
+        str
+            For `from_json`.
+        """
         return sealed_json(self.to_dict(), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the plan of a JSON text (StorageError if it holds none, or its checksum does not match)."""
+        """Return the plan of a JSON text.
+
+        Parameters
+        ----------
+        text : str
+            Result of `to_json`.
+
+        Raises
+        ------
+        StorageError
+            The text is not a plan, or its checksum does not match.
+        """
         record = parse_json(text, "the text is not a mixing plan: it")
         names = ("format", "version", *cls.__dataclass_fields__)
         return cls.from_dict(unsealed(record, "a mixing plan", names))
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the plan to a JSON file (ArgumentError if it is there and `overwrite` is not True)."""
+        """Write the plan to a JSON file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        overwrite : bool
+            Whether an existing file is replaced.
+
+        Raises
+        ------
+        ArgumentError
+            The file exists and `overwrite` is not True.
+        """
         check_vacant(path, overwrite).write_text(self.to_json() + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a plan from a JSON file (StorageError if it cannot be read or holds none)."""
+        """Read a plan from a JSON file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        StorageError
+            The file cannot be read, or is not a plan.
+        """
         return cls.from_json(read_text(path, "a mixing plan"))
 
     def __reduce__(self) -> tuple[Any, ...]:

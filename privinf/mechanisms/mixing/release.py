@@ -52,8 +52,18 @@ class GaussianRows(PartyMechanism):
     Parameters
     ----------
     schema : Schema
-    n, diameter, missing, data_bounds, labels
-        As for `RandomMixing`.
+        The party's columns, all private, with public bounds or levels.
+    n : int, optional
+        Public number of people; rows of another length are refused.
+    diameter : float, optional
+        Calibrate the noise to this diameter where it is larger than the party's own (the paper's d_max).
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    data_bounds : bool
+        Whether the bounds come from the data: the privacy report then states that they are not public.
+    labels : labels of a plan, optional
+        The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
     intercept : bool, default False
         Whether regressions will have an intercept: numeric columns are then centred by their bounds.
 
@@ -174,14 +184,16 @@ class RandomMixing(PartyMechanism):
         Release the all-ones row too, which makes column means and intercepts sharp, and centre numeric
         columns by their bounds.
     share : float, optional
-        a, the public share of the all-ones row, the same for every party; default
-        `privinf.mechanisms.mixing.theory.default_share` of this party's own noise.
+        a, the public share of the all-ones row, the same for every party; by default it follows from this
+        party's own noise.
     diameter : float, optional
         Calibrate the noise to this diameter where it is larger than the party's own (the paper's d_max).
     missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
     data_bounds : bool
-        Whether bounds were taken from the rows (a leak that every ledger line names).
-    labels : PartyLabels, optional
+        Whether the bounds come from the data: the privacy report then states that they are not public.
+    labels : labels of a plan, optional
         The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
 
     Raises
@@ -248,7 +260,18 @@ class RandomMixing(PartyMechanism):
         self.matrix(self.n or MOST_PEOPLE)
 
     def matrix(self, n: int) -> MixingMatrix:
-        """Return the public mixing matrix for n people."""
+        """Return the public mixing matrix for n people.
+
+        Parameters
+        ----------
+        n : int
+            Number of people.
+
+        Returns
+        -------
+        mixing matrix
+            Its public rows, made by blocks.
+        """
         return MixingMatrix(self.mixing, n=n, k=self.k, seed=self.seed)
 
     @property
