@@ -1,7 +1,9 @@
 """Options are declared once: signature, docstring, options class and command line say the same."""
 
+import ast
 import inspect
 import re
+import textwrap
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import get_args
@@ -12,7 +14,8 @@ import pytest
 import privinf as pi
 import privinf.typing
 from privinf.cli.federated_fits import FIT_WORDS, STATISTIC
-from privinf.cli.fits import fit_command
+from privinf.cli.fits import fit_command, study_command
+from privinf.cli.plans import new_command
 from privinf.cli.releases import release_command
 from privinf.cli.schemas import CLIP, suggest_command
 from privinf.fitting.model import STATSMODELS
@@ -200,6 +203,15 @@ def test_the_options_class_has_these_fields_and_defaults(name):
     assert {k: parameters[k] for k in same} == same
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_option_is_used(name):
+    """The body reads every parameter: none is accepted and then left out of the options class."""
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(function_of(name))))
+    body = ast.parse(source).body[0].body
+    used = {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    assert parameters_of(name).keys() - used == set()
+
+
 @pytest.mark.parametrize(
     ("option", "names"),
     [
@@ -256,8 +268,23 @@ COMMANDS = [
     (fit_command, "Poisson.fit", (*BUDGET, "cov_type")),
     (fit_command, "MomentOLS.fit", (*BUDGET, "cov_type", "target")),
     (release_command, "Moments.release", BUDGET),
+    (release_command, "MixingPlan.release", ("missing",)),
     (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
+    *((study_command, name, (*BUDGET, "family", "trust", "alpha")) for name in (".plan_study", ".advise")),
+    (study_command, "Study.changes", ("coefficient", "width", "effect", "power")),
+    (
+        new_command,
+        "MixingPlan.new",
+        ("n", "method", "k", "intercept", "label", "kind", "diameter", "calibration"),
+    ),
 ]
+# Options of a command with the name of an argument, but a meaning or a default of their own.
+OTHERWISE = {
+    ("OLS.fit", "target"),  # of releases and moments
+    ("MixingPlan.release", "party"),  # a subject
+    ("MixingPlan.new", "rsquared"),  # also of the forecast
+    ("MixingPlan.new", "seed"),  # drawn by default
+}
 
 
 @pytest.mark.parametrize(("command", "name", "options"), COMMANDS)
@@ -270,6 +297,12 @@ def test_commands_have_options_of_the_same_names_and_defaults(command, name, opt
         if isinstance(by_name[option].type, click.Choice):
             choices = get_args(typing_of(parameters[option].annotation))
             assert set(by_name[option].type.choices) <= set(choices)
+
+
+@pytest.mark.parametrize(("command", "name", "options"), COMMANDS)
+def test_no_option_of_a_command_is_left_out_of_the_comparison(command, name, options):
+    shared = {one.name for one in command.params} & parameters_of(name).keys()
+    assert {one for one in shared - set(options) - SUBJECTS if (name, one) not in OTHERWISE} == set()
 
 
 def typing_of(annotation):
