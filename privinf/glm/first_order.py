@@ -257,7 +257,9 @@ class DOME(DPSGD):
     def __post_init__(self) -> None:
         DPSGD.__post_init__(self)
         if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
-            raise ArgumentError("most_learned must be below k: some probes find new directions")
+            raise ArgumentError(
+                "most_learned= must be less than k=, so that some probes can find new directions"
+            )
         check_fraction(self.energy, "energy")
         variant = dome_variant(check_choice(self.variant, OptimizerVariant, "variant"))
         for name in ("centre", "precondition", "adam"):

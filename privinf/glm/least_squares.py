@@ -443,7 +443,9 @@ def _converged(queries: LeastSquaresQueries, pilot: InitialEstimate, moments: Fl
         if float(np.abs(look.step).max()) <= SMALLEST_STEP * (1.0 + float(np.abs(look.params).max())):
             return look
         pilot = replace(pilot, theta=look.params)
-    raise ConvergenceError("the clipped scores have no root that Newton's method finds: clip less")
+    raise ConvergenceError(
+        "Newton's method finds no root of the clipped scores: use a larger clipping threshold"
+    )
 
 
 def quantile_of(tail: Tail, level: float) -> float:
@@ -586,7 +588,10 @@ class LookedScores(LargeSample):
 
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
-        raise NotAvailableError("Fuller's modification is for corrected features: a second look has none")
+        raise NotAvailableError(
+            "Fuller's modification applies to regressions with corrected features, not to the "
+            "one-step estimator"
+        )
 
 
 def stored_scores(release: object, settings: Mapping[str, Any]) -> LookedScores | None:

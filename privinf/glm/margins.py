@@ -25,11 +25,12 @@ from privinf.schema import Design
 from privinf.typing import Floats
 
 SHARE = 0.1  # share of mu^2 for average effects, where they are asked for
-NOT_ASKED = "average marginal effects need fit(margins=True), which keeps a tenth of the budget for them"
-NO_CONSTANT = "marginal effects need a model with a constant"
+NOT_ASKED = "average marginal effects require fit(margins=True), which spends a tenth of the budget on them"
+NO_CONSTANT = "marginal effects require a model with a constant"
 NO_OFFSET = (
-    "average marginal effects of a logistic model with an offset are not offered: how they go with the "
-    "coefficients is not released; get_margeff('mean') is free, at offset 0"
+    "average marginal effects are not available for a logistic model with an offset, "
+    "because their covariance with the coefficients is not released; get_margeff('mean') "
+    "is free, at offset 0"
 )
 # Largest variance of a predictor, or width of a term, that is worked with: beyond it standard errors say
 # nothing anyway.

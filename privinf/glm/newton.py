@@ -184,7 +184,7 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
             return Trajectory(params=path[-1], path=path, length=number, rounds=steps)
     if math.isinf(mu):
         raise ConvergenceError(
-            f"Newton's method did not converge in {MOST_ROUNDS} rounds: the coefficients may be infinite"
+            f"Newton's method did not converge in {MOST_ROUNDS} iterations: the coefficients may be infinite"
         )
     return Trajectory(params=path[-1], path=path, length=rounds, rounds=steps)
 

@@ -37,26 +37,28 @@ LARGEST_SEED = 2**62  # public seeds are below it, so that seed + round stays be
 REACH = 0.0075
 
 TOO_MANY_COEFFICIENTS = (
-    "no intervals: the noise would hide the Hessian of {}, and nothing tells how far off the coefficients "
-    "are; {} would do, or {}{}"
+    "no intervals: the noise would hide the Hessian of {}, and the error of the "
+    "coefficients would be unknown; {} would be enough, or {}{}"
 )
 EPSILON_ENOUGH = "epsilon {} at delta {:g}"
 # Where delta is so large that any epsilon has it, or so small that no finite one does.
 MU_ENOUGH = "mu {}"
 LOOKS_ALONE = (
-    'target="robust" and adapt_bounds=True belong to least squares by a second look: no optimizer=, radius=, '
-    "unit= or targets="
+    'target="robust" and adapt_bounds=True require the default fit of least squares: '
+    "optimizer=, radius=, unit= and targets= cannot be combined with them"
 )
 NO_LOOK = (
-    'target="robust" and adapt_bounds=True belong to least squares by a second look, which the noise hides '
-    "here: use fewer coefficients, spend more, or bring more rows"
+    'target="robust" and adapt_bounds=True require the one-step estimator of least '
+    "squares, whose Hessian the noise would hide here: use fewer coefficients, a larger "
+    "budget, or more rows"
 )
-NO_MARGINS = "margins=True belongs to the default fit of a logistic or Poisson model"
+NO_MARGINS = "margins=True requires the default fit of a logistic or Poisson model"
 REFUSED = '{}. Nothing was charged. {}fit(intervals="optional") returns coefficients without intervals'
-MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, wide ones here; "
+MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, which are wide here; "
 BINDING = (
-    "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that the "
-    "bias is not known: leave it out, or state the most that a site's rows can reach"
+    "no intervals: client_clip= may shrink a site's score, and whether it did must stay "
+    "private, so the bias is unknown. Leave client_clip= out, or pass the largest norm "
+    "that a site's rows can have"
 )
 
 
@@ -159,10 +161,10 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     optimizer = request.optimizer
     targets = request.targets
     if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
-        raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
+        raise ArgumentError("optimizer= must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
     seed = check_count(request.public_seed, "public_seed", least=0)
     if seed >= LARGEST_SEED:
-        raise ArgumentError("public_seed must be below 2^62")
+        raise ArgumentError("public_seed= must be less than 2^62")
     block = rows.block(targets, request.nuisance)
     clients = rows.clients(request.unit, request.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
@@ -171,7 +173,9 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     alone = optimizer is None and clients is None and block is None
     looked = alone and rows.family == "gaussian" and rows.default_radius
     if not robust and rows.family == "gaussian" and not looked:
-        raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
+        raise ArgumentError(
+            'cov_type="nonrobust" requires a family with a known variance function: use cov_type="HC0"'
+        )
     # Replacing a site is like replacing its records, one after the other.
     units = rows.total / (1 if clients is None else clients.rows)
     possible = intervals_possible(rows.p, units, final)
@@ -283,17 +287,19 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """
     if rows.family != "binomial":
         raise NotAvailableError(
-            "targets= with so many coefficients (p^1.5 > 0.1 n mu_H) is offered for family='binomial'"
+            "targets= with this many coefficients (p^1.5 > 0.1 n mu_H) is available only for "
+            "family='binomial'"
         )
     if not math.sqrt(rows.p) * rows.radius <= REACH * units * mu:
         raise NotAvailableError(
-            f"targets= beside {rows.p} coefficients: the noise of the others would bias them "
-            f"(R p^0.5 > {REACH} n mu): spend more, bring more rows, or state a smaller radius="
+            f"targets= in a model with {rows.p} coefficients: the noise of the other coefficients "
+            f"would bias the targets (R p^0.5 > {REACH} n mu). Increase the budget, use more rows, "
+            "or pass a smaller radius="
         )
     if not intervals_possible(len(block.columns), units, final):
         raise NotAvailableError(
-            f"{len(block.columns)} columns of targets=, nuisance= and the constant: the noise would hide "
-            "their Hessian: name fewer"
+            f"targets=, nuisance= and the constant have {len(block.columns)} columns, whose Hessian "
+            "the noise would hide: name fewer columns"
         )
 
 
@@ -302,11 +308,12 @@ def _check_optimizer(
 ) -> None:
     if not possible and isinstance(chosen, Newton):
         raise NotAvailableError(
-            f"Newton's method with {rows.p} coefficients and {rows.total} rows: the noise would hide the "
-            "Hessian (p^1.5 > 0.1 n mu_H): use DPSGD() or DOME()"
+            f"Newton's method with {rows.p} coefficients and {rows.total} rows is not possible at "
+            "this budget, because the noise would hide the Hessian (p^1.5 > 0.1 n mu_H): use "
+            "DPSGD() or DOME()"
         )
     if clients is not None and clients.clip is None and not isinstance(chosen, Newton):
         raise ArgumentError(
-            f"{type(chosen).__name__} with unit='client' needs client_clip=, the norm to which a site's "
-            "summed score is clipped"
+            f"{type(chosen).__name__} with unit='client' requires client_clip=, the norm at which "
+            "the summed score of a site is clipped"
         )

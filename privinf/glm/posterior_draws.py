@@ -140,7 +140,9 @@ cov = covariance of draws of (H - N)^-1 (S - e), N the noise of H, e the errors 
 sampling: meat / n, the scores' mean outer product; allowance for misfit: a, what clips may hide
 score noise, Hessian noise: of sds s_S and s_H, that of the Hessian times the last step D
 beyond first order: what else the draws have, of the Hessian inverted with its noise, and their own error"""
-POSTERIOR_EQUATION = "cov: that of draws from a posterior; sampling, noise and prior are not told apart"
+POSTERIOR_EQUATION = (
+    "cov: covariance of draws from the posterior; sampling, noise and prior are not separated"
+)
 
 
 def drawn_terms(step: OneStepRelease, noise_cov: Floats) -> dict[str, Floats]:
@@ -308,7 +310,7 @@ class CurvedScores(LargeSample):
 
     def residual_variance(self, beta: Floats) -> float:
         """Raise NotAvailableError: no squared residuals were released."""
-        raise NotAvailableError("this model releases no squares of residuals")
+        raise NotAvailableError("squares of residuals are not released in this model")
 
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psi(beta))``, shape (p, p)."""
@@ -343,7 +345,9 @@ class CurvedScores(LargeSample):
 
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
-        raise NotAvailableError("Fuller's modification is for corrected features, which this model has not")
+        raise NotAvailableError(
+            "Fuller's modification applies to regressions with corrected features, not to this model"
+        )
 
 
 def equation_of(step: OneStep) -> OneStepRelease:

@@ -117,7 +117,7 @@ class GlmRows:
         """Return sites as units of privacy, None where records are (ArgumentError for bad requests)."""
         if check_choice(unit, Unit, "unit") == "record":
             if clip is not None:
-                raise ArgumentError('client_clip= belongs to unit="client"')
+                raise ArgumentError('client_clip= can be used only with unit="client"')
             return None
         return Clients(max(self.rows.values()), None if clip is None else check_positive(clip, "client_clip"))
 
@@ -159,16 +159,19 @@ class GlmRows:
         """Return the columns of the final release: targets, nuisance, the constant; None for all."""
         if targets is None:
             if nuisance:
-                raise ArgumentError("nuisance= belongs to targets=")
+                raise ArgumentError("nuisance= can be used only with targets=")
             return None
         names = list(self.design.names)
         constant = _constant_name(self.design)
         for argument, names_given in (("targets", targets), ("nuisance", nuisance)):
             if isinstance(names_given, str) or not set(names_given) <= set(names) - {constant}:
-                raise ArgumentError(f"{argument} must be a list of coefficients, the constant not among them")
+                raise ArgumentError(f"{argument}= must be a list of coefficients without the constant")
         members = [*targets, *nuisance]
         if not targets or len(set(members)) < len(members):
-            raise ArgumentError("targets and nuisance must name coefficients once, at least one target")
+            raise ArgumentError(
+                "targets= must name at least one coefficient, and targets= and nuisance= must name "
+                "each coefficient only once"
+            )
         chosen = np.array([names.index(name) for name in [*members, *([constant] if constant else [])]])
         low, high = self.limits
         reach = np.maximum(np.abs(low), np.abs(high))[chosen]
@@ -221,7 +224,7 @@ def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
     check_choice(family, Family, "family")
     if family == "binomial":
         if y_bounds is not None:
-            raise ArgumentError("y_bounds= is for other families: a binomial response is 0 or 1")
+            raise ArgumentError('y_bounds= cannot be used with family="binomial", whose response is 0 or 1')
         y_bounds = (0.0, 1.0)
     return Limits(bounds=bounds, y_bounds=y_bounds)
 
@@ -243,14 +246,16 @@ def glm_rows(
     check_magnitudes(full_design.names, full_design.low, full_design.high, full_design.outcome)
     low, high = design.y_low, design.y_high
     if low is None or high is None:
-        raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+        raise SchemaError(f"the schema declares no bounds for the response {design.response}")
     if family == "binomial":
         check_binary(design)
     if family == "poisson" and low < 0.0:
-        raise SchemaError("a Poisson response is not negative: declare bounds from 0")
+        raise SchemaError("the lower bound of a Poisson response must be 0 or more: counts are not negative")
     for name, private, top in zip(design.names, design.private, design.high, strict=True):
         if not private and not math.isfinite(top) and name != _constant_name(design):
-            raise SensitivityError(f"the public column {name!r} needs bounds too: its rows enter the scores")
+            raise SensitivityError(
+                f"the public column {name} must have declared bounds too, because its values enter the scores"
+            )
     center, scale = _units(design)
     longest = _radius(design, radius, *_limits(design, center, scale))
     clip = _residual_clip(design, family, residual_clip)
@@ -275,15 +280,18 @@ def glm_rows(
 def _check_roles(design: Design, family: Family, roles: Roles) -> None:
     """Raise ArgumentError unless columns with a role are there, and of a model that has a use for them."""
     if roles.names and family == "gaussian":
-        raise ArgumentError("offset=, exposure= and weights= belong to the logistic and the Poisson model")
+        raise ArgumentError(
+            "offset=, exposure= and weights= can be used only with the logistic and the Poisson model"
+        )
     if roles.exposure is not None and family != "poisson":
-        raise ArgumentError("exposure= belongs to the Poisson model: elsewhere name an offset=")
+        raise ArgumentError("exposure= can be used only with the Poisson model: use offset= elsewhere")
     if len(set(roles.names)) < len(roles.names):
         raise ArgumentError("offset=, exposure= and weights= must name different columns")
     for name in roles.names:
         if not isinstance(name, str) or name not in design.names or name == _constant_name(design):
             raise ArgumentError(
-                "offset=, exposure= and weights= each name a column of X, or of the table, with public bounds"
+                "offset=, exposure= and weights= must each name a column of X, or of the table, with "
+                "public bounds"
             )
     for positive in (roles.exposure, roles.weights):
         low = math.inf if positive is None else float(design.low[design.names.index(positive)])
@@ -351,7 +359,7 @@ def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRu
         check_choice(residual_clip, ClipRule, "residual_clip")
     if family == "binomial":
         if residual_clip != "auto":
-            raise ArgumentError("residual_clip= is for other families: |y - p| <= 1")
+            raise ArgumentError('residual_clip= cannot be used with family="binomial", where |y - p| <= 1')
         return None
     if not isinstance(residual_clip, str):
         return check_positive(residual_clip, "residual_clip")

@@ -64,19 +64,20 @@ from privinf.typing import RngLike, Trust
 from privinf.validation import counted
 
 ROLES = (
-    "offset=, exposure= and weights= belong to the default fit of a logistic or Poisson model: no "
-    "optimizer=, unit=, targets= or residual_clip=, and rows and budget enough for its coefficients"
+    "offset=, exposure= and weights= can be used only in the default fit of a logistic or "
+    "Poisson model, without optimizer=, unit=, targets= or residual_clip=, and with enough "
+    "rows and budget for its coefficients"
 )
 NO_CURVATURE = (
-    "the first Hessian is within its noise in every direction, and what was left was not spent: spend more, "
-    "use fewer columns, or state tighter bounds"
+    "the noise hides the first Hessian in every direction; the rest of the budget was not "
+    "spent. Increase the budget, use fewer columns, or declare tighter bounds"
 )
 ONE_MEAN = (
-    "the model has no column beside the constant, and its one coefficient is a mean: pi.Moments(...) "
-    "releases means(), and GLM(...).fit(optimizer=Newton()) fits the constant alone"
+    "the model has no column besides the constant, and its coefficient is a mean: use "
+    "pi.Moments(...).means(), or GLM(...).fit(optimizer=Newton()) to fit the constant alone"
 )
-TOO_FEW_ROWS = "{} rows cannot identify {} coefficients: the rows are too few"
-HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
+TOO_FEW_ROWS = "{} rows are too few to identify {} coefficients"
+HIDDEN = "the noise hides the Hessian: increase the budget, use fewer coefficients, or declare tighter bounds"
 
 
 def run_fit(
@@ -185,7 +186,9 @@ def _run(
             queries.counted = outside.ask(sums)
         lines = plan.looks.described(rows.design.y_scale)
         path = path_of(look, queries.rows)
-        description = describe("least squares by a second look", path, queries.counted, queries.ends, **lines)
+        description = describe(
+            "least squares by a one-step estimator", path, queries.counted, queries.ends, **lines
+        )
         return second_look_results(queries.rows, look, plan.looks, description)
     trajectory = plan.trajectory(sums, rows.start)
     last = plan.last_step(sums, trajectory.params)
@@ -300,7 +303,7 @@ def sums_of(
 ) -> GlmSums:
     """Return the sums of a model, asked of a curator's own rows, a trusted server, or sites under masks."""
     if request.max_colluding and trust != "secure-sum":
-        raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
+        raise ArgumentError('max_colluding= can be used only with trust="secure-sum"')
     options: dict[str, Any] = {"ledger": ledger, "rng": rng, "relation": request.relation}
     sites = rows.federation
     if isinstance(sites, TableByPasses) and folder is not None:

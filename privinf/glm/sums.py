@@ -292,13 +292,15 @@ class Roles:
             remedy = (
                 f"pass exposure={logged[1]!r}, whose logarithm is added with coefficient 1"
                 if family == "poisson"
-                else "add the logarithm as a column, and name that"
+                else "add the logarithm of the exposure as a column of the table, and pass its name"
             )
-            raise SchemaError(f"{logged[0]!r}: offset() takes the name of a column; {remedy}")
+            raise SchemaError(f"{logged[0]}: offset() must be given the name of a column; {remedy}")
         if not offsets:
             return formula, self
         if len(offsets) > 1 or self.offset is not None:
-            raise ArgumentError("a model has one offset: add the columns up, and name their sum")
+            raise ArgumentError(
+                "a model can have only one offset: add the columns up, and pass the name of their sum"
+            )
         return _OFFSET.sub("", formula), replace(self, offset=offsets[0])
 
     def added(self, formula: str) -> str:

@@ -34,8 +34,8 @@ LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of t
 STAGES = 6  # of the progress bar
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
 HIDDEN_GRAM = (
-    "the noise hides the Gram matrix of the columns of the fit: spend more, keep fewer columns, or move "
-    "budget with shares="
+    "the noise hides the Gram matrix of the fitted columns: increase the budget, fit fewer "
+    "columns, or move budget with shares="
 )
 
 

@@ -151,8 +151,8 @@ class HiddenByNoise(NotAvailableError):
 
 CLEAR_OF_NOISE = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
-    "the noise hides the slope of a score or its variance: name fewer targets, spend more, or move budget "
-    "with shares="
+    "the noise hides the slope or the variance of a score: name fewer targets, increase "
+    "the budget, or move budget with shares="
 )
 
 
@@ -308,7 +308,7 @@ def privacy_slack(
     variances = check_array(column, "column", ndim=1)
     sizes = np.asarray(members)
     if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
-        raise ArgumentError("column must hold variances and members as many sizes of at least 1")
+        raise ArgumentError("column must hold variances, and members must hold as many sizes of at least 1")
     check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
     check_number(ratio, "ratio", low=1.0)
     tail = math.sqrt(math.log(2.0 / check_fraction(eta, "eta")))

@@ -14,32 +14,36 @@ from privinf.results.notes import Note, must_read, sentence
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
-    "(R2 of x) is the share of a target that the other columns of its precision column explain, a noisy "
-    "number: `explained_shares` has its interval."
+    "(R2 of x) estimates the share of a target's variance that its nodewise regression "
+    "explains; `explained_shares` has intervals."
 )
 EXHAUSTED = (
-    "Not to be trusted for {}: even the smallest quarter of the neighbours explains a part of the target, so "
-    "that more columns are likely correlated with it than could be picked. The coefficient takes over a part "
-    "of the effect of every such column that was left out. Name fewer targets, spend more, or raise "
+    "Not reliable for {}: even the quarter of the neighbors with the smallest coefficients "
+    "explains a part of the target, so more columns are probably correlated with it than "
+    "were selected. The coefficient includes a part of the effect of each correlated "
+    "column that was left out. Name fewer targets, increase the budget, or raise "
     "precision_sparsity=."
 )
 ASTRAY_COLUMN = (
-    "Not to be trusted for {}: the regression on the neighbours did not get there, as the noise of their "
-    "Gram matrix is as large as its smallest eigenvalue or the last step was still long. Name fewer targets, "
-    "spend more, or lower precision_sparsity=."
+    "Not reliable for {}: the nodewise regression did not converge. The noise of its Gram "
+    "matrix is as large as the smallest eigenvalue, or its last step was long. Name fewer "
+    "targets, increase the budget, or lower precision_sparsity=."
 )
 HEAVY_COLUMN = (
-    "Not to be trusted for {}: given its neighbours the target has a long tail (as rare levels have), which "
-    "the clips of its regression on them cut: it takes over a part of the effects of neighbours that "
-    "are not in the fit. Use logs or narrower bounds, or spend more."
+    "Not reliable for {}: the residuals of its nodewise regression have a long tail (as "
+    "for rare levels), which clipping cuts off. The coefficient therefore includes a part "
+    "of the effects of neighbors that are not in the fit. Use logarithms or narrower "
+    "bounds, or increase the budget."
 )
 MEAN_NOTE = (
-    "Target: the mean. Scores were clipped at {:.3g} of their typical size, by noisy counts of their tail; "
-    "about {:.2g}% of the records passed the clip and counted with its size (lambda {:.2f})."
+    "Target: the mean. Scores are clipped at {:.3g} times their typical size. By noisy counts, about {:.2g}% "
+    "of the records are in the clipped tail, which is {:.2f} times as heavy as the tail just below the "
+    "clipping threshold."
 )
 ROBUST_NOTE = (
-    "Target: robust. Every score is clipped about where it is best for normal errors: under errors that are "
-    "skewed, with a size that goes along with columns, the coefficients are not those of the mean."
+    "Target: robust. Every score is clipped at the threshold that is optimal for normal "
+    "errors. If errors are skewed and their size depends on the columns, the coefficients "
+    "are not those of the mean."
 )
 
 

@@ -69,7 +69,7 @@ class RestrictedEigenvalues:
         """Largest over smallest (NotAvailableError where the noise leaves the smallest no sign)."""
         if not self.smallest > 2.0 * self.smallest_sd:
             raise NotAvailableError(
-                "the noise hides the smallest restricted eigenvalue: give it more of extra_shares="
+                "the noise hides the smallest restricted eigenvalue: increase its share with extra_shares="
             )
         return max(1.0, self.largest / self.smallest)
 
@@ -128,7 +128,9 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
     if math.isinf(clip) or square <= 0.0:
         return square, 1.0
     if square >= SATURATED * clip**2:
-        raise NotAvailableError("nearly all squares were clipped: the clip is far too small for these rows")
+        raise NotAvailableError(
+            "nearly all squares were clipped: the clipping threshold is far too small for these rows"
+        )
     from scipy.optimize import brentq
 
     def excess(log: float) -> float:
@@ -243,5 +245,7 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     freedom = 1.0 - picks / sums.n
     value = (square - picks * fit.step_sd**2) / freedom
     if not value > 0.0:
-        raise NotAvailableError("the noise hides the variance of the errors: give it more of extra_shares=")
+        raise NotAvailableError(
+            "the noise hides the variance of the errors: increase its share with extra_shares="
+        )
     return NoiseVariance(value, slope * float(noisy.mean_sd) / freedom, clip)

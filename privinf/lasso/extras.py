@@ -36,8 +36,9 @@ EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
 LEAST_DRAWS = 20
 JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
 BIAS_NOTE = (
-    "(bias bound) is Theorem 5's bound on what the privacy errors of coefficients and precision columns do "
-    "together at worst; intervals count that part as a variance. conf_int(bias_bound=True) widens them by it."
+    "(bias bound) is the worst-case bound of Theorem 5 on the joint effect of privacy "
+    "errors in coefficients and nodewise regressions. Intervals count this part as a "
+    "variance; conf_int(bias_bound=True) widens them by the bound."
 )
 
 
@@ -115,7 +116,7 @@ def check_extras(
         check_count(bootstrap_draws, "bootstrap_draws", least=LEAST_DRAWS)
     law = check_choice(bootstrap_multipliers, Multipliers, "bootstrap_multipliers")
     if bootstrap_draws is None and law != "rademacher":
-        raise ArgumentError("bootstrap_multipliers= needs bootstrap_draws=: no draws were asked for")
+        raise ArgumentError("bootstrap_multipliers= requires bootstrap_draws=")
     asked = {
         "bootstrap": bootstrap_draws is not None,
         "eigenvalues": bool(restricted_eigenvalues or bias_bound),
@@ -137,18 +138,24 @@ def check_extras(
 
 def _shares(given: Mapping[str, float] | None, asked: Mapping[str, bool]) -> dict[str, float]:
     if given is not None and not isinstance(given, Mapping):
-        raise ArgumentError("extra_shares must map names of extras to their shares")
+        raise ArgumentError(
+            "extra_shares must be a mapping from names of extra releases to their shares of the budget"
+        )
     for name in given or {}:
         if not asked.get(name, False):
             known = ", ".join(name for name, wanted in asked.items() if wanted) or "none"
-            raise ArgumentError(f"extra_shares names {name!r}; extras that this fit asks for: {known}")
+            raise ArgumentError(
+                f"extra_shares contains {name}, which this fit does not release; it releases {known}"
+            )
     shares = EXTRA_SHARES | dict(given or {})
     found = {
         name: check_fraction(shares[name], f"extra_shares[{name!r}]") if wanted else 0.0
         for name, wanted in asked.items()
     }
     if sum(found.values()) >= 1.0:
-        raise ArgumentError("extra_shares leave nothing for the fit itself: they must sum to less than one")
+        raise ArgumentError(
+            "the shares in extra_shares must sum to less than one: the rest of the budget is for the fit"
+        )
     return found
 
 
@@ -303,7 +310,7 @@ def joint_bootstrap(
     """Return joint inference on coefficients from released maxima."""
     if ((chosen.R != 0.0).sum(axis=1) != 1).any() or not np.isin(chosen.R, (-1.0, 0.0, 1.0)).all():
         raise NotAvailableError(
-            "the private bootstrap is of the coefficients: contrasts need method='simulation'"
+            "the private bootstrap supports only the coefficients: use method='simulation' for contrasts"
         )
     effect, cov = estimate.linear(chosen.R)
     bse = np.sqrt(np.diag(cov))

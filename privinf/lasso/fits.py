@@ -278,9 +278,11 @@ def _fitted(
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:
     """Return the fit in which every site has a part of its own."""
     if rows.constant is not None:
-        raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
+        raise NotAvailableError("heterogeneous=True fits have no constant: columns and response are centered")
     if (isinstance(options.targets, str) and not options.every) or isinstance(options.sparsity, str):
-        raise ArgumentError("heterogeneous fits need targets='all' or a list, and sparsity= as a number")
+        raise ArgumentError(
+            "heterogeneous=True requires targets='all' or a list of columns, and a number as sparsity="
+        )
     targets = range(len(rows.names)) if options.every else options.targets
     plan = plan_of(rows, replace(options, targets=targets, shares=None, center=options.center or "released"))
     chosen = () if plan.targets is None else plan.targets
@@ -314,12 +316,12 @@ def fit_by_paper(
 ) -> LassoResults | MachineResults:
     """Return the fit by the paper's own algorithms, which are in studies."""
     if isinstance(options.sparsity, str):
-        raise ArgumentError("variant='paper' needs sparsity= as a number")
+        raise ArgumentError("variant='paper' requires a number as sparsity=")
     paper_options = dict(options.paper_options or {})
     if unknown := set(paper_options) - PAPER_OPTIONS:
         raise ArgumentError(
-            f"paper_options has {', '.join(sorted(map(repr, unknown)))}; there are "
-            f"{', '.join(sorted(PAPER_OPTIONS))}"
+            f"paper_options contains unknown options {', '.join(sorted(map(repr, unknown)))}; the "
+            f"options are {', '.join(sorted(PAPER_OPTIONS))}"
         )
     paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.every else options.targets
@@ -371,5 +373,7 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
     )
 
 
-REFUSED = {"calibration": "has no choice here: all prices are exact", "source": SITES_NOISE}
-NO_ROW_COUNT = {"HC1": "divides by n less the number of columns, which may be more than n: ask for 'HC0'"}
+REFUSED = {"calibration": "is not accepted here: all noise is calibrated exactly", "source": SITES_NOISE}
+NO_ROW_COUNT = {
+    "HC1": ("divides by the number of rows minus the number of columns, which may be negative: use 'HC0'")
+}

@@ -99,29 +99,32 @@ NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 WHOLE_NUMBERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
-    "Not to be trusted: sparsity is in doubt. {} of the {} columns that are kept have effects below {:.2g} "
-    "standard errors, which are seen with a probability of less than {:.1g}: others of their size are likely "
-    "to have been missed. "
+    "Not reliable: the true model may not be sparse enough. {} of the {} kept columns have "
+    "effects below {:.2g} standard errors, which are detected with probability less than "
+    "{:.1g}; other columns with effects of this size were probably missed. "
 )
 EXHAUSTED_SEARCH = (
-    "Not to be trusted: more columns matter than are kept. Outside the {} that are kept {} (z = {:.2f}, "
-    "p = {:.2g} over {} columns), and more are likely to. Keep {} or more; if columns still stand out then, "
-    "sparsity does not hold, and no choice of columns makes the intervals right."
+    "Not reliable: more columns matter than were kept. Outside the {} kept columns, {} (z "
+    "= {:.2f}, p = {:.2g} over {} columns), and others probably do too. Raise sparsity= to "
+    "{} or more. If columns still stand out, the model is not sparse, and no choice of "
+    "columns makes the intervals valid."
 )
 FOUND_LATER = (
-    "More columns matter than the {} that are kept: {} (z = {:.2f}, p = {:.2g} over {} columns) and joined "
-    "the fit; then no other did. Intervals allow for it"
+    "More columns matter than the {} that were kept: {} (z = {:.2f}, p = {:.2g} over {} "
+    "columns) and joined the fit; after that, none stood out. Intervals account for this "
+    "step"
 )
-NOT_KEPT = " {} of the columns that were picked and not kept stand out, too, and are allowed for."
+NOT_KEPT = " {} of the selected columns that were not kept also stand out; intervals account for them."
 NOTHING_SEEN = (
-    "Was a column missed? Of {} columns outside the fit {} stands out most: z = {:.2f}, p = {:.2g}. An "
-    "effect of {:.2g} standard errors (without privacy) would have been seen with probability {:.1g}{}."
+    "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = "
+    "{:.2f}, p = {:.2g}). An effect of {:.2g} standard errors (without privacy) would have "
+    "been detected with probability {:.1g}{}."
 )
 BIAS = (
-    "; a smaller one, of a column whose correlation with a target is below {:.2g} given its precision "
-    "column, moves an interval by up to {:.2g} standard errors"
+    ". A smaller effect, of a column whose correlation with a target given its nodewise "
+    "regression is below {:.2g}, moves an interval by up to {:.2g} standard errors"
 )
-NOT_LOOKED = "; correlations with targets were not looked for"
+NOT_LOOKED = ". Correlations with targets were not tested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

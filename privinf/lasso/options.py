@@ -69,13 +69,17 @@ WORDS: Mapping[FitKind, str] = {
 }
 
 NOT_GAUSSIAN = (
-    "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
-    "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
+    "mu= is not available with a trusted server, because columns are selected by peeling, "
+    "whose noise is not Gaussian: pass epsilon= with delta=, or rho=. With "
+    "trust='secure-sum' all noise is Gaussian, and mu= is accepted"
 )
-PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
+PAPER_LEVEL = (
+    "the paper's algorithms divide an epsilon and a delta: pass epsilon= and delta=, not mu= or rho="
+)
 NO_MEAN = (
-    "target='mean' needs the scores of a few named or selected targets as one vector, whose tail is counted; "
-    "with {} every score is clipped by itself, which is target='robust'"
+    "target='mean' requires a few named or selected targets, whose scores are clipped as "
+    "one vector with a counted tail; with {} each score is clipped separately, so use "
+    "target='robust'"
 )
 
 
@@ -147,14 +151,15 @@ class LassoOptions:
                 raise NotAvailableError(NO_MEAN.format(alone))
         if kind in {"joint", "binomial"} and self.accounting == "per-interval":
             raise NotAvailableError(
-                "the scores of all targets are one release, whose noise serves every interval: "
-                "accounting='per-interval' is offered with heterogeneous=True and with variant='paper'"
+                "accounting='per-interval' is available with heterogeneous=True and with "
+                "variant='paper' only: in this fit the scores of all targets are one release, and its "
+                "noise affects every interval"
             )
         for option in [one for one in fields(self) if one.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
                 homes = " or ".join(WORDS[home] for home, names in OPTIONS.items() if option.name in names)
                 raise ArgumentError(
-                    f"{option.name}= has no place in a fit with {WORDS[kind]}: it goes with {homes}"
+                    f"{option.name}= cannot be used in a fit with {WORDS[kind]}: use it with {homes}"
                 )
         return kind
 
@@ -162,14 +167,15 @@ class LassoOptions:
         """Return the kind of fit on secure sums, if there is one."""
         if kind != "joint":
             raise NotAvailableError(
-                f"a fit with {WORDS[kind]} peels un-noised sums, or sums of one party: that needs a trusted "
-                "server; trust='secure-sum' goes with variant='default' and heterogeneous=False"
+                f"a fit with {WORDS[kind]} requires a trusted server, which selects columns from sums "
+                "without noise. trust='secure-sum' is available with variant='default' and "
+                "heterogeneous=False"
             )
         if isinstance(self.targets, str):
             raise ArgumentError(
-                f"targets={shown(self.targets)}: on secure sums the targets are a list of columns, named "
-                "before the data are seen. All columns are too many for one Gaussian release of their "
-                "products with all columns, p^2 numbers, and selected ones are those that its noise favours"
+                f"targets={shown(self.targets)}: with trust='secure-sum', targets must be a list of "
+                "columns chosen before the data are seen. All columns would require p^2 noisy "
+                "products, and selected columns would be those that the noise favors"
             )
         return "secure"
 
@@ -181,7 +187,7 @@ def check_level(kind: str, *, epsilon: float | None, mu: float | None, rho: floa
     if not given:
         raise ArgumentError(NO_LEVEL)
     if len(given) > 1:
-        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given)}")
+        raise ArgumentError(f"pass exactly one of epsilon=, mu= and rho=, not {' and '.join(given)}")
     if kind == "paper" and epsilon is None:
         raise ArgumentError(PAPER_LEVEL)
     if kind != "secure" and mu is not None:
@@ -192,12 +198,12 @@ def check_logistic(asked: str, trust: Trust) -> None:
     """Raise NotAvailableError where a logistic fit is `asked` for what it has not, or without trust."""
     if asked:
         raise NotAvailableError(
-            f"family='binomial' has no fit with {asked}: it debiases named or selected targets, with "
-            "variant='default' and heterogeneous=False"
+            f"family='binomial' cannot be used with {asked}: it debiases named or selected targets, "
+            "with variant='default' and heterogeneous=False"
         )
     if trust == "secure-sum":
         raise NotAvailableError(
-            "family='binomial' peels un-noised sums, which needs a trusted curator or server: "
-            "trust='central' or 'server'. By secure sums there is FederatedGLM(family='binomial'), for "
-            "columns that are few"
+            "family='binomial' requires a trusted curator or server, trust='central' or 'server', "
+            "which selects columns from sums without noise. For few columns, pi.Logit(..., "
+            "trust='secure-sum') needs no trusted server"
         )

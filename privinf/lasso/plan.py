@@ -120,11 +120,11 @@ class LassoShares:
 def check_shares(given: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Return the shares given, one for each name, positive and of sum one; else ArgumentError."""
     if not isinstance(given, Mapping) or set(given) != set(names):
-        raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
+        raise ArgumentError(f"shares must be a mapping with a share for each of {', '.join(names)}")
     for name, share in given.items():
         check_positive(share, f"shares[{name!r}]")
     if abs(sum(given.values()) - 1.0) > 1e-9:
-        raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
+        raise ArgumentError(f"the values of shares sum to {sum(given.values()):.6g}; they must sum to one")
     return {name: float(share) for name, share in given.items()}
 
 
@@ -203,11 +203,14 @@ def check_plan(
     columns = len(names) - (constant is not None)
     sparsity, automatic = _sparsity(options.sparsity, options.max_sparsity, columns)
     if every and constant is not None:
-        raise NotAvailableError("targets='all' needs centred columns and response, without a constant")
+        raise NotAvailableError(
+            "targets='all' requires centered columns and a centered response, without a constant"
+        )
     neighbours = options.precision_sparsity
     if every and neighbours:
         raise ArgumentError(
-            "targets='all' has no neighbours in its precision columns: leave precision_sparsity= out"
+            "precision_sparsity= cannot be used with targets='all', whose nodewise regressions "
+            "select no neighbors: leave it out"
         )
     if neighbours is not None:
         check_count(neighbours, "precision_sparsity", least=0)
@@ -266,14 +269,15 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
             raise ArgumentError(f"sparsity={shown(sparsity)} must be a number or 'auto'")
         if most is None:
             raise ArgumentError(
-                "sparsity='auto' needs max_sparsity= on secure sums, where so many columns are picked"
+                "sparsity='auto' with trust='secure-sum' requires max_sparsity=, the number of columns "
+                "that are selected"
             )
     elif most is not None:
-        raise ArgumentError("max_sparsity= belongs to sparsity='auto'")
+        raise ArgumentError("max_sparsity= can be used only with sparsity='auto'")
     name = "max_sparsity" if automatic else "sparsity"
     count = check_count(most if automatic else sparsity, name)
     if count > columns:
-        raise ArgumentError(f"{name}={count} is more than the {columns} columns")
+        raise ArgumentError(f"{name}={count} is larger than the number of columns, {columns}")
     return count, automatic
 
 
@@ -295,9 +299,9 @@ def target_positions(targets: Targets, names: Sequence[str], constant: int | Non
         raise ArgumentError("targets must be 'selected', 'all' or a list of columns") from None
     positions = tuple(_position(target, names) for target in listed)
     if not positions or len(set(positions)) < len(positions):
-        raise ArgumentError("targets must name at least one column, each once")
+        raise ArgumentError("targets must name at least one column, and each column once")
     if constant in positions:
-        raise ArgumentError("the constant is fitted but not debiased: it cannot be a target")
+        raise ArgumentError("targets must not contain the constant, which is fitted but not debiased")
     return positions
 
 
@@ -307,4 +311,4 @@ def _position(target: Any, names: Sequence[str]) -> int:
     whole = hasattr(target, "__index__") and not isinstance(target, bool)
     if whole and 0 <= int(target) < len(names):
         return int(target)
-    raise ArgumentError(f"target {shown(target)} is not among the {len(names)} columns")
+    raise ArgumentError(f"target {shown(target)} is not one of the {len(names)} columns")

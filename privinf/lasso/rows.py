@@ -20,9 +20,9 @@ from privinf.validation import check_array, check_choice, check_positive
 LassoFamily = Literal["gaussian", "binomial"]
 
 CONSTANT_TWICE = (
-    "the formula has no constant but all levels of a factor, which add up to one: columns are centred, as a "
-    "constant would do, and these would be collinear. Write the formula with its constant, which leaves a "
-    "level out"
+    "the formula has no constant but has all levels of a factor, which are collinear after "
+    "columns are centered. Write the formula with its constant, so that one level is left "
+    "out"
 )
 # Columns are taken to have a third of their half-width as standard deviation until more is released.
 TYPICAL = 3.0
@@ -161,8 +161,9 @@ def check_price(server: TrustedServer | SecureServer, columns: int, rho: float) 
         return
     except SensitivityError:
         message = (
-            f"rho={rho:.3g} is too small for a fit of {columns} columns: its cheapest releases would lie "
-            "below the grid of the noise; spend more. Nothing was charged"
+            f"rho={rho} is too small for a fit of {columns} columns: the noise of its smallest "
+            "releases would exceed the noise sampler's range. Increase the budget. Nothing was "
+            "charged"
         )
     raise SensitivityError(message)
 
@@ -183,7 +184,7 @@ def lasso_limits(
     if y_bounds is None and not binomial:
         raise SchemaError(PROTECTED)
     if (x_bound is None) == (bounds is None):
-        raise SensitivityError("give the columns' public bounds: either x_bound= or bounds=")
+        raise SensitivityError("pass the columns' public bounds, either as x_bound= or as bounds=")
     reach = None if x_bound is None else check_positive(x_bound, "x_bound")
     if y_bounds is None:
         return Limits(bounds=bounds, reach=reach, y_bounds=(0.0, 1.0))
@@ -243,5 +244,7 @@ def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:
     scale = np.asarray(x_scale, dtype=np.float64)
     scale = check_array(np.full(p, scale) if scale.ndim == 0 else scale, "x_scale", ndim=1)
     if len(scale) != p or not (scale > half * 1e-300).all():
-        raise ArgumentError(f"x_scale must be positive, of the columns' size: one number, or {p} of them")
+        raise ArgumentError(
+            f"x_scale must be positive and of the size of the columns: one number, or {p} numbers"
+        )
     return np.where(bounded, scale, 1.0)

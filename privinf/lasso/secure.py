@@ -88,30 +88,32 @@ class Detection:
         assert selection is not None
         if self.hidden:
             return (
-                "Not to be trusted: the noise of the Gram matrix of the selection is as large as its "
-                "smallest eigenvalue, so that the coefficients may be far from where the refit should have "
-                "ended. Keep fewer columns, spend more, or move budget to the refit with shares=."
+                "Not reliable: the noise of the selection's Gram matrix is as large as its smallest "
+                "eigenvalue, so the coefficients may be far from the converged refit. Keep fewer "
+                "columns, increase the budget, or move budget to the refit with shares=."
             )
         if self.bias <= HARMLESS_BIAS:
             return (
-                "Not to be trusted: more columns stand out of the noise than sparsity= allows. One that "
-                "matters was missed and others stand in for it, or more columns matter: raise sparsity=, or "
-                "use more rows or budget, fewer columns, or a trusted server."
+                "Not reliable: more columns stand out of the noise than sparsity= allows. Either a "
+                "column that matters was missed and others are correlated with it, or more columns "
+                "matter. Raise sparsity=, or use more rows, a larger budget, fewer columns, or a "
+                "trusted server."
             )
         return (
-            f"Not to be trusted if the sparsity is right: {self.unseen} of the columns that may matter do "
-            "not stand out of the noise, and one whose covariance with the residuals is below "
-            f"{selection.found_from:.3g} may not have been picked. Where such a column is correlated with a "
-            f"target the interval is off by up to {self.bias:.2g} standard errors. More rows or budget, "
-            "fewer columns or a trusted server see more; if fewer columns matter, say so with sparsity=."
+            f"Not reliable if exactly this many columns matter: {self.unseen} of the columns that "
+            "may matter do not stand out of the noise. A column whose covariance with the "
+            f"residuals is below {selection.found_from:.3g} may have been missed; if it is "
+            f"correlated with a target, the interval is off by up to {self.bias:.2g} standard "
+            "errors. Use more rows, a larger budget, fewer columns or a trusted server. If fewer "
+            "columns matter, pass a smaller sparsity=."
         )
 
 
 def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
     """Return what the summary says of the price of secure sums."""
     text = [
-        f"No trusted server: columns were picked from noisy sums of products with all {columns} columns, "
-        "whose noise grows with the square root of their number."
+        "No trusted server: columns were selected from noisy sums of products with all "
+        f"{columns} columns, whose noise grows with the square root of the number of columns."
     ]
     for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBOURS, "a correlation")):
         if (pick := sharpest(releases, label)) is not None:

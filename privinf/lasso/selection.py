@@ -198,7 +198,9 @@ class VectorServer:
             The statistic has no vector of bounded length, or values are asked for.
         """
         if op not in VECTORS or values or rho is None or candidates is None:
-            raise NotAvailableError(f"{op} is peeled, and without a trusted server nothing is")
+            raise NotAvailableError(
+                f"{op} requires a trusted server: columns are selected by peeling, from sums without noise"
+            )
         rows, residual = (len(candidates), False) if "targets" in args else (1, True)
         entries = rows * len(self.low)
         price = rows * rho

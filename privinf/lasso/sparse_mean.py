@@ -262,13 +262,13 @@ def sparse_mean(
 def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
     """Return the names of the coordinates."""
     if not samples or np.ndim(samples[0]) != 2:
-        raise ArgumentError("samples_by_machine must hold one array of shape (n_i, p) for each machine")
+        raise ArgumentError("samples_by_machine must hold one array of shape (n_i, p) for each site")
     p = np.shape(samples[0])[1]
     if names is None:
         return pd.RangeIndex(p)
     labels = pd.Index(names)
     if len(labels) != p or labels.has_duplicates:
-        raise AlignmentError(f"names must be {p} different names, one for each coordinate")
+        raise AlignmentError(f"names must hold {p} different names, one for each coordinate")
     return labels
 
 

@@ -64,7 +64,9 @@ def linear_constraints(given: ConstraintLike, names: Sequence[str]) -> Constrain
     ``x1 = x2 = 0`` would be the single restriction ``x1 = x2``.
     """
     if not names:
-        raise NotAvailableError("this result has no coefficients to restrict: its summary says why")
+        raise NotAvailableError(
+            "this result contains no coefficients to restrict: its summary gives the reason"
+        )
     R, q = _matrices(given, tuple(names))
     empty = ~R.any(axis=1)
     if empty.any():
@@ -115,7 +117,7 @@ def _is_text(given: Any) -> bool:
 
 def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     if len(set(names)) != len(names):
-        raise ArgumentError("restrictions in words need coefficient names without repeats")
+        raise ArgumentError("restrictions written as text require coefficient names without repeats")
     if not given or (isinstance(given, str) and not given.strip()):
         raise ArgumentError("no restriction given")
     text = list(given) if isinstance(given, tuple) else dict(given) if isinstance(given, Mapping) else given
@@ -124,7 +126,8 @@ def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     except (patsy.PatsyError, ValueError, TypeError, IndexError) as problem:
         reason = str(problem).partition("\n")[0]
         raise ArgumentError(
-            f"cannot read the restriction {shown(given)} ({reason}); coefficients are: {', '.join(names)}"
+            f"the restriction {shown(given)} cannot be parsed ({reason}); the coefficients are "
+            f"{', '.join(names)}"
         ) from None
     # patsy leaves negative zeros behind, which labels and tables would print
     R, q = (np.asarray(part, dtype=np.float64) + 0.0 for part in (found.coefs, found.constants))
@@ -154,11 +157,12 @@ def terms(names: Names, design: Design | None) -> dict[str, list[int]]:
         The result has no design, or coefficients that its design's formula does not have.
     """
     if design is None:
-        raise NotAvailableError("terms are those of a formula or of named columns: this result has neither")
+        raise NotAvailableError("term tests require a model with a formula or with named columns")
     known = {name: name for name in names} if design.formula is None else design.terms
     if unknown := [name for name in names if name not in known]:
         raise NotAvailableError(
-            f"coefficient {shown(unknown[0])} is not a column of the formula: test it by wald_test()"
+            f"coefficient {shown(unknown[0])} does not belong to a term of the formula: test it "
+            "with wald_test()"
         )
     grouped: dict[str, list[int]] = {}
     for position, name in enumerate(names):
@@ -184,7 +188,10 @@ def pairwise_contrasts(
         The term is unknown, or not the main effect of one factor.
     """
     if design is None or design.schema is None or design.formula is None:
-        raise NotAvailableError("pairwise tests compare levels of a factor: they need a model from a formula")
+        raise NotAvailableError(
+            "pairwise tests compare the levels of a factor: they require a model that was made by "
+            "from_formula"
+        )
     grouped = terms(names, design)
     name = term_name(term)
     if name not in grouped:
@@ -205,7 +212,7 @@ def pairwise_contrasts(
         contrasts[row, positions] = coding[second] - coding[first]
     labels = levels if factor_labels is None else tuple(factor_labels)
     if len(labels) != len(levels):
-        raise ArgumentError(f"factor_labels has {len(labels)} labels for {len(levels)} levels")
+        raise ArgumentError(f"factor_labels contains {len(labels)} labels for {len(levels)} levels")
     return contrasts, [f"{labels[b]}-{labels[a]}" for a, b in pairs], coding, levels
 
 
@@ -247,13 +254,14 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
     Raises ArgumentError unless the fits are nested, of one response and of one release.
     """
     if full.report.entries != restricted.report.entries:
-        raise ArgumentError("the two fits were made from different releases: compare fits of one release")
+        raise ArgumentError("the two fits come from different releases: compare fits of one release")
     responses = [None if one.design is None else one.design.response for one in (full, restricted)]
     if responses[0] is None or responses[0] != responses[1]:
         raise ArgumentError("the two fits must have the same response")
     if not set(fewer) < set(names):
         raise ArgumentError(
-            f"the columns of the other fit, {', '.join(fewer)}, must be some of {', '.join(names)}: call it "
-            "on the larger fit, with factors coded alike in both"
+            f"the other fit must be nested in this one: each of its columns, {', '.join(fewer)}, "
+            f"must be one of {', '.join(names)}. Call the method on the larger fit, and code "
+            "factors alike in both"
         )
     return [place for place, name in enumerate(names) if name not in fewer]

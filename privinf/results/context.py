@@ -38,18 +38,19 @@ from privinf.typing import ColumnLike, Floats
 from privinf.validation import check_array
 
 NEVER_KEPT = (
-    "{} releases no such equation: its scores are summed at one point, divided by their slopes, and "
-    "published as coordinates with a covariance, so that nothing is left to evaluate at another value: the "
-    "score statistic of its targets is their Wald statistic, which wald_test() has; conf_int() and "
-    "simultaneous() rest on the coordinates too"
+    "{} does not release an estimating equation that can be evaluated at other values: its "
+    "scores are summed at one point, divided by their slopes, and published as coordinates "
+    "with a covariance. The score test of its targets is their Wald test: use wald_test(), "
+    "conf_int() or simultaneous()"
 )
 LEFT_OUT = (
-    "this result has none: its fit ended without a last step that has a law (coefficients alone, or named "
-    "targets), or it was saved with records=False, which leaves it out"
+    "this result contains no estimating equation: its fit released only coefficients or "
+    "named targets, or it was saved with records=False"
 )
 ROWS_ALONE = (
-    "standard errors take rows as independent, and one {!r} has up to {}: where its rows go together they "
-    "are too small. MomentOLS and ModulatedOLS of one table have cov_type='cluster', which sums over units"
+    "standard errors assume independent rows, but one {!r} has up to {}. If rows of one "
+    "unit are correlated, standard errors are too small. Use MomentOLS or ModulatedOLS of "
+    "one table with cov_type='cluster', which sums over units"
 )
 
 
@@ -173,8 +174,8 @@ class Context:
         """Raise NotAvailableError for what resamples records, where the target has no sampling error."""
         if self.target == "sample":
             raise NotAvailableError(
-                f"{what} resamples records, which is sampling error; the target is this finite population, "
-                "whose only error is the noise"
+                f"{what} resamples records to measure sampling error, but the target is this finite "
+                "population, whose only error is the noise"
             )
 
     def fit_to(self, estimate: Estimate) -> Context:
@@ -338,7 +339,7 @@ def _private_slopes(beta0: Any, design: Design) -> Floats:
     names = list(design.private_names)
     if isinstance(beta0, pd.Series):
         if sorted(map(str, beta0.index)) != sorted(names):
-            raise ArgumentError(f"beta0 must be labelled by the private columns: {', '.join(names)}")
+            raise ArgumentError(f"beta0= must be labeled by the private columns: {', '.join(names)}")
         beta0 = beta0[names]
     values = check_array(beta0, "beta0", ndim=1)
     if values.shape != (len(names),):

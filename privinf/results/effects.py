@@ -24,7 +24,9 @@ MOST_COLUMNS = 120
 # Edges of the noise's spectrum by which a column must stand clear of it within the levels: below it 95%
 # intervals of columns that are correlated with the effects covered .76 (benchmarks/results/effects.md).
 LEAST_STRENGTH = 0.6
-NOTHING_LEFT = "no column is left beside the effects of {}: name one before the |"
+NOTHING_LEFT = (
+    "no column is left after the effects of {} are absorbed: write at least one column before the |"
+)
 ResultsT = TypeVar("ResultsT", bound=Results)
 
 
@@ -42,8 +44,9 @@ def check_effects(design: Design, effects: Sequence[str], *, most: int | None = 
         raise SchemaError(NOTHING_LEFT.format(" + ".join(effects)))
     if effects and most is not None and len(design.names) > most:
         raise NotAvailableError(
-            f"{len(design.names)} columns, with the levels of {' + '.join(effects)}: second moments of more "
-            f"than {most} are not offered; pool levels, Factor(levels, other=), or fit pi.OLS"
+            f"{len(design.names)} columns, including the levels of {' + '.join(effects)}, are more "
+            f"than the limit of {most} for second moments: pool levels with Factor(levels, other=), "
+            "or fit pi.OLS"
         )
 
 

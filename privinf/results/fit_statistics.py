@@ -32,7 +32,7 @@ class FitStatistics:
         """Share of the response's variance explained, from corrected moments."""
         if self.inference.context.rsquared is None:
             reason = self.no_moments
-            noisy = "the corrected moments give no value between 0 and 1: too much noise"
+            noisy = "the noise is too strong: the corrected moments give a value outside 0 to 1"
             raise NotAvailableError(f"rsquared: {reason or noisy}")
         return self.inference.context.rsquared
 
@@ -42,7 +42,8 @@ class FitStatistics:
         if self.inference.context.scale is None:
             reason = self.no_moments
             raise NotAvailableError(
-                f"scale: {reason or 'the corrected residual variance is not positive: too much noise'}"
+                "scale: "
+                f"{reason or 'the noise is too strong: the corrected residual variance is not positive'}"
             )
         return self.inference.context.scale
 
@@ -50,7 +51,7 @@ class FitStatistics:
     def rsquared_adj(self) -> float:
         """R-squared adjusted for the number of coefficients, as statsmodels has it."""
         if self.inference.nobs <= self.inference.columns:
-            raise NotAvailableError("rsquared_adj: there are no more rows than coefficients")
+            raise NotAvailableError("rsquared_adj: the model has as many coefficients as rows, or more")
         n = self.inference.nobs
         return 1.0 - (n - self.inference.k_constant) / (n - self.inference.columns) * (1.0 - self.rsquared)
 
@@ -70,7 +71,9 @@ class FitStatistics:
     def _all_slopes(self) -> Floats:
         """Restrictions that leave nothing but the constant, one row each."""
         if self.no_moments is not None:
-            raise NotAvailableError(f"fvalue: {self.no_moments}; f_test() and wald_test() test restrictions")
+            raise NotAvailableError(
+                f"fvalue: {self.no_moments}; use f_test() or wald_test() to test restrictions"
+            )
         p = len(self.inference.names)
         design = self.inference.context.design
         constant = None if design is None else design.constant_direction
@@ -120,7 +123,7 @@ class FitStatistics:
     def centered_tss(self) -> float:
         """Sum of squares of the response about its mean, from `ssr` and `rsquared`."""
         if not self.inference.k_constant:
-            raise NotAvailableError("centered_tss: the columns hold no constant")
+            raise NotAvailableError("centered_tss: the model has no constant")
         return self._total_squares
 
     @property

@@ -248,7 +248,7 @@ class LinearTests:
         if invcov is not None:
             k = len(restrictions.R)
             if cov_p is not None:
-                raise ArgumentError("cov_p and invcov are alternatives: choose one")
+                raise ArgumentError("cov_p= and invcov= cannot both be passed: use one of them")
             invcov = check_array(np.atleast_2d(np.asarray(invcov)), "invcov", ndim=2)
             if invcov.shape != (k, k):
                 raise ArgumentError(f"invcov must have shape {(k, k)}, got {invcov.shape}")

@@ -27,10 +27,12 @@ from privinf.schema.reading import named_rows, require_columns
 from privinf.typing import ColumnsLike, Floats, LossName, Names
 from privinf.validation import check_array, shown
 
-NO_SCATTER = "no residual variance was released: how far an observation lies from its mean is not known"
+NO_SCATTER = (
+    "no residual variance was released, so prediction intervals for new observations cannot be computed"
+)
 TWO_VALUES = (
-    "a new observation is one of two values; the predicted mean is its probability, which is all there is to "
-    "say of it, and mean_ci has the interval of that"
+    "a new observation is 0 or 1: use the predicted mean, which is its probability, and "
+    "mean_ci, the interval of that probability"
 )
 
 
@@ -197,8 +199,8 @@ def prediction_rows(
         if not isinstance(table, pd.DataFrame):
             needed = f"a table with the columns {', '.join(wanted)}" if wanted else "a table"
             raise SchemaError(
-                f"the model has a formula: pass {needed}, or its design matrix with transform=False, not "
-                f"{shown(exog)}"
+                f"the model was made from a formula: pass {needed}, or its design matrix with "
+                f"transform=False, not {shown(exog)}"
             )
         return formula_rows(table, wanted, design), table.index
     if isinstance(table, pd.DataFrame):
@@ -211,10 +213,10 @@ def prediction_rows(
     else:
         rows = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
     if np.isinf(rows).any():
-        raise ArgumentError("exog has infinite entries")
+        raise ArgumentError("exog contains infinite values")
     if rows.shape[1:] != (len(names),):
         raise ArgumentError(
-            f"exog of shape {rows.shape} does not fit {len(names)} coefficients: {', '.join(names)}"
+            f"exog has shape {rows.shape}, but the model has {len(names)} coefficients: {', '.join(names)}"
         )
     rows = np.where(np.isnan(rows).any(axis=1, keepdims=True), np.nan, rows)
     if design is not None and design.schema is None and design.names == tuple(names):

@@ -156,12 +156,12 @@ def resampled_solution(
         or system.scores(np.zeros(len(system.g))) is None
     ):
         raise NotAvailableError(
-            "the pairs bootstrap draws released records again, and this result has none: use 'parametric'"
+            "method='pairs' resamples released records, and this result has none: use method='parametric'"
         )
     p = len(system.g)
     if estimate.scores is not None and len(estimate.scores) * p * (p + 1) > STACK_LIMIT:
         raise NotAvailableError(
-            "the pairs bootstrap would hold more than a gigabyte of moments; use method='multiplier'"
+            "method='pairs' would need more than a gigabyte of memory for moments: use method='multiplier'"
         )
     transform, shift = design.to_user
     stack = np.stack([np.asarray(system.scores(b)) for b in np.vstack([np.zeros(p), np.eye(p)])], axis=1)
@@ -172,7 +172,8 @@ def resampled_solution(
         transform @ start + shift, estimate.params, rtol=1e-6, atol=1e-6 * float(estimate.bse.min())
     ):
         raise NotAvailableError(
-            "the pairs bootstrap repeats the solution of the released moments, and this estimate is not one"
+            "method='pairs' solves the released moments again, but this estimate is not the "
+            "solution of released moments"
         )
     flat = stack.reshape(units, -1)
 
@@ -200,7 +201,7 @@ def draws_dataset(draws: Floats, names: Names, **attributes: str | float) -> xr.
     try:
         import xarray as xr
     except ImportError:
-        raise NotAvailableError("draws need xarray: pip install 'privinf[arviz]'") from None
+        raise NotAvailableError("draws require xarray: pip install 'privinf[arviz]'") from None
     coords = {"chain": [0], "draw": np.arange(len(draws)), "coefficient": list(names)}
     values = np.asarray(draws, dtype=np.float64)[None]
     return xr.Dataset({"params": (("chain", "draw", "coefficient"), values)}, coords, attributes)
@@ -217,7 +218,7 @@ def to_arviz(dataset: xr.Dataset, group: str = "posterior") -> Any:
             warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces version 1 on import
             import arviz as az
     except ImportError:
-        raise NotAvailableError("to_arviz needs ArviZ: pip install 'privinf[arviz]'") from None
+        raise NotAvailableError("to_arviz() requires ArviZ: pip install 'privinf[arviz]'") from None
     if int(az.__version__.partition(".")[0]) >= 1:
         import xarray as xr
 

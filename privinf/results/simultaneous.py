@@ -139,7 +139,9 @@ def simultaneous(
     variances = np.diag(cov)
     if not (variances > 0.0).all():
         place = restrictions.labels[int(np.flatnonzero(~(variances > 0.0))[0])]
-        raise ArgumentError(f"{shown(place)} has no sampling error: leave it out of the joint inference")
+        raise ArgumentError(
+            f"{shown(place)} has no sampling error: leave it out of the simultaneous inference"
+        )
     bse = np.sqrt(variances)
     df = float(np.min(contrast_df(estimate, restrictions.R)))
     bias = contrast_bias(estimate, restrictions.R)

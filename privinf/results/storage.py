@@ -89,8 +89,8 @@ def save_results(
     """
     if records and math.isinf(result.privacy.epsilon()):
         raise NotAvailableError(
-            "a fit with epsilon=inf holds the rows themselves and refuses to be saved with them: "
-            "pass records=False to keep coefficients and covariance only"
+            "a fit with epsilon=inf contains the rows themselves, which must not be saved: pass "
+            "records=False to save only coefficients and covariance"
         )
     target = check_vacant(path, overwrite)
     arrays, header = _to_parts(result.estimate, result._context, records)
@@ -234,7 +234,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
     sound = all(isinstance(text, str) for text in texts) and isinstance(header["settings"], dict)
     sound = sound and all(isinstance(flag, bool) for flag in flags)
     if not sound or not all(value is None or type(value) in (int, float) for value in numbers):
-        raise StorageError("the content does not describe a result: its header has a field of another type")
+        raise StorageError("the file is not a valid result: a field of its header has the wrong type")
 
 
 def _finite(array: Any, name: str) -> Any:

@@ -22,20 +22,21 @@ AT_ONCE = 2_000_000  # numbers up to which a printed formula computes the jackkn
 SAME = 1e-6  # share of the variance by which two estimates of the sampling term may differ and count as one
 SAMPLING = "sampling"
 WHAT_IS_LEFT = (
-    f"\n{UNATTRIBUTED}: what the covariance, estimated from the released records, differs by from the sum of "
-    "the other terms, which follow from formulas; it estimates 0"
+    f"{UNATTRIBUTED}: the difference between the covariance estimated from the released "
+    "records and the sum of the other terms, which follow from formulas; it estimates 0"
 )
 LEFT_NOTE = (
-    "The term 'unattributed' is the error of two estimates of the same variance, and can be negative; the "
-    "other terms are variances."
+    "The term 'unattributed' is the difference of two estimates of the same variance, and "
+    "can be negative; the other terms are variances."
 )
 NEGATIVE_NOTE = (
-    "Negative: {}. Such a term is a difference of two estimates, and estimates a variance that is small next "
-    "to its own error."
+    "Negative terms: {}. Such a term is a difference of two estimates, of a variance that "
+    "is small relative to its standard error."
 )
 NO_RECORDS = (
-    "standard errors of the terms come from leaving out parts of the released records, and this result holds "
-    "none: its release is of sums, or was not stored"
+    "standard errors of the terms are computed by leaving out parts of the released "
+    "records, and this result contains no records: its release consists of sums, or was "
+    "not stored"
 )
 
 
@@ -152,7 +153,9 @@ class VarianceFormula:
         """Return the terms of the variances of ``R b``, R of shape (k, p) or (p,)."""
         R = check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2)
         if R.shape[1] != len(self.names):
-            raise ArgumentError(f"r_matrix must have a column for each of {len(self.names)} coefficients")
+            raise ArgumentError(
+                f"r_matrix= must have one column for each of the {len(self.names)} coefficients"
+            )
         names = tuple(f"c{i}" for i in range(len(R)))
         resample = self.resample
         mapped = None if resample is None else (lambda: [terms.mapped(R) for terms in resample()])
@@ -255,7 +258,7 @@ def attributed(terms: VarianceTerms, sampling: Floats | None) -> VarianceTerms:
 def variance_formula(estimate: Estimate, context: Context) -> VarianceFormula:
     """Return the named terms of a result; NotAvailableError with the reason where there are none."""
     if estimate.terms is None:
-        stored = "this result was stored or made without named terms"
+        stored = "this result was stored or made without the terms of its variance"
         raise NotAvailableError(f"variance_formula: {estimate.weak_reason or stored}")
     terms = attributed(estimate.terms, context.sampling_cov)
     at_hand = context.system is not None and hasattr(context.system, "leaving_out")

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from privinf.results.variance import VarianceFormula
 
 STEEP = (
-    "steep direction (stretch {:.2g}): the noise moves an estimate and its standard error together, and Wald "
-    "intervals err on one side; conf_int(method='score') does not, and is nearly as narrow"
+    "asymmetric uncertainty (stretch {:.2g}): the noise moves an estimate and its standard "
+    "error together, so Wald intervals miss on one side more often. "
+    "conf_int(method='score') has correct coverage, and its intervals are nearly as narrow"
 )
-ABSORBED = "predictions need the effects that this fit absorbed: write + C(factor) in place of | factor"
+ABSORBED = "predictions require the effects that this fit absorbed: write + C(factor) instead of | factor"
 
 
 class Coefficients(pd.Series):
@@ -151,7 +152,7 @@ class Inference:
         """
         frame = pd.DataFrame(np.array(self.estimate.covariance), index_of(self.names), index_of(self.names))
         if r_matrix is not None and column is not None:
-            raise ArgumentError("r_matrix and column are alternatives: choose one")
+            raise ArgumentError("r_matrix= and column= cannot both be passed: use one of them")
         if r_matrix is not None:
             return self.estimate.linear(check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2))[1]
         if column is None:
@@ -178,15 +179,15 @@ class Inference:
             ``lambda b: b["x1"] / b["x2"]``, ``lambda b: b[1] / b[2]``. May return several values.
         """
         if not callable(function):
-            raise ArgumentError("function must be a function of the coefficients")
+            raise ArgumentError("function= must be a callable that takes the coefficients")
 
         def labelled(values: Floats) -> ArrayLike:
             try:
                 return function(Coefficients(values, list(self.names)))
             except (KeyError, IndexError):
                 raise ArgumentError(
-                    "function asks for a coefficient that is not there: by name there are "
-                    f"{', '.join(self.names)}, by position 0 to {len(self.names) - 1}"
+                    f"function= uses an unknown coefficient; the names are {', '.join(self.names)}, the "
+                    f"positions 0 to {len(self.names) - 1}"
                 ) from None
 
         smooth = delta_method(labelled, self.estimate.params, self.estimate.covariance)
@@ -198,7 +199,9 @@ class Inference:
         """Standard errors that the same data would have had without noise; nan where hidden."""
         cov = self.context.sampling_cov
         if cov is None:
-            raise NotAvailableError("bse_sampling: the noise hides what the error without it would be")
+            raise NotAvailableError(
+                "bse_sampling: the noise is too strong to estimate the standard error without it"
+            )
         known = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
         return self.labelled(np.sqrt(known), "bse_sampling")
 
@@ -243,7 +246,9 @@ class Inference:
             if not self.names:
                 raise NotAvailableError(self.estimate.weak_reason)
             if column not in self.names:
-                raise ArgumentError(f"no coefficient {shown(column)}; there are: {', '.join(self.names)}")
+                raise ArgumentError(
+                    f"unknown coefficient {shown(column)}; the coefficients are {', '.join(self.names)}"
+                )
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))
 

@@ -414,7 +414,7 @@ def test_bounds_of_weights_move_no_number(model, response, top):
 def test_roles_that_make_no_sense_are_refused():
     table, schema = counts_table(500), pi.Schema(COUNTS)
     for door, formula, words, told in (
-        (pi.OLS, "y ~ a", {"offset": "off"}, "belong to the logistic"),
+        (pi.OLS, "y ~ a", {"offset": "off"}, "only with the logistic"),
         (pi.Poisson, "y ~ a", {"exposure": "off"}, "must be positive"),
         (pi.Poisson, "y ~ a", {"offset": "off", "weights": "off"}, "different columns"),
         (pi.Poisson, "y ~ a", {"ofset": "off"}, "did you mean 'offset'"),

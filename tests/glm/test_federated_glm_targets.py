@@ -180,13 +180,13 @@ def test_bad_targets_spend_nothing():
         with pytest.raises(ArgumentError):
             model.fit(epsilon=2.0, delta=1e-6, rng=0, **wrong)
     for wrong, reason in (
-        ({"epsilon": 0.2, "targets": ["x1"]}, "noise of the others"),
+        ({"epsilon": 0.2, "targets": ["x1"]}, "noise of the other coefficients"),
         ({"epsilon": 2.0, "targets": NAMES[:50]}, "name fewer"),
         ({"epsilon": 2.0, "targets": ["x1"], "optimizer": pi.Newton()}, "hide the Hessian"),
     ):
         with pytest.raises(NotAvailableError, match=reason):
             model.fit(delta=1e-6, rng=0, **wrong)
-    with pytest.raises(NotAvailableError, match="noise of the others"):
+    with pytest.raises(NotAvailableError, match="noise of the other coefficients"):
         model_of(0, radius=None).fit(epsilon=1.5, delta=1e-6, targets=["x1"], rng=0)
     rng = np.random.default_rng(0)
     linear = pi.FederatedGLM.from_arrays(
@@ -195,6 +195,6 @@ def test_bad_targets_spend_nothing():
         y_bounds=(-3, 3),
         family="gaussian",
     )
-    with pytest.raises(NotAvailableError, match="offered for family='binomial'"):
+    with pytest.raises(NotAvailableError, match="available only for family='binomial'"):
         linear.fit(epsilon=1.0, delta=1e-6, targets=["x1"], rng=0)
     assert len(model.ledger) == len(linear.ledger) == 0

@@ -221,7 +221,7 @@ def test_bad_requests():
         model_of(y, X, residual_clip="some")
     with pytest.raises(ArgumentError, match="target"):
         model_of(y, X).fit(epsilon=1.0, delta=1e-6, target="median")
-    with pytest.raises(ArgumentError, match="second look"):
+    with pytest.raises(ArgumentError, match="one-step estimator"):
         pi.OLS(y, X, bounds=BOUNDS, y_bounds=(-2, 2)).fit(epsilon=0.1, delta=1e-6, target="robust")
     with pytest.raises(SensitivityError, match="bounds"):
         pi.OLS(y, X, bounds=None, y_bounds=(-2, 2))

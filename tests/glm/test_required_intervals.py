@@ -83,7 +83,7 @@ def test_a_fit_with_enough_rows_needs_no_word():
         fit = MODELS["OLS"](people(5000), pi.Ledger()).fit(
             epsilon=4.0, delta=1e-6, intervals=intervals, rng=0
         )
-        assert fit.method == "least squares by a second look"
+        assert fit.method == "least squares by a one-step estimator"
 
 
 def test_another_word_is_refused_before_the_charge():

@@ -219,10 +219,10 @@ def test_a_limit_is_on_the_joint_cost(model):
     [
         ({"heterogeneous": False}, NotAvailableError, "per-interval"),
         ({"heterogeneous": False, "accounting": "joint", "targets": [0]}, ArgumentError, "shared_sparsity"),
-        ({"shared_sparsity": None}, ArgumentError, "needs shared_sparsity"),
+        ({"shared_sparsity": None}, ArgumentError, "requires shared_sparsity"),
         ({"shared_sparsity": 5}, ArgumentError, "must be less"),
         ({"targets": "selected"}, ArgumentError, "targets='all'"),
-        ({"shares": {"score": 1.0}}, ArgumentError, "shares must map"),
+        ({"shares": {"score": 1.0}}, ArgumentError, "shares must be a mapping"),
         ({"sparsity": 23}, ArgumentError, "too much"),
     ],
 )

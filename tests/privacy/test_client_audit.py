@@ -10,6 +10,8 @@ from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
 
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9
+# Draws of one audit. By secure sums the noise is a little larger than the price asks: exact mu 1.95.
+AUDIT_DRAWS = {"server": DRAWS, "secure-sum": 12_000}
 FEW = 120  # in `make test`: enough for a mutant that moves the sum nine times as far
 DESIGN = Design.from_arrays(["a", "b"], bounds=[(-1.0, 1.0)] * 2, y_bounds=(0.0, 1.0))
 ARGS = {
@@ -55,7 +57,7 @@ def audit(trust="server", draws=DRAWS, args=ARGS):
 @pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", pytest.param("secure-sum", marks=pytest.mark.slow)])
 def test_a_replaced_site_shows_no_more_than_the_price(trust):
-    result = audit(trust)
+    result = audit(trust, AUDIT_DRAWS[trust])
     assert result.passed, result
 
 

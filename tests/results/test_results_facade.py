@@ -151,7 +151,7 @@ def test_resampling_needs_records(results, ols):
         total.bootstrap(method="multiplier")
     with pytest.raises(NotAvailableError, match="sums over records"):
         total.simultaneous(method="multiplier")
-    with pytest.raises(NotAvailableError, match="pairs bootstrap"):
+    with pytest.raises(NotAvailableError, match="method='pairs'"):
         results.bootstrap(method="pairs")
     with pytest.raises(ArgumentError, match="'multiplier', 'pairs', 'parametric'"):
         results.bootstrap(method="wild")

@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused(pair):
         ours.t_test("x1", np.eye(2))
     with pytest.raises(NotPositiveDefiniteError):
         ours.t_test("x1", np.zeros((6, 6)))
-    with pytest.raises(ArgumentError, match="alternatives"):
+    with pytest.raises(ArgumentError, match="cannot both be passed"):
         ours.wald_test("x1", np.eye(6), np.eye(1))
     with pytest.raises(ArgumentError, match="invcov must have shape"):
         ours.wald_test("x1", invcov=np.eye(2))
@@ -225,7 +225,7 @@ def test_functions_of_coefficients_by_name_and_by_position(pair):
         np.testing.assert_allclose(found.value, by_name.value)
         np.testing.assert_allclose(found.bse, by_name.bse)
     for function in (lambda c: c["x9"], lambda c: c[6]):
-        with pytest.raises(ArgumentError, match=r"by name there are Intercept, .* by position 0 to 5"):
+        with pytest.raises(ArgumentError, match=r"the names are Intercept, .* the positions 0 to 5"):
             ours.delta_method(function)
 
 

@@ -54,7 +54,7 @@ def test_arrays_in_place_of_names(role):
 def test_the_logarithm_of_an_exposure():
     with pytest.raises(SchemaError, match="exposure='t'"):
         pi.Poisson.from_formula("c ~ x + offset(np.log(t))", people(), schema=SCHEMA)
-    with pytest.raises(SchemaError, match="add the logarithm as a column"):
+    with pytest.raises(SchemaError, match="add the logarithm of the exposure as a column"):
         pi.Logit.from_formula("g ~ x + offset(np.log(t))", people(), schema=SCHEMA)
 
 

@@ -62,8 +62,11 @@ AFFORDED = 0.03
 TYPICAL = 40  # columns for which the bound on c |v|^2 is worked out; the rule uses that bound per column
 STANDING = 4.0  # standard deviations of its noise that M must lie above zero
 FAR = 1.0  # root mean square move of the predictor beyond which a step is not local, and is shortened
-FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean square: too far for one step"
-WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large as the matrix"
+FAR_SIGN = (
+    "the debiasing step would move the linear predictor by {:.1f} (root mean square), too "
+    "far for a one-step estimator"
+)
+WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is as large as the matrix"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +168,8 @@ def debias_logistic(
     score, secant, meat, moved = _released(sums, fit, along, prices)
     if not np.linalg.eigvalsh(secant.mean)[0] > STANDING * secant.sd:
         raise HiddenByNoise(
-            "the noise hides the curvature of the scores: name fewer targets, spend more, or move budget "
-            "with shares="
+            "the noise hides the curvature of the scores: name fewer targets, increase the budget, "
+            "or move budget with shares="
         )
     lead = root @ np.linalg.inv(secant.mean)
     delta = np.asarray(np.linalg.solve(secant.mean, score.mean), dtype=np.float64)

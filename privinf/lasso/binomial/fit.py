@@ -54,8 +54,8 @@ from privinf.typing import RngLike
 
 METHOD = "debiased sparse logistic regression, {}"
 RATE_ALONE = (
-    "{}. Only the rate of the response was released and charged, no coefficient{} was estimated, and the "
-    "sparse fit is a constant alone"
+    "{}. Only the rate of the response was released and charged; no coefficient{} was "
+    "estimated, and the sparse fit has only a constant"
 )
 EQUATION = """\
 cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
@@ -63,13 +63,14 @@ sampling: meat / n of the weighted scores, shrunk
 score noise, Hessian noise: of sds s_S and s_H, that of the secant Hessian times the step D
 precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
 DOUBTFUL = (
-    "Not to be trusted: of the sparse logistic fit, {}. Keep fewer columns, name fewer targets, or "
-    "spend more."
+    "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, name fewer targets, "
+    "or increase the budget."
 )
 WEIGHTED_NOTE = (
-    "Target: the coefficients of a right logit. Rows that lie far out count less, by weights in the columns "
-    "alone: where no logit of these columns is right, the coefficients are those of the weighted rows, and "
-    "can differ from maximum likelihood's by some standard errors. Add squares and products that matter."
+    "Target: the coefficients of a correctly specified logistic model. Extreme rows get "
+    "smaller weights, which depend on the columns alone. If the model is misspecified, the "
+    "coefficients can differ from maximum likelihood by some standard errors; adding "
+    "squares and products that matter reduces this."
 )
 
 

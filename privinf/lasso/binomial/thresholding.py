@@ -60,17 +60,17 @@ FEWEST_SDS = 8.0  # fewer responses of the rarer kind than this many sds of thei
 SHAKY = 0.6  # a fit is marked if noise of its last step moves the predictor by more, root mean square
 HOPELESS = 1.2  # there is no fit beyond this: one step cannot repair what is not near
 TOO_FEW = (
-    "{} for {} columns: the noise of a fit's last step alone would move the linear predictor by {:.1f}, root "
-    "mean square. Keep fewer columns, or spend more"
+    "{} for {} columns: the noise of the last step alone would move the linear predictor "
+    "by {:.1f} (root mean square). Keep fewer columns, or increase the budget"
 )
 TOO_RARE = (
-    "one of the two responses is too rare for the noise of its number (rate {:.2g}, of which the noise has a "
-    "standard deviation of {:.2g}): spend more, or use more rows"
+    "one of the two outcomes is too rare for this budget (rate {:.2g}; the noise of the "
+    "rate has standard deviation {:.2g}): increase the budget, or use more rows"
 )
-SHAKY_SIGN = "the noise of its last step moves the linear predictor by {:.1f}, root mean square"
-UNSETTLED_SIGN = "its last step was still long"
-WEAK_MATRIX = "the noise of the matrix of its columns is as large as the matrix"
-WIDE_SIGN = "its columns all but separate the two responses"
+SHAKY_SIGN = "the noise of the last step moves the linear predictor by {:.1f} (root mean square)"
+UNSETTLED_SIGN = "the iterations did not converge: the last step was long"
+WEAK_MATRIX = "the noise of the Gram matrix of the selected columns is as large as the matrix"
+WIDE_SIGN = "the selected columns nearly separate the two outcomes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,9 @@ def check_site_plan(
     check_choice(accounting, Accounting, "accounting")
     check_choice(precision, Precision, "precision")
     if shared_sparsity is None:
-        raise ArgumentError("heterogeneous=True needs shared_sparsity=: the part of sparsity that is shared")
+        raise ArgumentError(
+            "heterogeneous=True requires shared_sparsity=, the part of sparsity= that the sites share"
+        )
     shared = check_count(shared_sparsity, "shared_sparsity")
     if shared >= sparsity:
         raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
@@ -139,7 +141,9 @@ def check_site_plan(
     rho = rho if math.isinf(rho) else rho - means
     extra = extra_picks(own_sparsity)
     if sparsity + sum(extra) > p:
-        raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
+        raise ArgumentError(
+            f"sparsity={sparsity} is too large for {p} columns: {sum(extra)} additional columns are selected"
+        )
     joint = accounting == "joint"
     own_precision = precision == "machine"
     if shares is None:
@@ -282,7 +286,7 @@ def _site_results(
     values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept_columns]
     settings = fit_settings(rows, sparse_settings(names, units, kept_columns, values, fit.scale), fit.astray)
     hidden = [names[j] for j in targets if j not in set(kept_targets)]
-    method = f"debiased lasso, party {label}"
+    method = f"debiased lasso, site {label}"
     if debiased is None:
         sparse = dict(zip(fit.support, fit.beta, strict=True))
         return results_without_intervals(
@@ -380,9 +384,7 @@ class MachineResults(PortableParts):
     def machine(self, label: object) -> LassoResults:
         """Return the results of one site, by its label (ArgumentError if there is none)."""
         if label not in self.results:
-            raise ArgumentError(
-                f"no party is called {label!r}; there are {', '.join(map(repr, self.labels))}"
-            )
+            raise ArgumentError(f"unknown site {label}; the sites are {', '.join(map(repr, self.labels))}")
         return self.results[label]
 
     def to_frame(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -405,11 +407,11 @@ class MachineResults(PortableParts):
         """Return a table of the sites, with the joint epsilon and that of one interval."""
         shared = ", ".join(self.shared_params.index[self.shared_params != 0.0])
         lines = [
-            f"Debiased lasso, {len(self.labels)} parties with parts of their own",
+            f"Debiased lasso, {len(self.labels)} sites with coefficients of their own",
             f"Joint epsilon {self.privacy.epsilon():.4g} at delta {self.privacy.default_delta:g}; "
             f"of one interval alone {self.interval_epsilon:.4g}{appended(self.privacy.stamp)}",
             f"Shared part: {shared}",
-            f"Lengths of {1.0 - alpha:.0%} intervals, by party:",
+            f"Lengths of {1.0 - alpha:.0%} intervals, by site:",
             self.to_frame(alpha).to_string(float_format=lambda value: f"{value:.4g}"),
         ]
         total = sum(result.nobs for result in self.results.values())
