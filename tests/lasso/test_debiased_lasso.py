@@ -68,7 +68,7 @@ def test_without_noise_it_is_least_squares_with_robust_errors(constant):
     fit = pi.DebiasedLasso(y, pd.DataFrame(X, columns=names), bounds=bounds, y_bounds=(-3, 3)).fit(
         epsilon=np.inf, sparsity=4, targets=[0, 1, 2, 3]
     )
-    # Without a constant columns and response are centred at their means, which comes to the same.
+    # Without a constant columns and response are centered at their means, which comes to the same.
     ols = sm.OLS(y, X if constant else sm.add_constant(X, prepend=False)).fit(cov_type="HC0")
     assert np.allclose(fit.params, ols.params[:4], atol=1e-9)
     assert np.allclose(fit.sparse_params, ols.params[: len(names)], atol=1e-9)
