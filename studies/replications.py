@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privinf.error_boundary import door
 from privinf.errors import ArgumentError, SchemaError
 from privinf.fitting.rows import PROTECTED, Limits, rows_of_arrays
 from privinf.inference.estimate import is_positive_definite, two_sided_pvalue, upper_quantile
 from privinf.inference.score_test import THRESHOLD
 from privinf.mechanisms import Moments, Rows
-from privinf.mechanisms.gaussian import WORDS, noisy_total
+from privinf.mechanisms.gaussian import noisy_total
 from privinf.mechanisms.passes import OwnSum, RowPasses
 from privinf.moments.equation import MomentMap, layout_of, spectral_edge
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
-from privinf.typing import Bounds, Flags, Floats, Pair, SpendingWords
-from privinf.validation import check_array, check_count, check_fraction, check_words
+from privinf.typing import Bounds, Calibration, Flags, Floats, Pair, SpendingOptions, SpendingWords
+from privinf.validation import check_array, check_count, check_fraction
 
 __all__ = ["MomentReplications", "SimulatedMoments", "replicate_moments", "simulated_moments"]
 
@@ -49,7 +49,7 @@ def simulated_moments(
     mechanism: Moments,
     tables: Iterable[tuple[Floats, Floats]],
     seeds: Sequence[int],
-    spending: dict[str, Any],
+    spending: SpendingWords,
 ) -> SimulatedMoments:
     """Return the totals that ``mechanism.release(table, rng=seed, **spending)`` has for each table (y, X).
 
@@ -141,6 +141,7 @@ class MomentReplications:
         return two_sided_pvalue(self.params / self.bse, self.df)
 
 
+@door
 def replicate_moments(
     y: ArrayLike,
     X: ArrayLike,
@@ -151,7 +152,11 @@ def replicate_moments(
     y_bounds: Pair | None = None,
     public: Sequence[str | int] = (),
     response_weight: float | None = None,
-    **spending: Unpack[SpendingWords],
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    calibration: Calibration | None = None,
 ) -> MomentReplications:
     """Fit `MomentOLS` (trust "central", "nonrobust") to many simulated tables at once.
 
@@ -162,10 +167,25 @@ def replicate_moments(
         As it is; the columns' names are x1, ..., xp. Several blocks of replications fit in any memory.
     seeds : sequence of R ints, or int
         Replication r is ``MomentOLS(y[r], X[r], ...).fit(rng=seeds[r], ...)``; from one seed s: s + r.
-    bounds, radius, y_bounds, public, response_weight
-        As for `MomentOLS`.
-    epsilon, delta, mu, rho, calibration
-        As for `MomentOLS.fit`; `rng` and `source` are not taken.
+    bounds : pairs (low, high), optional
+        Public bounds of the columns.
+    radius : float, optional
+        Radius of a ball into which each (scaled) row is projected.
+    y_bounds : (low, high)
+        Public bounds of the response.
+    public : sequence of str or int
+        Columns that are sent in clear.
+    response_weight : float, optional
+        Public weight of the response in the sensitivity.
+    epsilon, delta, mu, rho : float, optional
+        Budget of every fit; exactly one of `epsilon`, `mu` and `rho`.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise.
+
+    Returns
+    -------
+    MomentReplications
+        Coefficients, standard errors and degrees of freedom of all fits.
 
     Raises
     ------
@@ -202,10 +222,7 @@ def replicate_moments(
         raise ArgumentError(
             f"seeds must be one for each of the {len(tables)} replications, got {len(chosen)}"
         )
-    check_words(spending, WORDS)
-    given: Any = {name: value for name, value in spending.items() if value is not None}
-    if "rng" in given or "source" in given:
-        raise ArgumentError("replications take seeds=, neither rng= nor source=")
+    budget = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho, calibration=calibration)
     if y_bounds is None:
         raise SchemaError(PROTECTED)
     if isinstance(bounds, str) or isinstance(y_bounds, str):
@@ -215,7 +232,8 @@ def replicate_moments(
     )
     mechanism = Moments(held.design, response_weight=response_weight)
     return _solved(
-        simulated_moments(mechanism, zip(responses, tables, strict=True), chosen, given), held.design
+        simulated_moments(mechanism, zip(responses, tables, strict=True), chosen, budget.spending()),
+        held.design,
     )
 
 

@@ -41,7 +41,12 @@ def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
     name : str
         One of `NAMES`, `INDEXED` or `PACKED`.
     **options
-        Of that data set's own ``load``; ``response=`` and ``features=`` where it is one of `INDEXED`.
+        Options of the loader of this data set; ``response=`` and ``features=`` where it is one of `INDEXED`.
+
+    Returns
+    -------
+    Dataset
+        The table with its schema, its formula and its source.
 
     Raises
     ------

@@ -15,6 +15,7 @@ ROOMS = (
     "privinf",
     "privinf.accounting",
     "privinf.bounds",
+    "privinf.datasets",
     "privinf.federation",
     "privinf.mechanisms",
     "privinf.planning",
@@ -35,6 +36,7 @@ NOTHING = {"None", "Self", "NoReturn"}  # what needs no Returns section
 OPEN_OPTIONS = {
     "Release.regress": "every kind of release has the options of another model",
     "Release.classify": "options of a model in another folder, which releases do not import",
+    "datasets.load": "every data set has the options of its own loader",
     "federation.Query.digest_with": "any fields of a query, as for `dataclasses.replace`",
 }
 # Protocols: nobody calls them to make an object.
