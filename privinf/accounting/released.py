@@ -31,8 +31,9 @@ class Released:
 
     Notes
     -----
-    **Privacy.** Public: functions of the ledger lines. Everything that leaves a mechanism is made here, so no
-    noisy number exists without the line that paid for it; one without noise has a line too, of infinite loss.
+    **Privacy.** The content is public: functions of the ledger lines. Everything that leaves a mechanism is
+    made here, so that no noisy number exists without the line that paid for it. A release without noise has a
+    line too, of infinite loss.
     """
 
     __slots__ = ()
@@ -88,7 +89,7 @@ class ReleasedNumber(float, Released):
     It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. What they return is a plain
     number, which carries no account: keep the released one, or its `privacy`.
 
-    **Privacy.** Released: public.
+    **Privacy.** The number was released and is public.
 
     Examples
     --------

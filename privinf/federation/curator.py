@@ -190,9 +190,9 @@ class Curator:
 
     Notes
     -----
-    **Privacy.** As `TrustedServer`, and what leaves is noised: limits are checked, then rows are read and
-    summed, then all of it is charged, then noise is added. So a table that is found to be wrong costs
-    nothing. It lives for one fit, asks each question once, and keeps no key: its secure noise is fresh.
+    **Privacy.** The curator holds the rows and returns noisy sums. It checks the limits, then reads and sums
+    the rows, then charges all releases, and then adds noise, so that a table with an error costs nothing. It
+    lives for one fit, asks each query once, and keeps no key: its secure noise is fresh.
     """
 
     def __init__(

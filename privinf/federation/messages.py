@@ -77,7 +77,7 @@ class Query:
 
     Notes
     -----
-    **Privacy.** Public: made of public numbers and earlier releases.
+    **Privacy.** A query is public: it is made of public numbers and earlier releases.
     """
 
     op: str

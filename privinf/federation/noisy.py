@@ -85,7 +85,7 @@ class NoisySum(_NoisyRelease):
 
     Notes
     -----
-    **Privacy.** Released: public.
+    **Privacy.** The sum was released and is public.
     """
 
     @property
@@ -116,7 +116,7 @@ class NoisyGram(_NoisyRelease):
 
     Notes
     -----
-    **Privacy.** Released: public.
+    **Privacy.** The matrix was released and is public.
     """
 
     @classmethod

@@ -103,10 +103,11 @@ class TrustedServer(Rounds):
 
     Notes
     -----
-    **Privacy.** Trusted: it sees un-noised sums and forgets them. A release is charged before
-    any site is asked; one whose round fails stays charged. Releases of some sites only are charged in the
-    parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing. So it is within one
-    session: releases of different servers add up in a ledger, since a site's name may be others' there.
+    **Privacy.** The server is trusted: it sees un-noised sums and forgets them. A release is charged before
+    any site is asked, and stays charged if its round fails. Releases of some sites only are charged in the
+    parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing. This holds within
+    one session: releases of different servers add up in a ledger, since two servers may use one name for
+    different sites.
 
     Noise belongs to its question: it is a function of a secret key, the question, the sites that answered
     and their sum, so that a repeat gives the same bytes (`privinf.noise.NoiseKey` says under which
@@ -183,8 +184,8 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        **Privacy.** See `NoiseFile`: the file is a secret. A key under which nothing was drawn is replaced by
-        one of this server.
+        **Privacy.** The file is a secret: whoever reads it can remove the noise. A key under which nothing
+        was drawn is replaced by one of this server.
         """
         if self._memory is None:
             raise ArgumentError("OpenDP's noise cannot be keyed, hence not be kept: use the default source")

@@ -39,7 +39,7 @@ class Newton:
 
     Notes
     -----
-    **Privacy.** Public settings. Every round reads every row: its price adds up.
+    **Privacy.** The settings are public. Every round reads every row, and its price adds up.
     """
 
     rounds: int = 3

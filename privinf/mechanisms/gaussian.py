@@ -291,7 +291,7 @@ def noisy_scalar(
 
     Notes
     -----
-    **Privacy.** Replace-one; mu = sensitivity / noise sd, exactly.
+    **Privacy.** Neighbors differ by the replacement of one record; mu = sensitivity / noise sd, exactly.
 
     Examples
     --------

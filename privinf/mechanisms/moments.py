@@ -105,9 +105,9 @@ class Moments:
 
     Notes
     -----
-    **Privacy.** Replace-one; mu = sensitivity / noise sd (`second_moment_sensitivity`; a unit with
-    several rows multiplies it by max_rows in the total, by sqrt(max_rows) in local releases). Public
-    columns are public: the same in both neighbours.
+    **Privacy.** Neighbors differ by the replacement of one record, and mu = sensitivity / noise sd. A unit
+    with several rows multiplies the sensitivity by max_rows in the total, and by sqrt(max_rows) in local
+    releases. Public columns are the same in both neighbors.
 
     Examples
     --------

@@ -293,8 +293,8 @@ def open_rows(
 
     Notes
     -----
-    **Privacy.** For holders: a spool file holds raw rows while the handle lives. It is no release, and its
-    order is that of the query: rows still have no places.
+    **Privacy.** The handle is for the holder of the rows: a spool file holds raw rows while the handle lives.
+    It is not a release, and its order is that of the query, so that rows still have no positions.
 
     Examples
     --------

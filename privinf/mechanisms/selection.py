@@ -52,7 +52,7 @@ class TopK(Released):
 
     Notes
     -----
-    **Privacy.** Released: public.
+    **Privacy.** The positions and values were released and are public.
     """
 
     support: Integers
@@ -195,9 +195,10 @@ class NoisyTopK:
 
     Notes
     -----
-    **Privacy.** Replace-one. The picks are one ledger line, known in zCDP only (`ConcentratedLoss`; pure
-    where delta is 0 or there is one Laplace pick), the values another. Positions in
-    their order are public afterwards. Ties at the k-th place are broken by the noise alone.
+    **Privacy.** Neighbors differ by the replacement of one record. The selection is one ledger line, known in
+    zCDP only (`ConcentratedLoss`; pure where delta is 0 or there is one Laplace pick), and the values are
+    another. Positions in their order are public afterwards. Ties at the k-th place are broken by the noise
+    alone.
 
     References
     ----------

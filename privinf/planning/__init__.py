@@ -49,7 +49,7 @@ class Study:
 
     Notes
     -----
-    **Privacy.** No rows: all of it follows from the schema, guesses, and noise that is made up as well.
+    **Privacy.** No row is read: everything follows from the schema, the guesses and simulated noise.
     """
 
     case: Case

@@ -75,8 +75,8 @@ class Guesses:
 
     Notes
     -----
-    **Privacy.** No rows. Guesses that were computed from the rows to be protected are a release that nobody
-    accounted for: take them from elsewhere.
+    **Privacy.** No row is read. Guesses that were computed from the rows to be protected are a release that
+    nobody accounted for: take them from elsewhere.
 
     Examples
     --------

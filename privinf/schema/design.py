@@ -74,8 +74,8 @@ class Design:
 
     Notes
     -----
-    **Privacy.** Public. Sensitivities are for replacing one row: `diameter` is the largest distance
-    between the scaled private parts of two rows.
+    **Privacy.** A design is public. Its sensitivities are for the replacement of one row: `diameter` is the
+    largest distance between the scaled private parts of two rows.
     """
 
     formula: str | None

@@ -210,7 +210,8 @@ def chi2_contingency(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, n public: it leaves one cell for another, sqrt 2.
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. A
+    replaced record moves from one cell to another, so that the counts move by sqrt 2.
 
     Examples
     --------
@@ -464,7 +465,8 @@ def pearsonr(
     -----
     The interval takes pairs as normal, as scipy's does: it is too short where correlated ones are skewed.
 
-    **Privacy.** Replace-one of one record, both values; n public; one release of five sums.
+    **Privacy.** Neighbors differ by the replacement of one record, both values; the number of records is
+    public. Five sums are released at once.
 
     Examples
     --------

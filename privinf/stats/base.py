@@ -248,7 +248,7 @@ class StatResult(PortableTest):
 
     Notes
     -----
-    **Privacy.** A function of the release: public.
+    **Privacy.** The result is a function of the release, and public.
     """
 
     title: str

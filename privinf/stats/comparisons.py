@@ -58,7 +58,7 @@ class GroupsResult(base.StatResult):
 
     Notes
     -----
-    **Privacy.** A function of the release: public.
+    **Privacy.** The result is a function of the release, and public.
     """
 
     clip: CoreClip | None = None
@@ -276,9 +276,8 @@ def ttest_ind(
     where they have one mean and other spreads. ``null`` and the notes say so, and ChangedTargetWarning is
     given unless nearly nothing can lie beyond.
 
-    **Privacy.** Replace-one of one record, its value and its group: only the number of all records is public,
-    not how many are in each sample. One release of counts, sums and squares
-    (`privinf.mechanisms.statistics.samples`).
+    **Privacy.** Neighbors differ by the replacement of one record, its value and its group. Only the number
+    of all records is public, not the size of each sample. Counts, sums and squares are released at once.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class Description(PortableTable):
 
     Notes
     -----
-    **Privacy.** A function of releases: public.
+    **Privacy.** The numbers are functions of releases, and public.
     """
 
     table: pd.DataFrame
@@ -170,8 +170,9 @@ def describe(
 
     Notes
     -----
-    **Privacy.** Replace-one, n public, every record read; two Gaussian releases a column: .4 of its mu^2 for
-    sums of values and squares, .6 for its distribution function at 1,024 cells of its bounds.
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. Each column has two Gaussian releases: 0.4 of its mu^2 is for the sums of values and
+    squares, and 0.6 for its distribution function at 1,024 cells of its bounds.
 
     Examples
     --------

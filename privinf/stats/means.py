@@ -207,7 +207,7 @@ class MeanResult(base.StatResult):
 
     Notes
     -----
-    **Privacy.** A function of the release: public.
+    **Privacy.** The result is a function of the release, and public.
     """
 
     clip: MeanClip | None = None
@@ -350,8 +350,8 @@ def mean(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, n public, every record read, one release of sum u and sum u^2,
-    which costs what sum u alone would (`privinf.mechanisms.statistics.samples`).
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. The sums of u and u^2 are released at once, at the cost of the sum of u alone.
 
     Examples
     --------

@@ -172,7 +172,8 @@ def proportion_confint(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, n public: one count, which a record moves by 1 at most.
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One count
+    is released, which a record moves by at most 1.
 
     Examples
     --------
@@ -296,7 +297,8 @@ def proportions_ztest(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, outcome and group; one release of one count, or of four.
+    **Privacy.** Neighbors differ by the replacement of one record, its outcome and its group; the number of
+    records is public. One count is released, or four counts at once.
 
     Examples
     --------

@@ -141,7 +141,7 @@ class QuantileResult(StatResult):
 
     Notes
     -----
-    **Privacy.** A function of releases: public.
+    **Privacy.** The result is a function of the releases, and public.
     """
 
     release: QuantileLooks  # type: ignore[assignment]
@@ -250,8 +250,8 @@ def quantile(
     n mu below 250, an interval may end at a bound. Several quantiles and the ends of their intervals are in
     the order of q: estimates by isotonic regression, intervals by widening those that are out of order.
 
-    **Privacy.** Replace-one of one record, n public, every record read, two Gaussian releases or more
-    (`privinf.mechanisms.distribution`); the edges of the second follow from the first.
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. There are two Gaussian releases or more; the edges of the second follow from the first.
 
     Examples
     --------

@@ -195,8 +195,9 @@ def mannwhitneyu(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, its value and its sample, n public: one release of the sum of
-    ranks and of the first sample's size, whose noise is that of the sum alone.
+    **Privacy.** Neighbors differ by the replacement of one record, its value and its sample; the number of
+    records is public. The sum of ranks and the size of the first sample are released at once, with the noise
+    of the sum alone.
 
     Examples
     --------
@@ -505,8 +506,8 @@ def wilcoxon(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, n public: one number, the sum of signed ranks over n, which a
-    record moves by 2 at most.
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One
+    number is released: the sum of signed ranks over n, which a record moves by at most 2.
 
     Examples
     --------

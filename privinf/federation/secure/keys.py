@@ -295,8 +295,8 @@ class Roster:
 
     Notes
     -----
-    **Privacy.** Public. That it is pinned is what keeps an active server out: no key ever travels with a
-    query, so nobody can put himself, or one site twice, among the others.
+    **Privacy.** A roster is public. Because it is pinned, an active server cannot take part: no key ever
+    travels with a query, so that nobody can put himself, or one site twice, among the sites.
 
     Examples
     --------

@@ -182,9 +182,9 @@ class SecureServer(TrustedServer):
 
     Notes
     -----
-    **Privacy.** See the module's docstring for what is trusted. Noise is made at the sites; a
-    release is charged here before any site is asked, and at every site before a row is read, again for
-    every attempt. `NoisySum.scale` counts the noise of all sites; the price only that of the honest ones.
+    **Privacy.** The module's docstring states what is trusted. Noise is drawn at the sites. A release is
+    charged here before any site is asked, and at every site before a row is read, again for every attempt.
+    `NoisySum.scale` counts the noise of all sites; the price counts only that of the honest ones.
 
     References
     ----------

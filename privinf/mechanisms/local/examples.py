@@ -91,11 +91,12 @@ class LocalExamples:
 
     Notes
     -----
-    **Privacy.** Local: each record adds its own noise, once; models fitted afterwards are free. Replace-one
-    of one record. Gaussian columns go out together: exactly mu-GDP with mu = diameter / sd, the diameter
-    that of those columns alone. Each responded feature and a responded label are pure epsilon-DP. A unit
-    with at most `max_rows` rows multiplies the diameter by sqrt(max_rows) and divides the epsilon of each
-    answer by max_rows.
+    **Privacy.** The model is local: each record adds its own noise, once, and models fitted afterwards cost
+    nothing more. Neighbors differ by the replacement of one record. Gaussian columns are released together;
+    they are exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Each
+    feature under randomized response, and such a label, is pure epsilon-DP. For a unit with at most
+    `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each answer is divided by
+    max_rows.
 
     Where we differ from the paper: sensitivity is the diameter of the bounded set; totals are by exact
     composition instead of eps_x + eps_y; binary features are not Gaussian unless asked for.

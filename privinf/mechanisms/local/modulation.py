@@ -109,9 +109,10 @@ class Modulation:
 
     Notes
     -----
-    **Privacy.** Local: each record adds its own noise. Replace-one of one record (or of one unit with at
-    most `max_rows` rows: the messages of its rows stand side by side, so the sensitivity is multiplied by
-    sqrt(max_rows)). Exactly mu-GDP with mu^2 = sum over rounds (L/sigma_t)^2 + (D_y/sigma_y)^2.
+    **Privacy.** The model is local: each record adds its own noise. Neighbors differ by the replacement of
+    one record, or of one unit with at most `max_rows` rows. The messages of a unit's rows are concatenated,
+    so that the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP with mu^2 = sum over
+    rounds (L/sigma_t)^2 + (D_y/sigma_y)^2.
 
     References
     ----------
