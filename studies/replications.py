@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,7 @@ from privinf.mechanisms.passes import OwnSum, RowPasses
 from privinf.moments.equation import MomentMap, layout_of, spectral_edge
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
-from privinf.typing import Bounds, Calibration, Flags, Floats, Pair, SpendingOptions, SpendingWords
+from privinf.typing import Bounds, Calibration, Flags, Floats, Pair, SpendingOptions
 from privinf.validation import check_array, check_count, check_fraction
 
 __all__ = ["MomentReplications", "SimulatedMoments", "replicate_moments", "simulated_moments"]
@@ -49,7 +50,7 @@ def simulated_moments(
     mechanism: Moments,
     tables: Iterable[tuple[Floats, Floats]],
     seeds: Sequence[int],
-    spending: SpendingWords,
+    spending: Mapping[str, Any],
 ) -> SimulatedMoments:
     """Return the totals that ``mechanism.release(table, rng=seed, **spending)`` has for each table (y, X).
 
@@ -232,7 +233,7 @@ def replicate_moments(
     )
     mechanism = Moments(held.design, response_weight=response_weight)
     return _solved(
-        simulated_moments(mechanism, zip(responses, tables, strict=True), chosen, budget.spending()),
+        simulated_moments(mechanism, zip(responses, tables, strict=True), chosen, {**budget.spending()}),
         held.design,
     )
 
