@@ -214,7 +214,8 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
     named = getattr(pi, ROW_MODELS[kind])  # the package loads what is asked for
     model = named.from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
-    if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**spending)):
+    budget = {name: value for name, value in spending.items() if name != "rng"}
+    if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**budget)):
         instead = MOMENTS_INSTEAD if kind == "ols" else ""
         raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:], instead))
     chosen: dict[str, str] = {}
