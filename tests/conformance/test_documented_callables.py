@@ -56,6 +56,7 @@ NOT_YET = {
             "comparison",
             "export",
             "hypotheses",
+            "prediction",
             "resampling",
             "score_inference",
             "wald",
