@@ -1,26 +1,44 @@
-"""What models share: reasons for options that they lack; two doors of the models of one release."""
+"""What models share: their constructors, and reasons for options that they lack."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
-from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
+from privinf.fitting.rows import (
+    Limits,
+    ModelRows,
+    is_federation,
+    refuse_federation,
+    rows_of_arrays,
+    rows_of_formula,
+    rows_of_pairs,
+    rows_of_site,
+    rows_of_table,
+    trust_of_sums,
+)
 from privinf.mechanisms.rows import Rows
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
+    Bounds,
     Calibration,
+    ColumnLike,
+    ColumnsLike,
     Missing,
+    Pair,
     RngLike,
+    SitePairs,
     SourceName,
     SpendingOptions,
     Table,
+    Trust,
 )
 
 # ---- spending
@@ -70,44 +88,179 @@ class HidesRows:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Arguments of the constructors of all models, which describe them; models add their own.
+
+    Attributes
+    ----------
+    bounds, y_bounds : bounds of arrays
+    missing : {"raise", "impute-public"}
+    ledger : Ledger or None
+    """
+
+    bounds: Bounds = None
+    y_bounds: Pair | str | None = None
+    missing: Missing = "raise"
+    ledger: Ledger | None = None
+
+    def limits(self) -> Limits:
+        """Return what is public of arrays."""
+        return Limits(bounds=self.bounds, y_bounds=self.y_bounds)
+
+    def settled(self, *, alone: bool) -> Self:
+        """Return the options with every default that depends on whether the rows are in one place."""
+        return self
+
+    def read(self, formula: str, schema: Schema) -> tuple[str, Self]:
+        """Return the formula of the design, and the options with what the formula states beside it."""
+        return formula, self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumOptions(ModelOptions):
+    """Arguments of the constructors of models of sums: of rows in one place, or of several sites.
+
+    Attributes
+    ----------
+    trust : {"central", "server", "secure-sum"} or None
+    sites : array_like, str or None
+        Labels of the sites of rows in one place, or the column of a table that holds them.
+    """
+
+    trust: Trust | None = None
+    sites: ColumnLike | None = None
+
+    def settled(self, *, alone: bool) -> Self:
+        """Return the options with the trust of rows in one place, or of several sites."""
+        return replace(self, trust=trust_of_sums(self.trust, alone=alone and self.sites is None))
+
+
+Options = TypeVar("Options", bound=ModelOptions)
+
+
+class Model(HidesRows, Generic[Options]):
+    """The constructors of every model: from arrays, from sites, from a formula, from a release.
+
+    A model writes the signatures that its users see. Each of them makes the model's options and passes them
+    on, with the rows or the release, to one of four methods here. These read the rows once, into a
+    `ModelRows`, and `_hold` is what a model does with it.
+    """
+
+    ledger: Ledger
+    _rows: Any
+    _release: Release | None
+    _pair_rows: ClassVar[Any] = staticmethod(rows_of_site)
+
+    def _from_pair(self, y: ColumnLike, X: ColumnsLike, options: Options) -> None:
+        """Make the model from arrays."""
+        settled = options.settled(alone=True)
+        self._hold(self._pair_rows(y, X, settled.limits(), missing=settled.missing), settled)
+
+    @classmethod
+    def _from_sites(cls, sites: SitePairs, options: Options) -> Self:
+        """Return the model of one pair (y, X) a site."""
+        settled = options.settled(alone=False)
+        return cls._of(rows_of_pairs(sites, settled.limits(), missing=settled.missing), settled)
+
+    @classmethod
+    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: Options) -> Self:
+        """Return the model of a formula over a table, or over a federation."""
+        settled = options.settled(alone=not is_federation(data))
+        formula, settled = settled.read(formula, schema)
+        return cls._of(rows_of_formula(formula, data, schema, missing=settled.missing), settled)
+
+    @classmethod
+    def _from_release(cls, release: Release, ledger: Ledger | None) -> Self:
+        """Return the model of a release: no raw row exists there."""
+        model = cls.__new__(cls)
+        model.ledger = check_ledger(ledger)
+        model._rows = None
+        model._release = release
+        return model
+
+    @classmethod
+    def _of(cls, model_rows: Any, options: Options) -> Self:
+        model = cls.__new__(cls)
+        model._hold(model_rows, options)
+        return model
+
+    def _hold(self, model_rows: Any, options: Options) -> None:
+        """Keep the rows; models add what they need of them."""
+        self.ledger = check_ledger(options.ledger)
+        self._rows = model_rows
+        self._release = None
+
+    def __repr__(self) -> str:
+        state = "rows at hand (not shown)" if self._rows is not None else repr(self._release)
+        return f"<{type(self).__name__}: {state}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOptions(ModelOptions):
+    """Arguments of the constructors of models of one release.
+
+    Attributes
+    ----------
+    radius : float or None
+    public : sequence of column names or positions
+    weights : str or None
+        Column of a table.
+    data_bounds : bool
+        Whether bounds were taken from the rows.
+    """
+
+    radius: float | None = None
+    public: Sequence[str | int] = ()
+    weights: str | None = None
+    data_bounds: bool = False
+
+    def limits(self) -> Limits:
+        """Return what is public of arrays."""
+        return Limits(bounds=self.bounds, radius=self.radius, y_bounds=self.y_bounds, public=self.public)
+
+
+ReleaseOptionsOf = TypeVar("ReleaseOptionsOf", bound=ReleaseOptions)
+
+
 @doors
-class ReleaseModel(HidesRows):
+class ReleaseModel(Model[ReleaseOptionsOf]):
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 
-    Subclasses set `mechanism_class` (of mechanisms with ``release(rows, ...)``) and `kind`, and implement
-    `fit`.
+    Subclasses set `kind`, and implement `_mechanism` (with ``release(rows, ...)``) and `fit`.
     """
 
     kind: ClassVar[str]
-    mechanism_class: ClassVar[Any]
 
     mechanism: Any
-    ledger: Ledger
     _rows: Rows | None
-    _release: Release | None
-
-    def _bind(self, mechanism: Any, held: ModelRows, ledger: Ledger | None) -> None:
-        self.mechanism = mechanism
-        self.ledger = check_ledger(ledger)
-        self._rows = held.rows
-        self._release = None
+    _pair_rows = staticmethod(rows_of_arrays)
 
     @classmethod
-    def _of_table(
-        cls,
-        formula: str,
-        data: Table,
-        schema: Schema,
-        missing: Missing,
-        ledger: Ledger | None,
-        options: Mapping[str, Any],
-    ) -> Self:
-        """Return the model of a formula over one table; `options` are the mechanism's."""
+    def _mechanism(cls, source: Mapping[str, Any], options: ReleaseOptionsOf) -> Any:
+        """Return the mechanism of a `source`: a design, or a schema with a formula."""
+        raise NotImplementedError
+
+    @classmethod
+    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: ReleaseOptionsOf) -> Self:
         refuse_federation(data, cls.__name__)
-        mechanism = cls.mechanism_class(schema, formula, missing=missing, **options)
+        settled = options.settled(alone=True)
+        formula, settled = settled.read(formula, schema)
+        mechanism = cls._mechanism({"schema": schema, "formula": formula}, settled)
         model = cls.__new__(cls)
-        model._bind(mechanism, rows_of_table(mechanism.design, data, missing=missing), ledger)
+        model._hold_mechanism(
+            mechanism, rows_of_table(mechanism.design, data, missing=settled.missing), settled
+        )
         return model
+
+    def _hold(self, model_rows: ModelRows, options: ReleaseOptionsOf) -> None:
+        """Keep the rows of arrays: their design has the radius already."""
+        settled = replace(options, radius=None, data_bounds=model_rows.data_bounds)
+        self._hold_mechanism(self._mechanism({"schema": model_rows.design}, settled), model_rows, settled)
+
+    def _hold_mechanism(self, mechanism: Any, model_rows: ModelRows, options: ReleaseOptionsOf) -> None:
+        self.mechanism = mechanism
+        Model._hold(self, model_rows.rows, options)
 
     @classmethod
     def from_release(
@@ -118,9 +271,16 @@ class ReleaseModel(HidesRows):
         Parameters
         ----------
         release : Release
+            What `release` returned at the holder, or `load_release` read from its file.
         schema : Schema, optional
-            What the release must have been made with.
+            Schema that the release must have been made with. Default: not compared.
         ledger : Ledger, optional
+            Budget ledger, whose total the privacy report of a fit states too. Nothing is charged to it.
+
+        Returns
+        -------
+        model
+            Of the class that the method is called on; its `fit` costs nothing more.
 
         Raises
         ------
@@ -134,11 +294,8 @@ class ReleaseModel(HidesRows):
                 "the release was made with another schema: bounds, levels or public columns differ from the "
                 "schema given here"
             )
-        model = cls.__new__(cls)
+        model = cls._from_release(release.require(cls.kind, cls.__name__), ledger)
         model.mechanism = None
-        model.ledger = check_ledger(ledger)
-        model._rows = None
-        model._release = release.require(cls.kind, cls.__name__)
         return model
 
     @refuses(STATSMODELS, NotAvailableError)
@@ -218,7 +375,3 @@ class ReleaseModel(HidesRows):
                 f"{', '.join(given)}: this model was built from a release, which fixed its noise and its cost"
             )
         return self._release
-
-    def __repr__(self) -> str:
-        state = "rows at hand (not shown)" if self._rows is not None else repr(self._release)
-        return f"<{type(self).__name__}: {state}>"

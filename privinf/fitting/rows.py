@@ -43,6 +43,10 @@ ONE_SITE = "all"
 AT_SITES = 'is for rows in one place: several sites trust a "server", or take part in a "secure-sum"'
 NO_RECORD_ALONE = "is not offered: the fit asks for sums over records, and no record can noise its own"
 NEEDS_SITES = "needs a federation, or from_arrays"
+WEIGHTS_BY_NAME = (
+    "multiply a record's influence and so the sensitivity: they are offered by from_formula only, as the "
+    "name of a column that the schema declares public with positive bounds"
+)
 PROTECTED = "the response is protected too: pass its public bounds, y_bounds=(low, high)"
 
 
@@ -252,10 +256,7 @@ def refuse_federation(data: object, model: str) -> None:
 def refuse_weights(weights: object) -> None:
     """Raise NotAvailableError if observation weights were given where no schema can declare them."""
     if weights is not None:
-        raise NotAvailableError(
-            "weights multiply a record's influence and so the sensitivity: they are offered by from_formula "
-            "only, as the name of a column that the schema declares public with positive bounds"
-        )
+        raise NotAvailableError(f"weights {WEIGHTS_BY_NAME}")
 
 
 def check_binary(design: Design) -> None:

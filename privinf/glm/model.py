@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from privinf.accounting import Ledger
-from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, HidesRows
-from privinf.fitting.rows import (
-    ModelRows,
-    is_federation,
-    rows_of_formula,
-    rows_of_pairs,
-    rows_of_site,
-    trust_of_sums,
-)
+from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumOptions
+from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.first_order import Optimizer
 from privinf.glm.newton import Newton
 from privinf.glm.plan import FitRequest
@@ -26,7 +19,7 @@ from privinf.glm.results import (
 )
 from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.running import run_fit
-from privinf.glm.sums import NO_ROLES, Roles
+from privinf.glm.sums import Roles
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
@@ -52,8 +45,46 @@ from privinf.validation import check_choice
 SPENDING_REFUSALS = {"source": SITES_NOISE}  # spending options of other models, and why no sum has them
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GLMOptions(SumOptions):
+    """Arguments of the constructors of `GLM`, `OLS`, `Logit` and `Poisson`, which describe them.
+
+    Attributes
+    ----------
+    family, radius, residual_clip
+        As `GLM` has them.
+    offset, exposure, weights : str or None
+        Columns that have no coefficients.
+    effects : tuple of str
+        Terms of a formula whose coefficients are not reported.
+    """
+
+    family: Family
+    radius: float | None = None
+    residual_clip: float | ClipRule | None = None
+    offset: str | None = None
+    exposure: str | None = None
+    weights: str | None = None
+    effects: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> Roles:
+        """Columns without coefficients; ArgumentError for arrays in place of names."""
+        return Roles.new(self.offset, self.exposure, self.weights, effects=self.effects)
+
+    def limits(self) -> Limits:
+        """Return what is public of arrays."""
+        return glm_limits(self.family, self.bounds, self.y_bounds)
+
+    def read(self, formula: str, schema: Schema) -> tuple[str, GLMOptions]:
+        """Return the formula of the design, with the columns of the roles, and the options with its own."""
+        check_choice(self.family, Family, "family")
+        formula, roles = self.roles.read(formula, schema, self.family)
+        return roles.added(formula), replace(self, offset=roles.offset, effects=roles.effects)
+
+
 @doors
-class GLM(HidesRows):
+class GLM(Model[GLMOptions]):
     r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
 
     Sites come by `from_arrays`, or by `from_formula` from a federation.
@@ -61,26 +92,37 @@ class GLM(HidesRows):
     Parameters
     ----------
     y : array_like, shape (n,)
+        Response. Values outside `y_bounds` are clipped; a binomial one is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Used as it is: a column of ones named ``const`` (`privinf.add_constant`) is public.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
+        `offset` are among them.
     bounds : sequence of (low, high), or mapping
-        Of every column but the constant.
-    y_bounds : (low, high)
-        For the linear and the Poisson model; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside are clipped.
     family : {"gaussian", "binomial", "poisson"}
+        Distribution of the response: linear, logistic or Poisson regression.
+    y_bounds : (low, high), optional
+        Public bounds of the response, which the linear and the Poisson model need; values outside are
+        clipped.
     radius : float, optional
-        R, in units in which every bounded column is in [-1, 1]; default: the longest row that the bounds
+        R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
         allow. A smaller one means less noise, and less weight for longer rows.
     residual_clip : {"auto", "bounds"} or float, optional
-        Of the linear and the Poisson model; see `OLS`. A number is E, in units of y.
+        Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts choose
+        the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow for a bias
+        of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range
+        of the response. A number: residuals are clipped there, in units of y, which changes the target.
     offset : str, optional
-        Logistic and Poisson: a column of X, with bounds, that is added to the linear predictor as it is.
+        For the logistic and the Poisson model: name of a column with bounds that is added to the linear
+        predictor as it is; it has no coefficient.
     missing : {"raise", "impute-public"}
-        Whether missing values are refused, or the middle of the bounds is put in their place.
-    trust : {"central", "server", "secure-sum"}
-        "central": the rows are with one curator, who is trusted, the default for rows in one place.
-        "server", "secure-sum": of several sites, see `from_arrays`.
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
+        which they are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -128,7 +170,6 @@ class GLM(HidesRows):
 
     _rows: GlmRows
     _trust: Trust
-    ledger: Ledger
 
     def __init__(
         self,
@@ -145,9 +186,18 @@ class GLM(HidesRows):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        chosen = trust_of_sums(trust, alone=True)
-        model_rows = rows_of_site(y, X, glm_limits(family, bounds, y_bounds), missing=missing)
-        self._bind(model_rows, chosen, family, radius, residual_clip, ledger, Roles(offset))
+        options = GLMOptions(
+            bounds=bounds,
+            family=family,
+            y_bounds=y_bounds,
+            radius=radius,
+            residual_clip=residual_clip,
+            offset=offset,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
 
     @classmethod
     def from_formula(
@@ -164,34 +214,64 @@ class GLM(HidesRows):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a formula and a federation whose sites hold the rows (or a data frame).
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
 
         Parameters
         ----------
         formula : str
-        data : Federation or DataFrame
-            The sites must have the same schema, and a policy that goes with `trust`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+        data : DataFrame, any other table, or Federation
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
         schema : Schema
-            Bounds of columns and response; binomial responses are numeric with the bounds (0, 1).
-        family, radius, residual_clip, offset
-            As for the class; `offset` names a column of the table.
+            Public bounds or levels of every column that the formula names, the response included.
+        family : {"gaussian", "binomial", "poisson"}
+            Distribution of the response: linear, logistic or Poisson regression.
+        radius : float, optional
+            R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
+            allow. A smaller one means less noise, and less weight for longer rows.
+        residual_clip : {"auto", "bounds"} or float, optional
+            Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts
+            choose the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow
+            for a bias of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for
+            the whole range of the response. A number: residuals are clipped there, in units of y, which
+            changes the target.
+        offset : str, optional
+            For the logistic and the Poisson model: name of a column with bounds that is added to the linear
+            predictor as it is; it has no coefficient.
         missing : {"raise", "impute-public"}
-            Of a data frame; in a federation every site's `Rows` say it.
-        trust : {"central", "server", "secure-sum"}
-            Of a data frame "central"; over a federation "server" (default) or "secure-sum", which needs
-            sites with keys.
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place. Over a federation each site decides, by its `Rows`.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
+            federation "server" (default): the sites send un-noised sums to a server that they trust; or
+            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
+            total.
         ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        GLM
+            The model; nothing is released or charged yet.
 
         Raises
         ------
         SchemaError, SensitivityError
             The schema declares no bounds for what the formula needs.
         """
-        check_choice(family, Family, "family")
-        chosen = trust_of_sums(trust, alone=not is_federation(data))
-        formula, roles = Roles(offset).read(formula, schema, family)
-        model_rows = rows_of_formula(roles.added(formula), data, schema, missing=missing)
-        return cls.__new__(cls)._bind(model_rows, chosen, family, radius, residual_clip, ledger, roles)
+        options = GLMOptions(
+            family=family,
+            radius=radius,
+            residual_clip=residual_clip,
+            offset=offset,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
 
     @classmethod
     @refuses({"parties": SITES_NOW})
@@ -214,33 +294,68 @@ class GLM(HidesRows):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-        bounds, y_bounds, family, radius, residual_clip, offset, missing, ledger
-            As for the class.
-        trust : {"server", "secure-sum"}
-            "server" (default): sites send un-noised sums to a server that they trust; "secure-sum": they
-            add the noise under masks (needs the extra ``federation``).
-        """
-        chosen = trust_of_sums(trust, alone=False)
-        model_rows = rows_of_pairs(sites, glm_limits(family, bounds, y_bounds), missing=missing)
-        return cls.__new__(cls)._bind(
-            model_rows, chosen, family, radius, residual_clip, ledger, Roles(offset)
-        )
+            Response and features of every site, by label or numbered from 0. They are simulated in this
+            process; real sites are a federation for `from_formula`.
+        bounds : sequence of (low, high), or mapping
+            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        family : {"gaussian", "binomial", "poisson"}
+            Distribution of the response: linear, logistic or Poisson regression.
+        y_bounds : (low, high), optional
+            Public bounds of the response, which the linear and the Poisson model need; values outside are
+            clipped.
+        radius : float, optional
+            R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
+            allow. A smaller one means less noise, and less weight for longer rows.
+        residual_clip : {"auto", "bounds"} or float, optional
+            Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts
+            choose the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow
+            for a bias of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for
+            the whole range of the response. A number: residuals are clipped there, in units of y, which
+            changes the target.
+        offset : str, optional
+            For the logistic and the Poisson model: name of a column with bounds that is added to the linear
+            predictor as it is; it has no coefficient.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
+            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            extra ``federation``.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
 
-    def _bind(
-        self,
-        model_rows: ModelRows,
-        trust: Trust,
-        family: Family,
-        radius: float | None,
-        residual_clip: float | ClipRule | None,
-        ledger: Ledger | None,
-        roles: Roles = NO_ROLES,
-    ) -> Self:
-        placed = model_rows.placed(trust, zero_out=True, passes=True)
-        self._rows = glm_rows(placed, family, radius, residual_clip, roles)
-        self._trust = trust
-        self.ledger = check_ledger(ledger)
-        return self
+        Returns
+        -------
+        GLM
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about the rows of one site names the site.
+        """
+        options = GLMOptions(
+            bounds=bounds,
+            family=family,
+            y_bounds=y_bounds,
+            radius=radius,
+            residual_clip=residual_clip,
+            offset=offset,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)
+
+    def _hold(self, model_rows: ModelRows, options: GLMOptions) -> None:
+        """Keep the sites of the rows, with the bounds that the statistics need."""
+        assert options.trust is not None
+        placed = model_rows.placed(options.trust, zero_out=True, passes=True)
+        rows = glm_rows(placed, options.family, options.radius, options.residual_clip, options.roles)
+        super()._hold(rows, options)
+        self._trust = options.trust
 
     @refuses(SPENDING_REFUSALS)
     @refuses(STATSMODELS, NotAvailableError)
@@ -402,4 +517,47 @@ class GLM(HidesRows):
 
 @doors
 class FederatedGLM(GLM):
-    """`GLM`, by the name that it has over federations: the same doors, the same numbers."""
+    """`GLM`, by the name that it has over federations: the same constructors, the same numbers.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        Response. Values outside `y_bounds` are clipped; a binomial one is clipped to [0, 1].
+    X : array_like or DataFrame, shape (n, p)
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
+        `offset` are among them.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+    family : {"gaussian", "binomial", "poisson"}
+        Distribution of the response: linear, logistic or Poisson regression.
+    y_bounds : (low, high), optional
+        Public bounds of the response, which the linear and the Poisson model need; values outside are
+        clipped.
+    radius : float, optional
+        R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
+        allow. A smaller one means less noise, and less weight for longer rows.
+    residual_clip : {"auto", "bounds"} or float, optional
+        Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts choose
+        the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow for a bias
+        of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range
+        of the response. A number: residuals are clipped there, in units of y, which changes the target.
+    offset : str, optional
+        For the logistic and the Poisson model: name of a column with bounds that is added to the linear
+        predictor as it is; it has no coefficient.
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
+        which they are sent. Secure sums need several sites, see `from_arrays`.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, unless `fit` states otherwise. With ``trust="server"`` sites send
+    un-noised sums to a server that they trust, and everything that leaves it is noised; with
+    ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total. The
+    report counts everything that a fit released.
+    """

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import NotAvailableError
 from privinf.fitting.model import SITES_NOW, STATSMODELS
-from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
-from privinf.glm.model import GLM, SPENDING_REFUSALS
+from privinf.glm.model import GLM, SPENDING_REFUSALS, GLMOptions
 from privinf.glm.plan import FitRequest, plan_fit
 from privinf.glm.results import GLMResults
-from privinf.glm.rows import glm_limits
-from privinf.glm.sums import Roles, RoleWords
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
@@ -35,97 +32,21 @@ from privinf.typing import (
     Trust,
 )
 
+# Arguments of other families, and why `OLS` and `Logit` do not have them.
+NO_ROLES = dict.fromkeys(("offset", "exposure", "weights"), "belongs to the logistic and the Poisson model")
+OF_OTHER_FAMILIES = {
+    "exposure": "belongs to the Poisson model: elsewhere name an offset=",
+    "residual_clip": "is for other families: |y - p| <= 1",
+    "y_bounds": "is for other families: a binomial response is 0 or 1",
+}
 NOTHING_DRAWN = "is not needed: nothing is drawn"  # why without_intervals has no rng
 
 
 @doors
 class OneFamily(GLM):
-    """The doors of a regression whose family its name says; see `GLM`.
-
-    Parameters
-    ----------
-    y, X, bounds, y_bounds, residual_clip, missing, trust, ledger
-        As for `GLM`.
-    offset, exposure, weights : str, optional
-        `Logit` and `Poisson`: columns of X that have no coefficients, see `privinf.glm.sums.RoleWords`.
-    """
+    """A regression whose family its name says; see `GLM`."""
 
     family: ClassVar[Family]
-
-    def __init__(
-        self,
-        y: ColumnLike,
-        X: ColumnsLike,
-        *,
-        bounds: Bounds,
-        y_bounds: Pair | None = None,
-        residual_clip: float | ClipRule | None = None,
-        missing: Missing = "raise",
-        trust: Trust | None = None,
-        ledger: Ledger | None = None,
-        **columns: Unpack[RoleWords],
-    ) -> None:
-        chosen = trust_of_sums(trust, alone=True)
-        model_rows = rows_of_site(y, X, glm_limits(self.family, bounds, y_bounds), missing=missing)
-        self._bind(model_rows, chosen, self.family, None, residual_clip, ledger, Roles.of(columns))
-
-    @classmethod
-    def from_formula(  # type: ignore[override]
-        cls,
-        formula: str,
-        data: Table,
-        *,
-        schema: Schema,
-        residual_clip: float | ClipRule | None = None,
-        missing: Missing = "raise",
-        trust: Trust | None = None,
-        ledger: Ledger | None = None,
-        **columns: Unpack[RoleWords],
-    ) -> Self:
-        """Build the model from a formula and a table, or a federation whose sites hold the rows.
-
-        Parameters
-        ----------
-        formula : str
-            Of OLS, ``y ~ x | firm + year`` absorbs the effects of factors: they are fitted, and left out of
-            the results, with the constant. Declared public, their levels cost no noise in `MomentOLS`.
-        data : DataFrame, any other table, or Federation
-        schema : Schema
-            Bounds of columns and response.
-        residual_clip, missing, ledger, offset, exposure, weights
-            As for the class; the last three name columns of the table.
-        trust : {"central", "server", "secure-sum"}
-            Of a table "central"; over a federation "server" (default) or "secure-sum".
-
-        Raises
-        ------
-        SchemaError, SensitivityError
-            The schema declares no bounds for what the formula needs.
-        """
-        chosen = trust_of_sums(trust, alone=not is_federation(data))
-        formula, roles = Roles.of(columns).read(formula, schema, cls.family)
-        model_rows = rows_of_formula(roles.added(formula), data, schema, missing=missing)
-        return cls.__new__(cls)._bind(model_rows, chosen, cls.family, None, residual_clip, ledger, roles)
-
-    @classmethod
-    @refuses({"parties": SITES_NOW})
-    def from_arrays(  # type: ignore[override]
-        cls,
-        sites: SitePairs,
-        *,
-        bounds: Bounds,
-        y_bounds: Pair | None = None,
-        residual_clip: float | ClipRule | None = None,
-        missing: Missing = "raise",
-        trust: Trust | None = None,
-        ledger: Ledger | None = None,
-        **columns: Unpack[RoleWords],
-    ) -> Self:
-        """Build the model from one pair (y, X) a site; arguments as for `GLM.from_arrays`."""
-        chosen = trust_of_sums(trust, alone=False)
-        model_rows = rows_of_pairs(sites, glm_limits(cls.family, bounds, y_bounds), missing=missing)
-        roles = Roles.of(columns)
-        return cls.__new__(cls)._bind(model_rows, chosen, cls.family, None, residual_clip, ledger, roles)
 
     @refuses({**SPENDING_REFUSALS, "rng": NOTHING_DRAWN})
     def without_intervals(
@@ -184,19 +105,27 @@ class OLS(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
+        Response; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Used as it is: add a constant with `privinf.add_constant`, or use a formula.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant. Loose ones cost little.
+        Public bounds of every column but the constant, in order or by name; values outside are clipped.
     y_bounds : (low, high)
-        Of the response; values outside are clipped.
-    residual_clip : {"auto", "bounds"} or float
-        "auto" (default): noisy counts choose where scores are clipped, the tail beyond is taken to go on as
-        it was seen to, and intervals allow for a bias of that size. "bounds": nothing is clipped, nothing
-        assumed, and noise is for the whole range. A number: residuals are clipped there, in units of y, which
-        changes the target.
-    missing, trust, ledger
-        As for `GLM`.
+        Public bounds of the response; values outside are clipped.
+    residual_clip : {"auto", "bounds"} or float, optional
+        Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the tail
+        beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds": nothing is
+        clipped and nothing assumed, and the noise is for the whole range of the response. A number: residuals
+        are clipped there, in units of y, which changes the target.
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
+        which they are sent. Secure sums need several sites, see `from_arrays`.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -223,6 +152,155 @@ class OLS(OneFamily):
     """
 
     family = "gaussian"
+
+    @refuses(NO_ROLES)
+    def __init__(
+        self,
+        y: ColumnLike,
+        X: ColumnsLike,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        residual_clip: float | ClipRule | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        options = GLMOptions(
+            family=self.family,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            residual_clip=residual_clip,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
+
+    @classmethod
+    @refuses(NO_ROLES)
+    def from_formula(  # type: ignore[override]
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        residual_clip: float | ClipRule | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
+
+        Parameters
+        ----------
+        formula : str
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
+            fitted, and left out of the results, with the constant. Where the schema declares their levels
+            public, these cost no noise in `MomentOLS`.
+        data : DataFrame, any other table, or Federation
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
+        schema : Schema
+            Public bounds or levels of every column that the formula names, the response included.
+        residual_clip : {"auto", "bounds"} or float, optional
+            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
+            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
+            number: residuals are clipped there, in units of y, which changes the target.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place. Over a federation each site decides, by its `Rows`.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
+            federation "server" (default): the sites send un-noised sums to a server that they trust; or
+            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
+            total.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        OLS
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError
+            The schema declares no bounds for what the formula needs.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            residual_clip=residual_clip,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
+
+    @classmethod
+    @refuses({"parties": SITES_NOW})
+    @refuses(NO_ROLES)
+    def from_arrays(  # type: ignore[override]
+        cls,
+        sites: SitePairs,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        residual_clip: float | ClipRule | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+
+        Parameters
+        ----------
+        sites : sequence or mapping of (y, X)
+            Response and features of every site, by label or numbered from 0. They are simulated in this
+            process; real sites are a federation for `from_formula`.
+        bounds : sequence of (low, high), or mapping
+            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        y_bounds : (low, high)
+            Public bounds of the response; values outside are clipped.
+        residual_clip : {"auto", "bounds"} or float, optional
+            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
+            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
+            number: residuals are clipped there, in units of y, which changes the target.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
+            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            extra ``federation``.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        OLS
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about the rows of one site names the site.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            residual_clip=residual_clip,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)
 
     @refuses(SPENDING_REFUSALS)
     @refuses(STATSMODELS, NotAvailableError)
@@ -314,12 +392,26 @@ class Logit(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
-        0 or 1. Other values are clipped to [0, 1] without a word: an error would tell something of a row.
-        With a schema, its declared bounds are (0, 1), or it is a factor of two levels; all else is refused.
-    X, bounds, missing, trust, ledger
-        As for `OLS`.
-    offset, weights : str, optional
-        Columns of X without coefficients: added to the linear predictor as it is; how much a row counts.
+        0 or 1. Other values are clipped to [0, 1] without a message, which would reveal something of a row.
+    X : array_like or DataFrame, shape (n, p)
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
+        `offset` and `weights` are among them.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+    offset : str, optional
+        Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
+    weights : str, optional
+        Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take rows,
+        not weights, as independent.
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
+        which they are sent. Secure sums need several sites, see `from_arrays`.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -327,7 +419,10 @@ class Logit(OneFamily):
 
     Notes
     -----
-    **Privacy.** As for `GLM`.
+    **Privacy.** Replace-one of one record, features and response together. With ``trust="central"`` one
+    curator holds the rows, and everything that leaves it is noised. With ``trust="server"`` sites send
+    un-noised sums to a server that they trust; with ``trust="secure-sum"`` they add the noise themselves. The
+    report counts everything that a fit released.
 
     Examples
     --------
@@ -342,6 +437,155 @@ class Logit(OneFamily):
 
     family = "binomial"
 
+    @refuses(OF_OTHER_FAMILIES)
+    def __init__(
+        self,
+        y: ColumnLike,
+        X: ColumnsLike,
+        *,
+        bounds: Bounds,
+        offset: str | None = None,
+        weights: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        options = GLMOptions(
+            family=self.family,
+            bounds=bounds,
+            offset=offset,
+            weights=weights,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
+
+    @classmethod
+    @refuses(OF_OTHER_FAMILIES)
+    def from_formula(  # type: ignore[override]
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        offset: str | None = None,
+        weights: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
+
+        Parameters
+        ----------
+        formula : str
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+        data : DataFrame, any other table, or Federation
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
+        schema : Schema
+            Public bounds or levels of every column that the formula names, the response included.
+        offset : str, optional
+            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            coefficient.
+        weights : str, optional
+            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            rows, not weights, as independent.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place. Over a federation each site decides, by its `Rows`.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
+            federation "server" (default): the sites send un-noised sums to a server that they trust; or
+            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
+            total.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        Logit
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError
+            The schema declares no bounds for what the formula needs.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            offset=offset,
+            weights=weights,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
+
+    @classmethod
+    @refuses({"parties": SITES_NOW})
+    @refuses(OF_OTHER_FAMILIES)
+    def from_arrays(  # type: ignore[override]
+        cls,
+        sites: SitePairs,
+        *,
+        bounds: Bounds,
+        offset: str | None = None,
+        weights: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+
+        Parameters
+        ----------
+        sites : sequence or mapping of (y, X)
+            Response and features of every site, by label or numbered from 0. They are simulated in this
+            process; real sites are a federation for `from_formula`.
+        bounds : sequence of (low, high), or mapping
+            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        offset : str, optional
+            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            coefficient.
+        weights : str, optional
+            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            rows, not weights, as independent.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
+            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            extra ``federation``.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        Logit
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about the rows of one site names the site.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            bounds=bounds,
+            offset=offset,
+            weights=weights,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)
+
 
 @doors
 class Poisson(OneFamily):
@@ -350,12 +594,36 @@ class Poisson(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
-        Counts.
-    X, bounds, y_bounds, missing, trust, ledger
-        As for `OLS`.
-    offset, exposure, weights : str, optional
-        Columns of X without coefficients: added to the linear predictor as it is, or as its log; how much a
-        row counts.
+        Counts; values outside `y_bounds` are clipped.
+    X : array_like or DataFrame, shape (n, p)
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
+        `offset`, `exposure` and `weights` are among them.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+    y_bounds : (low, high)
+        Public bounds of the response; values outside are clipped.
+    residual_clip : {"auto", "bounds"} or float, optional
+        Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the tail
+        beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds": nothing is
+        clipped and nothing assumed, and the noise is for the whole range of the response. A number: residuals
+        are clipped there, in units of y, which changes the target.
+    offset : str, optional
+        Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
+    exposure : str, optional
+        Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+        coefficient.
+    weights : str, optional
+        Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take rows,
+        not weights, as independent.
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
+        which they are sent. Secure sums need several sites, see `from_arrays`.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -363,7 +631,10 @@ class Poisson(OneFamily):
 
     Notes
     -----
-    **Privacy.** As for `GLM`.
+    **Privacy.** Replace-one of one record, features and response together. With ``trust="central"`` one
+    curator holds the rows, and everything that leaves it is noised. With ``trust="server"`` sites send
+    un-noised sums to a server that they trust; with ``trust="secure-sum"`` they add the noise themselves. The
+    report counts everything that a fit released.
 
     Examples
     --------
@@ -377,3 +648,183 @@ class Poisson(OneFamily):
     """
 
     family = "poisson"
+
+    def __init__(
+        self,
+        y: ColumnLike,
+        X: ColumnsLike,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        residual_clip: float | ClipRule | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
+        weights: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        options = GLMOptions(
+            family=self.family,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            residual_clip=residual_clip,
+            offset=offset,
+            exposure=exposure,
+            weights=weights,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
+
+    @classmethod
+    def from_formula(  # type: ignore[override]
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        residual_clip: float | ClipRule | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
+        weights: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
+
+        Parameters
+        ----------
+        formula : str
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+        data : DataFrame, any other table, or Federation
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
+        schema : Schema
+            Public bounds or levels of every column that the formula names, the response included.
+        residual_clip : {"auto", "bounds"} or float, optional
+            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
+            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
+            number: residuals are clipped there, in units of y, which changes the target.
+        offset : str, optional
+            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            coefficient.
+        exposure : str, optional
+            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+            coefficient.
+        weights : str, optional
+            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            rows, not weights, as independent.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place. Over a federation each site decides, by its `Rows`.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
+            federation "server" (default): the sites send un-noised sums to a server that they trust; or
+            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
+            total.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        Poisson
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError
+            The schema declares no bounds for what the formula needs.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            residual_clip=residual_clip,
+            offset=offset,
+            exposure=exposure,
+            weights=weights,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
+
+    @classmethod
+    @refuses({"parties": SITES_NOW})
+    def from_arrays(  # type: ignore[override]
+        cls,
+        sites: SitePairs,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        residual_clip: float | ClipRule | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
+        weights: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+
+        Parameters
+        ----------
+        sites : sequence or mapping of (y, X)
+            Response and features of every site, by label or numbered from 0. They are simulated in this
+            process; real sites are a federation for `from_formula`.
+        bounds : sequence of (low, high), or mapping
+            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        y_bounds : (low, high)
+            Public bounds of the response; values outside are clipped.
+        residual_clip : {"auto", "bounds"} or float, optional
+            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
+            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
+            number: residuals are clipped there, in units of y, which changes the target.
+        offset : str, optional
+            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            coefficient.
+        exposure : str, optional
+            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+            coefficient.
+        weights : str, optional
+            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            rows, not weights, as independent.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
+            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            extra ``federation``.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        Poisson
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about the rows of one site names the site.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            residual_clip=residual_clip,
+            offset=offset,
+            exposure=exposure,
+            weights=weights,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)

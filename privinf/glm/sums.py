@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Schema
 from privinf.schema.calls import absorbed
 from privinf.typing import Family, Floats, Integers, PlainValue
-from privinf.validation import check_words
 from privinf.wire import Labels, Places, Statistics
 
 BYTES = 8  # of a number in messages
@@ -222,22 +221,6 @@ class GlmSums:
         return release.values / size, release.scale / size
 
 
-class RoleWords(TypedDict, total=False):
-    """Columns that have no coefficients, named as columns of X or of the table; all need public bounds.
-
-    Attributes
-    ----------
-    offset, exposure : str
-        Added to the linear predictor, as it is, or (Poisson) as its log.
-    weights : str
-        How much a row counts; HC0 errors take rows, not weights, as independent.
-    """
-
-    offset: str | None
-    exposure: str | None
-    weights: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Roles:
     """Columns that have no coefficients, by name; they need bounds as all do.
@@ -256,16 +239,22 @@ class Roles:
     effects: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, words: RoleWords) -> Roles:
-        """Return what a call named; ArgumentError for other words, and for arrays in place of names."""
-        check_words(words, ("offset", "exposure", "weights"))
-        for role, name in words.items():
+    def new(
+        cls,
+        offset: str | None,
+        exposure: str | None,
+        weights: str | None,
+        *,
+        effects: tuple[str, ...] = (),
+    ) -> Roles:
+        """Return the roles that a call named; ArgumentError for arrays in place of names."""
+        for role, name in {"offset": offset, "exposure": exposure, "weights": weights}.items():
             if name is not None and not isinstance(name, str):
                 raise ArgumentError(
                     f"{role}= must be the name of a column with public bounds, not {type(name).__name__}: "
                     "put the values into a column of the table, or of X, and pass its name"
                 )
-        return cls(**words)
+        return cls(offset, exposure, weights, effects)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Self, TypedDict, Unpack
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.covariances import NO_FACTOR, check_made
-from privinf.fitting.model import STATSMODELS, ReleaseModel
-from privinf.fitting.rows import Limits, rows_of_arrays
+from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseOptions
+from privinf.fitting.rows import ModelRows
 from privinf.fitting.solve import fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_options
@@ -68,7 +68,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_number, check_words
+from privinf.validation import check_choice, check_number
 
 SERIES = (
     "correction='series' leaves the loss biased by up to {:.2g} per record at the estimate (the criterion of "
@@ -99,16 +99,27 @@ NO_GAUSSIAN_LEVEL = dict.fromkeys(
 )
 
 
-class ExampleOptions(TypedDict, total=False):
-    """Options of `LocalExamples`, as `IWPGLM.from_formula` says them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleModelOptions(ReleaseOptions):
+    """Arguments of the constructors of `IWPGLM`, which describe them."""
 
-    label: LabelChoice
-    levels: Sequence[Level] | None
-    binary: Sequence[str]
-    binary_mechanism: BinaryMechanism
-    response_shares: Mapping[str, float] | None
-    radius: float | None
-    data_bounds: bool
+    loss: LossName = "logistic"
+    label: LabelChoice | None = None
+    levels: Sequence[Level] | None = None
+    binary: Sequence[str | int] = ()
+    binary_mechanism: BinaryMechanism = "response"
+    response_shares: Mapping[str, float] | None = None
+
+    def read(self, formula: str, schema: Schema) -> tuple[str, ExampleModelOptions]:
+        """Return the formula, and the options with how the label is sent."""
+        check_choice(self.loss, LossName, "loss")
+        check_schema(schema)
+        if schema.max_rows != 1:
+            raise NotAvailableError(
+                "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
+            )
+        label = _label_mode(formula, schema, self.loss) if self.label is None else self.label
+        return formula, replace(self, label=label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +166,7 @@ class ExampleFitOptions(ExampleSpending):
 
 
 @doors
-class IWPGLM(ReleaseModel):
+class IWPGLM(ReleaseModel[ExampleModelOptions]):
     r"""Regression and classification from examples that each client has made private on its own.
 
     Parameters
@@ -164,28 +175,39 @@ class IWPGLM(ReleaseModel):
         Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for squared and
         Poisson. Labels of several levels come through a formula and a schema.
     X : array_like or DataFrame, shape (n, p)
-        Used as it is: add a constant with `privinf.add_constant`, or use a formula.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
-        "quadratic": (theta'x y - 1)^2/2 and "exponential": exp(-theta'x y), y = -1 or 1.
-    bounds, radius
-        Public bounds of the private columns, the ball, or both (as for `ModulatedOLS`).
-    y_bounds : (low, high)
-        Public bounds of a numeric y; needed for the squared and Poisson losses.
+        Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y), with
+        y = -1 or 1.
+    bounds : sequence of (low, high), mapping, or "data", optional
+        Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
+        or both are needed. "data" takes them from the rows: a leak that no guarantee covers, with a warning.
+    radius : float, optional
+        Project the private part of each row onto the ball of this radius, after scaling where there are
+        `bounds`.
+    y_bounds : (low, high) or "data", optional
+        Public bounds of a numeric y, which the squared and Poisson losses need. "data" takes them from the
+        rows: a leak that no guarantee covers, with a warning.
     public : sequence of column names or positions
+        Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
+        protected.
     binary : sequence of column names or positions
-        0/1 columns, sent by randomized response.
+        Columns of 0 and 1, which are sent by randomized response.
     binary_mechanism : {"response", "gaussian"}
-        "gaussian" sends them as the paper does.
-    missing, ledger
-        As for `ModulatedOLS`.
-    weights : None
-        Not offered.
+        How binary columns and factors are sent: by randomized response (default), or with Gaussian noise as
+        in the paper, which is less accurate.
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
     NotAvailableError
-        For weights; with `from_formula` and `from_release` for a label that the loss does not take.
+        With `from_formula` and `from_release` for a label that the loss does not take.
 
     Notes
     -----
@@ -216,10 +238,10 @@ class IWPGLM(ReleaseModel):
     """
 
     kind = "local-examples"
-    mechanism_class = LocalExamples
 
     _loss: LossName
 
+    @refuses({"weights": WEIGHTS}, NotAvailableError)
     def __init__(
         self,
         y: ColumnLike,
@@ -233,27 +255,26 @@ class IWPGLM(ReleaseModel):
         binary: Sequence[str | int] = (),
         binary_mechanism: BinaryMechanism = "response",
         missing: Missing = "raise",
-        weights: None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        if weights is not None:
-            raise NotAvailableError(WEIGHTS)
-        self._loss = check_choice(loss, LossName, "loss")
+        check_choice(loss, LossName, "loss")
         check_numeric(loss, y_bounds)
-        arrays = rows_of_arrays(
-            y, X, Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public), missing=missing
-        )
-        mechanism = LocalExamples(
-            arrays.design,
+        options = ExampleModelOptions(
+            loss=loss,
+            bounds=bounds,
+            radius=radius,
+            y_bounds=y_bounds,
+            public=public,
             label="gaussian" if loss in NUMERIC else "response",
-            binary=binary_names(binary, arrays.design.names),
+            binary=binary,
             binary_mechanism=binary_mechanism,
             missing=missing,
-            data_bounds=arrays.data_bounds,
+            ledger=ledger,
         )
-        self._bind(mechanism, arrays, ledger)
+        self._from_pair(y, X, options)
 
     @classmethod
+    @refuses({"weights": WEIGHTS}, NotAvailableError)
     def from_formula(
         cls,
         formula: str,
@@ -261,45 +282,107 @@ class IWPGLM(ReleaseModel):
         *,
         schema: Schema,
         loss: LossName = "logistic",
+        label: LabelChoice | None = None,
+        levels: Sequence[Level] | None = None,
+        binary: Sequence[str] = (),
+        binary_mechanism: BinaryMechanism = "response",
+        response_shares: Mapping[str, float] | None = None,
+        radius: float | None = None,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
-        **options: Unpack[ExampleOptions],
+        data_bounds: bool = False,
     ) -> Self:
         """Build the model from a formula, raw rows and their public schema.
 
         Parameters
         ----------
         formula : str
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema.
         data : DataFrame, or any other table with a fixed order of its rows
+            Raw rows.
         schema : Schema
-            Labels of levels are declared by their levels, numeric ones by their bounds.
-        loss : str
-        missing : {"raise", "impute-public"}
-        ledger : Ledger, optional
-        label : {"auto", "clear", "response", "gaussian"}
-            How the label is sent: by default one that is declared public in clear, any other as the loss
-            needs it.
+            Public bounds or levels of every column that the formula names. Labels of levels are declared by
+            their levels, numeric ones by their bounds.
+        loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
+            Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
+            with y = -1 or 1.
+        label : {"auto", "clear", "response", "gaussian"}, optional
+            How the label is sent: unprotected, by randomized response on its levels, or with Gaussian noise
+            inside its bounds. Default: one that the schema declares public is sent unprotected, and any other
+            as the loss needs it. "auto" decides by the declaration alone.
         levels : sequence, optional
-            Of a label from arrays.
-        binary, binary_mechanism, radius
-            As for the class.
-        response_shares : mapping of str to float
-            Shares of epsilon_x of the features that are sent by randomized response.
+            Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
+            second level is y > 0.
+        binary : sequence of str
+            Numeric columns of 0 and 1, which are sent by randomized response, as factors always are.
+        binary_mechanism : {"response", "gaussian"}
+            How binary columns and factors are sent: by randomized response (default), or with Gaussian noise
+            as in the paper, which is less accurate.
+        response_shares : mapping of str to float, optional
+            Relative shares of epsilon_x by feature under randomized response, factors by the name of their
+            column. A Gaussian column, and a feature that is not named, has share 1.
+        radius : float, optional
+            Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
+            no projection.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+        data_bounds : bool
+            Whether the bounds of the schema were taken from these rows: a leak that no guarantee covers,
+            which the ledger then states.
+
+        Returns
+        -------
+        IWPGLM
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, NotAvailableError
+            The schema does not declare what the formula needs, or has several rows a unit; the loss does not
+            take the label; the data are a federation.
         """
-        check_choice(loss, LossName, "loss")
-        check_schema(schema)
-        if "weights" in options:
-            raise NotAvailableError(WEIGHTS)
-        check_words(options, ExampleOptions.__annotations__)
-        if schema.max_rows != 1:
-            raise NotAvailableError(
-                "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
-            )
-        mechanism_options = {"label": _label_mode(formula, schema, loss), **options}
-        model = cls._of_table(formula, data, schema, missing, ledger, mechanism_options)
+        options = ExampleModelOptions(
+            loss=loss,
+            label=label,
+            levels=levels,
+            binary=binary,
+            binary_mechanism=binary_mechanism,
+            response_shares=response_shares,
+            radius=radius,
+            missing=missing,
+            ledger=ledger,
+            data_bounds=data_bounds,
+        )
+        model = cls._from_formula(formula, data, schema, options)
         check_label(loss, model.mechanism.label.levels)
-        model._loss = loss
         return model
+
+    @classmethod
+    def _mechanism(cls, source: Mapping[str, Any], options: ExampleModelOptions) -> LocalExamples:
+        assert options.label is not None
+        names = getattr(source["schema"], "names", ()) if "formula" not in source else None
+        return LocalExamples(
+            **source,
+            label=options.label,
+            levels=options.levels,
+            binary=options.binary if names is None else binary_names(options.binary, names),
+            binary_mechanism=options.binary_mechanism,
+            response_shares=options.response_shares,
+            radius=options.radius,
+            missing=options.missing,
+            data_bounds=options.data_bounds,
+        )
+
+    def _hold_mechanism(
+        self, mechanism: LocalExamples, model_rows: ModelRows, options: ExampleModelOptions
+    ) -> None:
+        super()._hold_mechanism(mechanism, model_rows, options)
+        self._loss = options.loss
 
     @classmethod
     def from_release(
@@ -310,7 +393,32 @@ class IWPGLM(ReleaseModel):
         schema: Schema | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model at the analyst; one release serves any loss that its label allows."""
+        """Build the model at the analyst; one release serves any loss that its label allows.
+
+        Parameters
+        ----------
+        release : Release
+            What `release` returned at the holder, or `load_release` read from its file.
+        loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
+            Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
+            with y = -1 or 1.
+        schema : Schema, optional
+            Schema that the release must have been made with. Default: not compared.
+        ledger : Ledger, optional
+            Budget ledger, whose total the privacy report of a fit states too. Nothing is charged to it.
+
+        Returns
+        -------
+        IWPGLM
+            The model; its `fit` costs nothing more.
+
+        Raises
+        ------
+        AlignmentError
+            The release is of another kind, or was made with another schema.
+        NotAvailableError
+            The loss does not take the label of the release.
+        """
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
         check_label(loss, examples_law(release)["label"].get("levels"))

@@ -38,7 +38,8 @@ DEFAULT_CORRECTION: dict[str, Correction] = {
 }
 NUMERIC: tuple[LossName, ...] = ("squared", "poisson")  # losses whose label is a number
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
-WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
+# Why `IWPGLM` has no weights=.
+WEIGHTS = "would multiply a record's influence on the fit: IWPGLM takes no observation weights"
 EQUATION = """\
 cov = J^-1 [ sampling + noise of the examples ] J^-T / n, the bracket being the covariance of the scores
 sampling: that of the clean scores, by the exact inverse transform of the released ones' squares

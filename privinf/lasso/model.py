@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
-from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
-from privinf.fitting.model import SITES_NOW, STATSMODELS, HidesRows
-from privinf.fitting.rows import (
-    ModelRows,
-    is_federation,
-    rows_of_formula,
-    rows_of_pairs,
-    rows_of_site,
-    trust_of_sums,
-)
+from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumOptions
+from privinf.fitting.rows import Limits, ModelRows
 from privinf.lasso.binomial.fit import fit_logistic
 from privinf.lasso.fits import (
     NO_ROW_COUNT,
@@ -33,7 +26,7 @@ from privinf.lasso.fits import (
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.options import Accounting, Center, FitKind, LassoOptions, Targets, Variant
 from privinf.lasso.results import LassoResults
-from privinf.lasso.rows import LassoFamily, lasso_limits, lasso_rows
+from privinf.lasso.rows import LassoFamily, LassoRows, lasso_limits, lasso_rows
 from privinf.schema import Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.typing import (
@@ -54,39 +47,61 @@ from privinf.typing import (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LassoModelOptions(SumOptions):
+    """Arguments of the constructors of `DebiasedLasso`, which describe them."""
+
+    x_bound: float | None = None
+    family: LassoFamily = "gaussian"
+    x_scale: ArrayLike | None = None
+
+    def limits(self) -> Limits:
+        """Return what is public of arrays."""
+        return lasso_limits(self.x_bound, self.bounds, self.y_bounds, self.family)
+
+
 @doors
-class DebiasedLasso(HidesRows):
+class DebiasedLasso(Model[LassoModelOptions]):
     r"""Sparse linear or logistic regression with debiased intervals over one or more sites.
 
     Parameters
     ----------
     y : array_like, shape (n,)
+        Response.
     X : array_like or DataFrame, shape (n, p)
-        Read where it is: do not change it before the fit (which checks again that it is finite). A column of
-        ones named ``const`` (`privinf.add_constant`) is fitted without being selected or debiased. Without
-        one, columns in play and the response are centred at released means, which is what a constant does.
+        Features, read where they are: do not change them before the fit (which checks again that they are
+        finite). A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected or
+        debiased. Without one, columns in the fit and the response are centered at released means, which is
+        what a constant does.
     x_bound : float, optional
-        Every column lies in [-x_bound, x_bound]; values outside are clipped.
+        Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
-        Instead of `x_bound`: one pair a column, or pairs by name.
-    y_bounds : (low, high)
-        Public bounds of the response: the grid on which sizes of residuals are released.
+        Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
+        outside are clipped.
+    y_bounds : (low, high), optional
+        Public bounds of the response, which ``family="gaussian"`` needs: the grid on which sizes of residuals
+        are released. The response is clipped only at 16 times their width.
     family : {"gaussian", "binomial"}
         "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
         `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It always
         has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
-    x_scale : float or array_like of p, optional
-        Public guesses of the columns' standard deviations, for ranking columns; default: a third of the
+    x_scale : float or array_like, shape (p,), optional
+        Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of the
         half-width. Sizes of columns that matter are released.
     sites : array_like, shape (n,), optional
-        Label of the site of every row, where the rows of several sites are in one place.
+        Label of the site of every row, where the rows of several sites are in one place. Default: one
+        curator.
     missing : {"raise", "impute-public"}
-        Whether missing values are refused, or the middle of the bounds is put in their place.
-    trust : {"central", "server", "secure-sum"}
-        "central": one curator has all rows (the default without sites). "server" (the default of sites):
-        they send un-noised sums to a server that they trust; "secure-sum": they noise them themselves, so
-        that nobody sees more than the noisy total: for two sites or more, with named targets.
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    trust : {"central", "server", "secure-sum"}, optional
+        Who is trusted with the rows. "central": one curator, who holds them (the default without `sites`).
+        "server" (the default with `sites`): the sites send un-noised sums to a server that they trust.
+        "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy total;
+        for two sites or more, with named targets.
     ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -136,6 +151,8 @@ class DebiasedLasso(HidesRows):
     (('x1', 'x6'), True)
     """
 
+    _rows: LassoRows
+
     @refuses({"machines": SITES_NOW})
     def __init__(
         self,
@@ -152,36 +169,19 @@ class DebiasedLasso(HidesRows):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        chosen = trust_of_sums(trust, alone=sites is None)
         check_same_labels(X, sites)
-        held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
-        self._bind(held.split(sites), chosen, y_bounds, x_scale, family, ledger)
-
-    @classmethod
-    @refuses({"parties": SITES_NOW})
-    def from_arrays(
-        cls,
-        sites: SitePairs,
-        *,
-        x_bound: float | None = None,
-        bounds: Bounds = None,
-        y_bounds: Pair | None = None,
-        family: LassoFamily = "gaussian",
-        x_scale: ArrayLike | None = None,
-        missing: Missing = "raise",
-        trust: Trust | None = None,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Build the model from one pair (y, X) a site, by label or numbered from 0.
-
-        Raises
-        ------
-        ArgumentError
-            There is no site, one has no rows, or they differ in columns.
-        """
-        chosen = trust_of_sums(trust, alone=False)
-        held = rows_of_pairs(sites, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, y_bounds, x_scale, family, ledger)
+        options = LassoModelOptions(
+            x_bound=x_bound,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            family=family,
+            x_scale=x_scale,
+            sites=sites,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
 
     @classmethod
     @refuses({"machines": SITES_NOW})
@@ -198,44 +198,136 @@ class DebiasedLasso(HidesRows):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a formula and raw rows, or from a federation whose sites hold them.
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
 
         Parameters
         ----------
         formula : str
-            Its constant is fitted without being selected or debiased; without one columns are centred.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. Its constant is fitted without being selected or debiased; without
+            one the columns are centered.
         data : DataFrame, any other table, or Federation
-            A federation's sites must have the same schema, and a policy that goes with `trust`.
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
         schema : Schema
-            Bounds of columns and response; the sites cut the response at its.
+            Public bounds or levels of every column that the formula names, the response included.
+        family : {"gaussian", "binomial"}
+            "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
+            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It
+            always has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
         sites : str, optional
-            Column of a data frame that names the site of every row.
+            Name of the column of the table that holds the site of every row. Default: one curator.
+        x_scale : float or array_like, shape (p,), optional
+            Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
+            the half-width. Sizes of columns that matter are released.
         missing : {"raise", "impute-public"}
-            Of a data frame; in a federation every site's `Rows` say it.
-        family, x_scale, trust, ledger
-            As for the class.
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place. Over a federation each site decides, by its `Rows`.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. "central": one curator, who holds them (the default of a table
+            without `sites`). "server" (the default of sites): they send un-noised sums to a server that they
+            trust. "secure-sum": they add the noise themselves, under masks, and nobody sees more than the
+            noisy total; for two sites or more, with named targets.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        DebiasedLasso
+            The model; nothing is released or charged yet.
 
         Raises
         ------
         SchemaError
             The formula needs columns or bounds that the schema does not declare.
         """
-        chosen = trust_of_sums(trust, alone=sites is None and not is_federation(data))
-        held = rows_of_formula(formula, data, schema, missing=missing).split(sites)
-        return cls.__new__(cls)._bind(held, chosen, None, x_scale, family, ledger)
+        options = LassoModelOptions(
+            family=family,
+            sites=sites,
+            x_scale=x_scale,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
 
-    def _bind(
-        self,
-        held: ModelRows,
-        trust: Trust,
-        y_bounds: Pair | None,
-        x_scale: ArrayLike | None,
-        family: LassoFamily,
-        ledger: Ledger | None,
+    @classmethod
+    @refuses({"parties": SITES_NOW})
+    def from_arrays(
+        cls,
+        sites: SitePairs,
+        *,
+        x_bound: float | None = None,
+        bounds: Bounds = None,
+        y_bounds: Pair | None = None,
+        family: LassoFamily = "gaussian",
+        x_scale: ArrayLike | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
     ) -> Self:
-        self._rows = lasso_rows(held, trust, y_bounds, x_scale, family)
-        self.ledger = check_ledger(ledger)
-        return self
+        """Build the model from one pair (y, X) a site.
+
+        Parameters
+        ----------
+        sites : sequence or mapping of (y, X)
+            Response and features of every site, by label or numbered from 0. They are simulated in this
+            process; real sites are a federation for `from_formula`.
+        x_bound : float, optional
+            Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
+        bounds : sequence of (low, high), or mapping, optional
+            Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
+            outside are clipped.
+        y_bounds : (low, high), optional
+            Public bounds of the response, which ``family="gaussian"`` needs: the grid on which sizes of
+            residuals are released. The response is clipped only at 16 times their width.
+        family : {"gaussian", "binomial"}
+            "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
+            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It
+            always has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
+        x_scale : float or array_like, shape (p,), optional
+            Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
+            the half-width. Sizes of columns that matter are released.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
+            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            extra ``federation``. It is for two sites or more, with named targets.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        DebiasedLasso
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        ArgumentError
+            There is no site, one has no rows, or they differ in columns.
+        """
+        options = LassoModelOptions(
+            x_bound=x_bound,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            family=family,
+            x_scale=x_scale,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)
+
+    def _hold(self, model_rows: ModelRows, options: LassoModelOptions) -> None:
+        """Keep the sites of the rows, with the units of their columns."""
+        assert options.trust is not None
+        divided = model_rows.split(options.sites)
+        rows = lasso_rows(divided, options.trust, options.y_bounds, options.x_scale, options.family)
+        super()._hold(rows, options)
 
     @refuses(REFUSED)
     @refuses(STATSMODELS, NotAvailableError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.intervals import Interval
 from privinf.schema.terms import Column, Indicator, Response
-from privinf.typing import DiameterChoice, Floats, MixingKind, MixingMethod, Target
+from privinf.typing import Floats, MixingMethod, Target
 from privinf.validation import check_flag, shown
 
 REGRESSION = "mixing-regression"
@@ -272,18 +272,6 @@ def regression_release(joined: Release, design: Design) -> Release:
 
 
 # ---- how it is read off
-
-
-class MixingOptions(TypedDict, total=False):
-    """Options of `MixingPlan.new`, as `RMGMOLS` says them; `DGMOLS` takes intercept and diameter."""
-
-    k: int | Literal["auto"]
-    kind: MixingKind
-    seed: int
-    intercept: bool
-    share: float | None
-    diameter: DiameterChoice
-    rsquared: float | None
 
 
 @dataclass(frozen=True, slots=True)

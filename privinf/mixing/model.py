@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import doors
-from privinf.fitting.rows import table_of_arrays
-from privinf.mixing.joined import MixingOptions
-from privinf.mixing.party_model import PartyModel
-from privinf.typing import Bounds, ColumnLike, ColumnsLike, DiameterChoice, Missing, Pair, PartyColumns
+from privinf.mixing.party_model import PartyModel, PartyModelOptions
+from privinf.schema import Schema
+from privinf.typing import (
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    DiameterChoice,
+    Missing,
+    MixingKind,
+    Pair,
+    PartyColumns,
+    Table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixingModelOptions(PartyModelOptions):
+    """Arguments of the constructors of `RMGMOLS`, which describe them."""
+
+    k: int | Literal["auto"] = "auto"
+    kind: MixingKind = "countsketch"
+    seed: int = 0
+    intercept: bool = True
+    share: float | None = None
+    rsquared: float | None = None
+
+    def plan(self) -> dict[str, Any]:
+        """Return what the plan of a release takes."""
+        names = ("k", "kind", "seed", "intercept", "share", "diameter", "rsquared")
+        return {name: getattr(self, name) for name in names}
 
 
 @doors
@@ -19,30 +46,40 @@ class RMGMOLS(PartyModel):
     Parameters
     ----------
     y : array_like, shape (n,)
+        Response.
     X : array_like or DataFrame, shape (n, p)
-        Without a constant: `intercept` adds it.
+        Features, without a constant: `intercept` adds it.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` (or the Series' name) for the
-        response; each column once.
+        Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
+        the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X.
+        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
+        from the rows: a leak that no guarantee covers, with a warning.
     y_bounds : (low, high) or "data"
+        Public bounds of the response; values outside are clipped. "data" takes them from the rows: a leak
+        that no guarantee covers, with a warning.
     k : int or "auto"
-        Mixed rows; "auto" from n, the noise and `rsquared`, never from the data.
+        Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
+        data.
     kind : {"countsketch", "signs", "hadamard"}
-        The mixing matrix; all have the same accuracy, "countsketch" is the fastest.
+        Mixing matrix; all have the same accuracy, and "countsketch" (default) is the fastest.
     seed : int
         Public seed of the mixing matrix.
     intercept : bool
-        Release the all-ones row and add ``const``, first.
+        Whether to release the all-ones row and add the column ``const``, first.
     share : float, optional
-        Share of the all-ones row.
+        Share of the all-ones row. Default: computed from the noise and n.
     diameter : {"own", "largest"}
-        Noise by each party's own diameter, or by the largest (the paper's d_max).
+        Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
+        of the paper).
     rsquared : float, optional
-        Public guess of R^2 for k="auto"; default 0.8.
+        Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
     missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
     ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -84,11 +121,109 @@ class RMGMOLS(PartyModel):
         parties: PartyColumns,
         bounds: Bounds = None,
         y_bounds: Pair | str | None = None,
+        k: int | Literal["auto"] = "auto",
+        kind: MixingKind = "countsketch",
+        seed: int = 0,
+        intercept: bool = True,
+        share: float | None = None,
+        diameter: DiameterChoice = "own",
+        rsquared: float | None = None,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
-        **options: Unpack[MixingOptions],
     ) -> None:
-        self._bind(table_of_arrays(y, X, parties, bounds, y_bounds, missing=missing), options, ledger)
+        options = MixingModelOptions(
+            parties=parties,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            k=k,
+            kind=kind,
+            seed=seed,
+            intercept=intercept,
+            share=share,
+            diameter=diameter,
+            rsquared=rsquared,
+            missing=missing,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        parties: PartyColumns,
+        k: int | Literal["auto"] = "auto",
+        kind: MixingKind = "countsketch",
+        seed: int = 0,
+        intercept: bool = True,
+        share: float | None = None,
+        diameter: DiameterChoice = "own",
+        rsquared: float | None = None,
+        missing: Missing = "raise",
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula, the whole table, its schema and the columns of each party.
+
+        Parameters
+        ----------
+        formula : str
+            Regression over released columns: numeric columns and factors, see `regress`.
+        data : DataFrame, or any other table with a fixed order of its rows
+            Raw rows.
+        schema : Schema
+            Public bounds or levels of every column of the parties.
+        parties : mapping of str to sequence of str
+            Columns of each party; each column once. Columns that the formula does not name are released as
+            well.
+        k : int or "auto"
+            Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from
+            the data.
+        kind : {"countsketch", "signs", "hadamard"}
+            Mixing matrix; all have the same accuracy, and "countsketch" (default) is the fastest.
+        seed : int
+            Public seed of the mixing matrix.
+        intercept : bool
+            Whether to release the all-ones row and add the column ``const``, first.
+        share : float, optional
+            Share of the all-ones row. Default: computed from the noise and n.
+        diameter : {"own", "largest"}
+            Whether the noise of a party is by its own diameter (default), or by the largest of all parties
+            (d_max of the paper).
+        rsquared : float, optional
+            Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        RMGMOLS
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError
+            A column belongs to no schema, or to two parties.
+        """
+        options = MixingModelOptions(
+            parties=parties,
+            k=k,
+            kind=kind,
+            seed=seed,
+            intercept=intercept,
+            share=share,
+            diameter=diameter,
+            rsquared=rsquared,
+            missing=missing,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
 
 
 @doors
@@ -97,10 +232,30 @@ class DGMOLS(PartyModel):
 
     Parameters
     ----------
-    y, X, parties, bounds, y_bounds, diameter, missing, ledger
-        As for `RMGMOLS`.
+    y : array_like, shape (n,)
+        Response.
+    X : array_like or DataFrame, shape (n, p)
+        Features, without a constant: `intercept` adds it.
+    parties : mapping of str to sequence
+        Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
+        the response; each column once.
+    bounds : sequence of (low, high), mapping, or "data"
+        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
+        from the rows: a leak that no guarantee covers, with a warning.
+    y_bounds : (low, high) or "data"
+        Public bounds of the response; values outside are clipped. "data" takes them from the rows: a leak
+        that no guarantee covers, with a warning.
     intercept : bool
-        Add ``const``, first, and centre the columns by their bounds before the noise.
+        Whether to add the column ``const``, first, and center the columns by their bounds before the noise.
+    diameter : {"own", "largest"}
+        Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
+        of the paper).
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -145,15 +300,112 @@ class DGMOLS(PartyModel):
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> None:
-        options = {"intercept": intercept, "diameter": diameter}
-        self._bind(table_of_arrays(y, X, parties, bounds, y_bounds, missing=missing), options, ledger)
+        options = PartyModelOptions(
+            parties=parties,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            intercept=intercept,
+            diameter=diameter,
+            missing=missing,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        parties: PartyColumns,
+        intercept: bool = False,
+        diameter: DiameterChoice = "own",
+        missing: Missing = "raise",
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula, the whole table, its schema and the columns of each party.
+
+        Parameters
+        ----------
+        formula : str
+            Regression over released columns: numeric columns and factors, see `regress`.
+        data : DataFrame, or any other table with a fixed order of its rows
+            Raw rows.
+        schema : Schema
+            Public bounds or levels of every column of the parties.
+        parties : mapping of str to sequence of str
+            Columns of each party; each column once. Columns that the formula does not name are released as
+            well.
+        intercept : bool
+            Whether to add the column ``const``, first, and center the columns by their bounds before the
+            noise.
+        diameter : {"own", "largest"}
+            Whether the noise of a party is by its own diameter (default), or by the largest of all parties
+            (d_max of the paper).
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        DGMOLS
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError
+            A column belongs to no schema, or to two parties.
+        """
+        options = PartyModelOptions(
+            parties=parties,
+            intercept=intercept,
+            diameter=diameter,
+            missing=missing,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
 
 
 class BGMOLS(DGMOLS):
     """Plain least squares on all rows with Gaussian noise: the paper's biased baseline.
 
     The release is that of `DGMOLS`; `fit` has debias=False by default, so the result has no intervals, and
-    its ``bias`` estimates what the noise has done. Parameters and privacy as for `DGMOLS`.
+    its ``bias`` estimates what the noise has done.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        Response.
+    X : array_like or DataFrame, shape (n, p)
+        Features, without a constant: `intercept` adds it.
+    parties : mapping of str to sequence
+        Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
+        the response; each column once.
+    bounds : sequence of (low, high), mapping, or "data"
+        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
+        from the rows: a leak that no guarantee covers, with a warning.
+    y_bounds : (low, high) or "data"
+        Public bounds of the response; values outside are clipped. "data" takes them from the rows: a leak
+        that no guarantee covers, with a warning.
+    intercept : bool
+        Whether to add the column ``const``, first, and center the columns by their bounds before the noise.
+    diameter : {"own", "largest"}
+        Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
+        of the paper).
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one person's row; every number of the row is sent with noise.
 
     References
     ----------

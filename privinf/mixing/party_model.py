@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import MIXED_ROWS, check_made
-from privinf.fitting.model import STATSMODELS, HidesRows
-from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
+from privinf.fitting.model import STATSMODELS, Model, ModelOptions
+from privinf.fitting.rows import PartyTable, refuse_federation, table_of_arrays, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results, with_covariance
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.joined import (
-    MixingOptions,
     RegressionOptions,
     formula_design,
     join,
@@ -32,8 +31,10 @@ from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import (
     Calibration,
+    ColumnLike,
+    ColumnsLike,
     CovWord,
-    Missing,
+    DiameterChoice,
     MixingMethod,
     PartyColumns,
     RngLike,
@@ -42,7 +43,7 @@ from privinf.typing import (
     Table,
     Target,
 )
-from privinf.validation import as_generator, check_words
+from privinf.validation import as_generator
 
 PLAIN = (
     "plain least squares on the released rows is biased towards zero by the noise (`bias` estimates by how "
@@ -66,8 +67,31 @@ class PartyFitOptions(SpendingOptions):
     cov_type: CovWord | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyModelOptions(ModelOptions):
+    """Arguments of the constructors of the models of several parties, which describe them.
+
+    Attributes
+    ----------
+    parties : mapping of str to sequence
+    intercept : bool
+    diameter : {"own", "largest"}
+    formula : str or None
+        Of a model that was made from one.
+    """
+
+    parties: PartyColumns
+    intercept: bool = False
+    diameter: DiameterChoice = "own"
+    formula: str | None = None
+
+    def plan(self) -> dict[str, Any]:
+        """Return what the plan of a release takes."""
+        return {"intercept": self.intercept, "diameter": self.diameter}
+
+
 @doors
-class PartyModel(HidesRows):
+class PartyModel(Model[PartyModelOptions]):
     """What the multi-party models share: the table, its parties, the way from rows or releases to a result.
 
     The first door holds the whole table and simulates the parties in one process, each with noise of its
@@ -77,64 +101,31 @@ class PartyModel(HidesRows):
     method: ClassVar[MixingMethod]
     debias: ClassVar[bool] = True
 
-    ledger: Ledger
-    _table: PartyTable | None
-    _options: Mapping[str, Any]
-    _joined: Release | None
+    _rows: PartyTable | None
+    _options: PartyModelOptions | None
     _label: str | None
     _formula: str | None
     _order: Sequence[str] | None
 
-    def _bind(
-        self, table: PartyTable, options: Mapping[str, Any], ledger: Ledger | None, formula: str | None = None
-    ) -> None:
-        mixing = ("k", "kind", "seed", "share", "rsquared") if self.method == "random-mixing" else ()
-        check_words(options, ("intercept", "diameter", *mixing))
-        self._table = table
-        self._options = options
-        self._joined = None
-        self._order = table.order
-        self._label = table.label
-        self._formula = formula
-        self.ledger = check_ledger(ledger)
+    def _from_pair(self, y: ColumnLike, X: ColumnsLike, options: PartyModelOptions) -> None:
+        table = table_of_arrays(
+            y, X, options.parties, options.bounds, options.y_bounds, missing=options.missing
+        )
+        self._hold(table, options)
 
     @classmethod
-    def from_formula(
-        cls,
-        formula: str,
-        data: Table,
-        *,
-        schema: Schema,
-        parties: PartyColumns,
-        missing: Missing = "raise",
-        ledger: Ledger | None = None,
-        **options: Unpack[MixingOptions],
-    ) -> Self:
-        """Build the model from a formula, the whole table, its schema and who holds which column.
-
-        Parameters
-        ----------
-        formula : str
-            Over columns as they are released: numeric columns and factors; see `regress`.
-        data : DataFrame, or any other table with a fixed order of its rows
-        schema : Schema
-            Public bounds or levels of every column of the parties.
-        parties : mapping of str to sequence of str
-            Columns of each party. Columns that the formula does not name are released as well.
-        missing : {"raise", "impute-public"}
-        ledger : Ledger, optional
-        k, kind, seed, intercept, share, diameter, rsquared
-            As for the class.
-
-        Raises
-        ------
-        SchemaError
-            A column belongs to no schema, or to two parties.
-        """
+    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: PartyModelOptions) -> Self:
         refuse_federation(data, cls.__name__)
-        model = cls.__new__(cls)
-        model._bind(table_of_parties(data, schema, parties, missing=missing), options, ledger, formula)
-        return model
+        table = table_of_parties(data, schema, options.parties, missing=options.missing)
+        return cls._of(table, replace(options, formula=formula))
+
+    def _hold(self, model_rows: PartyTable, options: PartyModelOptions) -> None:
+        """Keep the table and the regression that the model is made for."""
+        super()._hold(model_rows, options)
+        self._options = options
+        self._order = model_rows.order
+        self._label = model_rows.label
+        self._formula = options.formula
 
     @classmethod
     def from_release(
@@ -149,25 +140,29 @@ class PartyModel(HidesRows):
         Parameters
         ----------
         releases : mapping of str to Release, sequence of Release, or a joined Release
+            What the parties sent, or what `join` made of it.
         label : str, optional
             The column to regress on all others. By default the regression of the model that made the
             releases (`release`), by its formula or its y; releases that parties made from a plan name none:
             then name it here or in `fit`, or use `regress`.
         ledger : Ledger, optional
+            Kept as the ledger of the model. Nothing is charged to it.
+
+        Returns
+        -------
+        model
+            Of the class that the method is called on; its `fit` costs nothing more.
 
         Raises
         ------
         AlignmentError
             The releases do not belong together, or are not of this model's method.
         """
-        model = cls.__new__(cls)
         joined = join(releases)
         joined.require(f"joined {cls.method}", cls.__name__)
-        model.ledger = check_ledger(ledger)
-        model._options = {}
-        model._table = None
+        model = cls._from_release(joined, ledger)
         named: RegressionLaw = {} if label is not None else joined.law.get("regression", {})
-        model._joined = joined
+        model._options = None
         model._order = named.get("order")
         model._label = named.get("response", label)
         model._formula = named.get("formula")
@@ -183,19 +178,19 @@ class PartyModel(HidesRows):
         calibration: Calibration = "exact",
     ) -> MixingPlan:
         """Return the public plan that a release at this budget, the same for every party, would follow."""
-        if self._table is None:
+        if self._rows is None or self._options is None:
             raise NotAvailableError("this model was built from releases, whose plan is fixed")
         parties = {
             name: PartyPlan(schema, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
-            for name, schema in self._table.schemas.items()
+            for name, schema in self._rows.schemas.items()
         }
         return MixingPlan.new(
             parties=parties,
-            n=len(self._table.rows),
+            n=len(self._rows.rows),
             method=self.method,
             label=self._response(),
             calibration=calibration,
-            **self._options,
+            **self._options.plan(),
         )
 
     @refuses(STATSMODELS, NotAvailableError)
@@ -256,7 +251,7 @@ class PartyModel(HidesRows):
         rng = spending.pop("rng", None)
         source = spending.pop("source", "lattice")
         plan = self.plan(**spending)
-        table = self._table
+        table = self._rows
         assert table is not None
         account = self.ledger if ledger is None else check_ledger(ledger)
         seeds = [None] * len(plan.parties) if rng is None else as_generator(rng).spawn(len(plan.parties))
@@ -376,11 +371,11 @@ class PartyModel(HidesRows):
             self.method,
             design,
         )
-        if self._joined is not None and spending:
+        if self._release is not None and spending:
             raise ArgumentError(
                 f"{', '.join(spending)}: this model was built from releases, which fixed their noise and cost"
             )
-        joined = join(self.release(**spending)) if self._joined is None else self._joined
+        joined = join(self.release(**spending)) if self._release is None else self._release
         return with_covariance(self._regression(joined, design, regression), covariance)
 
     def regress(
@@ -423,26 +418,26 @@ class PartyModel(HidesRows):
         NotAvailableError
             The model holds raw rows (use `fit`), or the formula needs what was not released.
         """
-        if self._joined is None:
+        if self._release is None:
             raise NotAvailableError(
                 "regress() works on releases: from_release(model.release(...)).regress(formula)"
             )
-        design = formula_design(self._joined.design, formula)
+        design = formula_design(self._release.design, formula)
         corrected = self.debias if debias is None else debias
         options = regression_options(corrected, shrink, ridge, target, self.method, design)
-        return self._regression(self._joined, design, options)
+        return self._regression(self._release, design, options)
 
     @property
     def _schemas(self) -> Mapping[str, Schema]:
-        return {} if self._table is None else self._table.schemas
+        return {} if self._rows is None else self._rows.schemas
 
     @property
     def _released_design(self) -> Design:
         """The design of all columns of all parties, as they are or will be released."""
-        if self._joined is not None:
-            return self._joined.design
+        if self._release is not None:
+            return self._release.design
         columns = {name: item for schema in self._schemas.values() for name, item in schema.columns.items()}
-        centred = self._options.get("intercept", self.method == "random-mixing")
+        centred = self._options is not None and self._options.intercept
         return party_design(Schema(columns), centred=centred)
 
     def _question(self, released: Design, label: str | None) -> Design:
@@ -475,8 +470,8 @@ class PartyModel(HidesRows):
             MixingResults,
             system,
             release=release,
-            ledger=self.ledger if self._joined is None else None,
-            reread=self._joined is not None,
+            ledger=self.ledger if self._release is None else None,
+            reread=self._release is not None,
             model=type(self).__name__,
             method=_method(joined),
             fit=Fit(ridge=options.ridge if options.debias else 0.0, target=options.target),
@@ -499,10 +494,6 @@ class PartyModel(HidesRows):
         label = self._formula.split("~")[0].strip()
         columns = {column for schema in self._schemas.values() for column in schema.columns}
         return label if label in columns else None
-
-    def __repr__(self) -> str:
-        state = repr(self._joined) if self._table is None else "rows at hand (not shown)"
-        return f"<{type(self).__name__}: {state}>"
 
 
 def _method(joined: Release) -> str:

@@ -18,7 +18,7 @@ from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
-from privinf.typing import Adjacency, Flags, Floats, Json, ResponseMode, SensitivityRule
+from privinf.typing import Flags, Floats, Json
 from privinf.validation import ReadRows, check_count, check_flag, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
@@ -144,28 +144,6 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
     return FeatureNoise.of(
         release.design.private, np.asarray(cov), np.concatenate(list(directions)), np.concatenate(cumulants)
     )
-
-
-class ModulationOptions(TypedDict, total=False):
-    """Options of `Modulation`, as `ModulatedOLS` says them."""
-
-    contraction: float
-    amplitude: float
-    frequency: float
-    directions: int
-    sensitivity: SensitivityRule
-    adjacency: Adjacency
-    response_share: float | None
-    public_seed: int
-
-
-class FormulaOptions(ModulationOptions, total=False):
-    """Those of `ModulatedOLS.from_formula`."""
-
-    response: ResponseMode
-    radius: float | None
-    weights: str | None
-    data_bounds: bool
 
 
 class ModulationSettings(TypedDict):

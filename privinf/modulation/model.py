@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,15 +13,13 @@ from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses, warn
 from privinf.errors import ArgumentError, NotAvailableError, UnprotectedResponseWarning
 from privinf.fitting.covariances import check_records
-from privinf.fitting.model import STATSMODELS, ReleaseModel, to_file
-from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
+from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseOptions, to_file
+from privinf.fitting.rows import WEIGHTS_BY_NAME, Limits
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, with_covariance
 from privinf.mechanisms import Modulation
 from privinf.modulation.equation import (
     Estimator,
-    FormulaOptions,
     GradientRule,
-    ModulationOptions,
     ModulationSettings,
     gradient_path,
     modulation_system,
@@ -33,6 +31,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
 from privinf.typing import (
+    Adjacency,
     AnyPath,
     Bounds,
     Calibration,
@@ -43,13 +42,14 @@ from privinf.typing import (
     Pair,
     ResponseMode,
     RngLike,
+    SensitivityRule,
     SourceName,
     SpendingOptions,
     Stabilization,
     Table,
     Target,
 )
-from privinf.validation import check_choice, check_words, counted
+from privinf.validation import check_choice, counted
 
 ModulationMethod = Literal["one-shot", "iterative"]
 IN_CLEAR = (
@@ -94,8 +94,33 @@ class ModulationFitOptions(ModulationReleaseOptions):
     cov_type: CovWord | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulationModelOptions(ReleaseOptions):
+    """Arguments of the constructors of `ModulatedOLS`, which describe them."""
+
+    response: ResponseMode | None = None
+    contraction: float = 0.5
+    amplitude: float = 0.1
+    frequency: float = 1.0
+    directions: int = 1
+    sensitivity: SensitivityRule = "exact"
+    adjacency: Adjacency = "bounded"
+    response_share: float | None = None
+    public_seed: int = 0
+
+    def limits(self) -> Limits:
+        """Return what is public of arrays; records at distance at most one need no bounds."""
+        return Limits(
+            bounds=self.bounds,
+            radius=self.radius,
+            y_bounds=self.y_bounds,
+            public=self.public,
+            unbounded=self.adjacency == "unit",
+        )
+
+
 @doors
-class ModulatedOLS(ReleaseModel):
+class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     r"""Linear regression from one noisy modulated feature vector per client (local privacy).
 
     Parameters
@@ -105,32 +130,45 @@ class ModulatedOLS(ReleaseModel):
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     radius : float, optional
-        Project each row's private part into the ball of this radius (after scaling, with `bounds`).
+        Project the private part of each row onto the ball of this radius, after scaling where there are
+        `bounds`.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns. "data" takes them from the rows: a leak, with a warning.
+        Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
+        or both are needed. "data" takes them from the rows: a leak that no guarantee covers, with a warning.
     y_bounds : (low, high) or "data", optional
-        Public bounds of the response; it is then noised too, with its own share of the budget.
+        Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
+        them from the rows: a leak that no guarantee covers, with a warning.
     response : {"protected", "public"}, optional
         "public" states that the response may be seen as it is, and silences the warning; "protected" needs
-        `y_bounds`. Through `from_formula` the response is protected unless this says "public", or the schema
-        declares its columns public.
+        `y_bounds`. Default: protected where there are `y_bounds`.
     public : sequence of column names or positions
-        Columns sent in clear, beyond what `privinf.add_constant` declares.
-    contraction, amplitude, frequency, directions
-        alpha, lambda, omega and m of the paper.
+        Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
+        protected.
+    contraction : float
+        alpha of the paper, in [0, 1): features are multiplied by 1 - alpha.
+    amplitude : float
+        lambda of the paper, at least 0: size of the cosine modulation, in scaled units.
+    frequency : float
+        omega of the paper, at least 0: frequency of the modulation.
+    directions : int
+        m of the paper: number of orthonormal directions of the modulation, at most the number of private
+        columns.
     sensitivity : {"exact", "lipschitz"}
-        "exact" uses that the modulation is independent of x; "lipschitz" is the paper's Theorem 7.2.
+        "exact" (default) uses that the modulation is independent of x; "lipschitz" is Theorem 7.2 of the
+        paper.
     adjacency : {"bounded", "unit"}
-        Protect any two records inside the bounds, or (the paper) records at distance at most one.
+        Pairs of records that are protected from being told apart: any two inside the bounds (default), or as
+        in the paper two at distance at most one.
     response_share : float, optional
-        Share of mu^2 for a protected response.
+        Share of mu^2 for a protected response, in (0, 1). Default: planned from public numbers.
     public_seed : int
-        Of the directions.
+        Seed of the public directions.
     missing : {"raise", "impute-public"}
-    weights : None
-        Only through `from_formula`, where a schema can declare them (NotAvailableError says so).
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
     ledger : Ledger, optional
-        Default: one of the model's own, cumulative over its fits and releases.
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -164,10 +202,10 @@ class ModulatedOLS(ReleaseModel):
     """
 
     kind = "modulation"
-    mechanism_class = Modulation
     # Whether y would be sent as it is without anybody having said so.
     _response_unstated = False
 
+    @refuses({"weights": WEIGHTS_BY_NAME}, NotAvailableError)
     def __init__(
         self,
         y: ColumnLike,
@@ -178,23 +216,37 @@ class ModulatedOLS(ReleaseModel):
         y_bounds: Pair | str | None = None,
         response: ResponseMode | None = None,
         public: Sequence[str | int] = (),
+        contraction: float = 0.5,
+        amplitude: float = 0.1,
+        frequency: float = 1.0,
+        directions: int = 1,
+        sensitivity: SensitivityRule = "exact",
+        adjacency: Adjacency = "bounded",
+        response_share: float | None = None,
+        public_seed: int = 0,
         missing: Missing = "raise",
-        weights: None = None,
         ledger: Ledger | None = None,
-        **options: Unpack[ModulationOptions],
     ) -> None:
-        refuse_weights(weights)
-        check_words(options, ModulationOptions.__annotations__)
-        unbounded = options.get("adjacency") == "unit"
         check_response(response, y_bounds)
-        limits = Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public, unbounded=unbounded)
-        arrays = rows_of_arrays(y, X, limits, missing=missing)
-        self._bind(
-            Modulation(arrays.design, missing=missing, data_bounds=arrays.data_bounds, **options),
-            arrays,
-            ledger,
+        options = ModulationModelOptions(
+            radius=radius,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            response=response,
+            public=public,
+            contraction=contraction,
+            amplitude=amplitude,
+            frequency=frequency,
+            directions=directions,
+            sensitivity=sensitivity,
+            adjacency=adjacency,
+            response_share=response_share,
+            public_seed=public_seed,
+            missing=missing,
+            ledger=ledger,
         )
-        self._response_unstated = response is None and arrays.design.response_public
+        self._from_pair(y, X, options)
+        self._response_unstated = response is None and self.mechanism.design.response_public
 
     @classmethod
     def from_formula(
@@ -203,34 +255,115 @@ class ModulatedOLS(ReleaseModel):
         data: Table,
         *,
         schema: Schema,
+        response: ResponseMode | None = None,
+        radius: float | None = None,
+        weights: str | None = None,
+        contraction: float = 0.5,
+        amplitude: float = 0.1,
+        frequency: float = 1.0,
+        directions: int = 1,
+        sensitivity: SensitivityRule = "exact",
+        adjacency: Adjacency = "bounded",
+        response_share: float | None = None,
+        public_seed: int = 0,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
-        **options: Unpack[FormulaOptions],
+        data_bounds: bool = False,
     ) -> Self:
         """Build the model from a formula, raw rows and their public schema.
 
         Parameters
         ----------
         formula : str
-            Evaluated on raw rows at the holder; its bounds follow from the schema.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema.
         data : DataFrame, or any other table with a fixed order of its rows
+            Raw rows.
         schema : Schema
-        missing : {"raise", "impute-public"}
-        ledger : Ledger, optional
-        response : {"protected", "public"}
-            Whether the response is noised too.
+            Public bounds or levels of every column that the formula names, the response included.
+        response : {"protected", "public"}, optional
+            Whether the response is noised too (default), or sent as it is. It is public in any case where the
+            schema declares its columns public.
+        radius : float, optional
+            Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
+            no projection.
         weights : str, optional
-            A column of observation weights that the schema declares public with positive bounds.
-        radius, contraction, amplitude, frequency, directions, sensitivity, adjacency, response_share
-            As for the class; so is public_seed.
+            Name of a column of observation weights, which the schema declares public with positive bounds.
+        contraction : float
+            alpha of the paper, in [0, 1): features are multiplied by 1 - alpha.
+        amplitude : float
+            lambda of the paper, at least 0: size of the cosine modulation, in scaled units.
+        frequency : float
+            omega of the paper, at least 0: frequency of the modulation.
+        directions : int
+            m of the paper: number of orthonormal directions of the modulation, at most the number of private
+            columns.
+        sensitivity : {"exact", "lipschitz"}
+            "exact" (default) uses that the modulation is independent of x; "lipschitz" is Theorem 7.2 of the
+            paper.
+        adjacency : {"bounded", "unit"}
+            Pairs of records that are protected from being told apart: any two inside the bounds (default), or
+            as in the paper two at distance at most one.
+        response_share : float, optional
+            Share of mu^2 for a protected response, in (0, 1). Default: planned from public numbers.
+        public_seed : int
+            Seed of the public directions.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+        data_bounds : bool
+            Whether the bounds of the schema were taken from these rows: a leak that no guarantee covers,
+            which the ledger then states.
+
+        Returns
+        -------
+        ModulatedOLS
+            The model; nothing is released or charged yet.
 
         Raises
         ------
         SchemaError, NotAvailableError
             The schema does not declare what the formula needs; the data are a federation.
         """
-        check_words(options, FormulaOptions.__annotations__)
-        return cls._of_table(formula, data, schema, missing, ledger, options)
+        options = ModulationModelOptions(
+            response=response,
+            radius=radius,
+            weights=weights,
+            contraction=contraction,
+            amplitude=amplitude,
+            frequency=frequency,
+            directions=directions,
+            sensitivity=sensitivity,
+            adjacency=adjacency,
+            response_share=response_share,
+            public_seed=public_seed,
+            missing=missing,
+            ledger=ledger,
+            data_bounds=data_bounds,
+        )
+        return cls._from_formula(formula, data, schema, options)
+
+    @classmethod
+    def _mechanism(cls, source: Mapping[str, Any], options: ModulationModelOptions) -> Modulation:
+        return Modulation(
+            **source,
+            response=options.response or "protected",
+            radius=options.radius,
+            response_share=options.response_share,
+            missing=options.missing,
+            weights=options.weights,
+            public_seed=options.public_seed,
+            data_bounds=options.data_bounds,
+            contraction=options.contraction,
+            amplitude=options.amplitude,
+            frequency=options.frequency,
+            directions=options.directions,
+            sensitivity=options.sensitivity,
+            adjacency=options.adjacency,
+        )
 
     @refuses(STATSMODELS, NotAvailableError)
     def release(

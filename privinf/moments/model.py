@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
@@ -12,7 +12,15 @@ from privinf.error_boundary import doors, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.covariances import check_release_covariance, requested_covariance
-from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, ReleaseModel, to_file
+from privinf.fitting.model import (
+    SITES_NOISE,
+    SITES_NOW,
+    STATSMODELS,
+    Model,
+    ReleaseModel,
+    ReleaseOptions,
+    to_file,
+)
 from privinf.fitting.solve import Fit, build_results, with_covariance
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
@@ -38,9 +46,6 @@ from privinf.typing import (
     Trust,
 )
 from privinf.validation import check_count
-
-if TYPE_CHECKING:  # a fit of rows in one place loads no federation
-    from privinf.moments.federated import FederatedMoments
 
 __all__ = ["MomentOLS", "moment_system"]
 ONE_PLACE: Mapping[Trust, str] = {"server": rows.NEEDS_SITES, "secure-sum": rows.NEEDS_SITES}
@@ -70,8 +75,31 @@ class MomentFitOptions(MomentReleaseOptions):
     target: Target = "population"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentModelOptions(ReleaseOptions):
+    """Arguments of the constructors of `MomentOLS`, which describe them; `effects` are the formula's."""
+
+    trust: Trust | None = None
+    response_weight: float | None = None
+    effects: tuple[str, ...] = ()
+
+    def settled(self, *, alone: bool) -> MomentModelOptions:
+        """Return the options with the trust of rows in one place, or of several sites."""
+        default: Trust = "central" if alone else "secure-sum"
+        return replace(self, trust=rows.check_trust(self.trust, default, ONE_PLACE if alone else SEVERAL))
+
+    def read(self, formula: str, schema: Schema) -> tuple[str, MomentModelOptions]:
+        """Return the formula without its ``| factor``, and the options with these effects."""
+        if not isinstance(formula, str) or "|" not in formula:
+            return formula, self
+        from privinf.schema.calls import absorbed
+
+        formula, effects = absorbed(formula, schema)
+        return formula, replace(self, effects=effects)
+
+
 @doors
-class MomentOLS(ReleaseModel):
+class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 
     Over several sites it is made by `from_arrays`, or by `from_formula` from a federation: by secure sums
@@ -80,19 +108,33 @@ class MomentOLS(ReleaseModel):
     Parameters
     ----------
     y : array_like, shape (n,)
+        Response.
     X : array_like or DataFrame, shape (n, p)
-        Used as it is: add a constant with `privinf.add_constant`, or use a formula.
-    bounds, radius
-        Public bounds of the private columns, the ball, or both (as for `ModulatedOLS`).
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
+    bounds : sequence of (low, high), mapping, or "data", optional
+        Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
+        or both are needed. "data" takes them from the rows: a leak that no guarantee covers, with a warning.
+    radius : float, optional
+        Project the private part of each row onto the ball of this radius, after scaling where there are
+        `bounds`.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; needed, since this release protects y too.
+        Public bounds of the response, which is protected too; values outside are clipped. "data" takes them
+        from the rows: a leak that no guarantee covers, with a warning.
     public : sequence of column names or positions
-    trust : {"central", "local"}
-        "central": a trusted curator adds one noise matrix to the total; "local": each record adds its own.
+        Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
+        protected.
+    trust : {"central", "local"}, optional
+        "central" (default): a trusted curator adds one noise matrix to the total. "local": each record adds
+        its own noise.
     response_weight : float, optional
-        Public weight of y against x in the release; the default spends the sensitivity well.
-    missing, weights, ledger
-        As for `ModulatedOLS`.
+        Public weight of the response relative to the features in the release. Default: one that spends the
+        sensitivity well.
+    missing : {"raise", "impute-public"}
+        What to do about missing values: refuse them (default), or put the middle of the public bounds in
+        their place.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
 
     Raises
     ------
@@ -122,9 +164,9 @@ class MomentOLS(ReleaseModel):
     """
 
     kind = "moments"
-    mechanism_class = Moments
     _effects: tuple[str, ...] = ()
 
+    @refuses({"weights": rows.WEIGHTS_BY_NAME}, NotAvailableError)
     def __init__(
         self,
         y: ColumnLike,
@@ -134,26 +176,24 @@ class MomentOLS(ReleaseModel):
         radius: float | None = None,
         y_bounds: Pair | str | None = None,
         public: Sequence[str | int] = (),
-        trust: Trust = "central",
+        trust: Trust | None = None,
         response_weight: float | None = None,
         missing: Missing = "raise",
-        weights: None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        rows.refuse_weights(weights)
         if y_bounds is None:
             raise SchemaError(rows.PROTECTED)
-        model_rows = rows.rows_of_arrays(
-            y, X, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds, public=public), missing=missing
-        )
-        mechanism = Moments(
-            model_rows.design,
-            trust=rows.check_trust(trust, "central", ONE_PLACE),
-            missing=missing,
+        options = MomentModelOptions(
+            bounds=bounds,
+            radius=radius,
+            y_bounds=y_bounds,
+            public=public,
+            trust=trust,
             response_weight=response_weight,
-            data_bounds=model_rows.data_bounds,
+            missing=missing,
+            ledger=ledger,
         )
-        self._bind(mechanism, model_rows, ledger)
+        self._from_pair(y, X, options)
 
     @classmethod
     @refuses({"parties": SITES_NOW})
@@ -164,22 +204,44 @@ class MomentOLS(ReleaseModel):
         bounds: Bounds = None,
         radius: float | None = None,
         y_bounds: Pair | None = None,
-        trust: Trust = "secure-sum",
+        trust: Trust | None = None,
         response_weight: float | None = None,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model over sites from one pair (y, X) each; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) a site; every column but a constant ``const`` is protected.
 
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Simulated in this process; real sites are a federation for `from_formula`.
-        bounds, radius, y_bounds, response_weight, missing, ledger
-            As for the class. Every column but the constant is protected.
-        trust : {"secure-sum", "server"}
-            "secure-sum": sites add the noise under masks (needs the extra ``federation``); "server": they
-            send un-noised sums to a server that all of them trust.
+            Response and features of every site, by label or numbered from 0. They are simulated in this
+            process; real sites are a federation for `from_formula`.
+        bounds : sequence of (low, high), or mapping, optional
+            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+            They, `radius` or both are needed.
+        radius : float, optional
+            Project the private part of each row onto the ball of this radius, after scaling where there are
+            `bounds`.
+        y_bounds : (low, high)
+            Public bounds of the response; values outside are clipped.
+        trust : {"secure-sum", "server"}, optional
+            "secure-sum" (default): the sites add the noise themselves, under masks, and nobody sees more than
+            the noisy total; it needs the extra ``federation``. "server": they send un-noised sums to a server
+            that all of them trust.
+        response_weight : float, optional
+            Public weight of the response relative to the features in the release. Default: one that spends
+            the sensitivity well.
+        missing : {"raise", "impute-public"}
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        MomentOLS
+            The model; nothing is released or charged yet.
 
         Raises
         ------
@@ -198,13 +260,16 @@ class MomentOLS(ReleaseModel):
         >>> bool((abs(fit.params - [0.5, -0.3]) < 5 * fit.bse).all())
         True
         """
-        from privinf.moments.federated import FederatedMoments
-
-        trust = rows.check_trust(trust, "secure-sum", SEVERAL)
-        model_rows = rows.rows_of_pairs(
-            sites, rows.Limits(bounds=bounds, radius=radius, y_bounds=y_bounds), missing=missing
-        ).placed(trust)
-        return cls._over(FederatedMoments(model_rows, trust=trust, response_weight=response_weight), ledger)
+        options = MomentModelOptions(
+            bounds=bounds,
+            radius=radius,
+            y_bounds=y_bounds,
+            trust=trust,
+            response_weight=response_weight,
+            missing=missing,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)
 
     @classmethod
     def from_formula(
@@ -221,27 +286,47 @@ class MomentOLS(ReleaseModel):
         ledger: Ledger | None = None,
         data_bounds: bool = False,
     ) -> Self:
-        """Build the model from a formula and raw rows, or a federation whose sites hold them.
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
 
         Parameters
         ----------
         formula : str
-            Evaluated on raw rows at the holder; its bounds follow from the schema. ``y ~ x | firm`` absorbs
-            effects of factors: see `OLS.from_formula`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
+            fitted, and left out of the results, with the constant.
         data : DataFrame, any other table, or Federation
-            Sites must have the same schema, and a policy that goes with `trust`.
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
         schema : Schema
-        trust : {"central", "local", "secure-sum", "server"}
-            Of a data frame "central" (default) or "local"; over a federation "secure-sum" (default) or
-            "server".
-        response_weight, radius, ledger
-            As for the class.
+            Public bounds or levels of every column that the formula names, the response included.
+        trust : {"central", "local", "secure-sum", "server"}, optional
+            Who is trusted with the rows. Of a table "central" (default): a trusted curator adds one noise
+            matrix to the total; or "local": each record adds its own noise. Over a federation "secure-sum"
+            (default): the sites add the noise themselves, under masks; or "server": they send un-noised sums
+            to a server that they trust.
+        response_weight : float, optional
+            Public weight of the response relative to the features in the release. Default: one that spends
+            the sensitivity well.
+        radius : float, optional
+            Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
+            no projection.
         weights : str, optional
-            Of a data frame: a column of weights that the schema declares public, its bounds positive.
+            Name of a column of observation weights, which the schema declares public with positive bounds;
+            not over a federation.
         missing : {"raise", "impute-public"}
-            Of a data frame; in a federation every site's `Rows` say it.
+            What to do about missing values: refuse them (default), or put the middle of the public bounds in
+            their place. Over a federation each site decides, by its `Rows`.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
-            Whether the schema's bounds were taken from these rows: a leak, which ledger lines then name.
+            Whether the bounds of the schema were taken from these rows: a leak that no guarantee covers,
+            which the ledger then states.
+
+        Returns
+        -------
+        MomentOLS
+            The model; nothing is released or charged yet.
 
         Raises
         ------
@@ -249,42 +334,67 @@ class MomentOLS(ReleaseModel):
             The schema does not declare what the formula needs; observation weights over a federation, where
             columns that the schema declares public are protected like the others.
         """
-        effects: tuple[str, ...] = ()
-        if isinstance(formula, str) and "|" in formula:
-            from privinf.schema.calls import absorbed
-
-            formula, effects = absorbed(formula, schema)
-        if not rows.is_federation(data):
-            trust = rows.check_trust(trust, "central", ONE_PLACE)
-            options = {"trust": trust, "response_weight": response_weight, "radius": radius}
-            table_options = {"weights": weights, "data_bounds": data_bounds}
-            model = cls._of_table(formula, data, schema, missing, ledger, options | table_options)
-            return model._leaving_out(effects)
-        from privinf.moments.federated import FederatedMoments, closed
-
-        rows.refuse_weights(weights)
-        trust = rows.check_trust(trust, "secure-sum", SEVERAL)
-        model_rows = closed(
-            rows.rows_of_formula(formula, data, schema, radius=radius, missing=missing), schema
+        options = MomentModelOptions(
+            trust=trust,
+            response_weight=response_weight,
+            radius=radius,
+            weights=weights,
+            missing=missing,
+            ledger=ledger,
+            data_bounds=data_bounds,
         )
-        mechanism = FederatedMoments(model_rows, trust=trust, response_weight=response_weight)
-        return cls._over(mechanism, ledger)._leaving_out(effects)
+        return cls._from_formula(formula, data, schema, options)
 
     @classmethod
-    def _over(cls, mechanism: FederatedMoments, ledger: Ledger | None) -> Self:
-        model = cls.__new__(cls)
-        model.mechanism = mechanism
-        model.ledger = check_ledger(ledger)
-        model._rows = model._release = None
-        return model
+    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: MomentModelOptions) -> Self:
+        if not rows.is_federation(data):
+            return super()._from_formula(formula, data, schema, options)
+        from privinf.moments.federated import closed
 
-    def _leaving_out(self, effects: tuple[str, ...]) -> Self:
+        rows.refuse_weights(options.weights)
+        settled = options.settled(alone=False)
+        formula, settled = settled.read(formula, schema)
+        model_rows = rows.rows_of_formula(
+            formula, data, schema, radius=options.radius, missing=options.missing
+        )
+        return cls._of(closed(model_rows, schema), settled)
+
+    @classmethod
+    def _mechanism(cls, source: Mapping[str, Any], options: MomentModelOptions) -> Moments:
+        return Moments(
+            **source,
+            trust=options.trust or "central",
+            response_weight=options.response_weight,
+            radius=options.radius,
+            missing=options.missing,
+            weights=options.weights,
+            data_bounds=options.data_bounds,
+        )
+
+    def _hold(self, model_rows: rows.ModelRows, options: MomentModelOptions) -> None:
+        if options.trust not in ("secure-sum", "server"):
+            super()._hold(model_rows, options)
+            return
+        from privinf.moments.federated import FederatedMoments
+
+        self.mechanism = FederatedMoments(
+            model_rows.placed(options.trust), trust=options.trust, response_weight=options.response_weight
+        )
+        self._leave_out(options.effects)
+        Model._hold(self, None, options)
+
+    def _hold_mechanism(
+        self, mechanism: Moments, model_rows: rows.ModelRows, options: MomentModelOptions
+    ) -> None:
+        super()._hold_mechanism(mechanism, model_rows, options)
+        self._leave_out(options.effects)
+
+    def _leave_out(self, effects: tuple[str, ...]) -> None:
         if effects:
             from privinf.results.effects import MOST_COLUMNS, check_effects
 
             check_effects(self.mechanism.design, effects, most=MOST_COLUMNS)
         self._effects = effects
-        return self
 
     @property
     def _federated(self) -> bool:

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import math
-import sys
 from dataclasses import fields
 
 import numpy as np
@@ -86,14 +85,8 @@ def of_formula(model, data=None, **more):
 
 
 def words_of(function):
-    """Return all keywords of a function: its own, and those that it unpacks."""
-    parameters = inspect.signature(function).parameters
-    found = {name for name, one in parameters.items() if one.kind is not one.VAR_KEYWORD}
-    for one in parameters.values():
-        if one.kind is one.VAR_KEYWORD:
-            name = one.annotation.removeprefix("Unpack[").removesuffix("]")
-            found |= getattr(sys.modules[function.__module__], name).__annotations__.keys()
-    return found
+    """Return all arguments of a function."""
+    return set(inspect.signature(function).parameters)
 
 
 @EVERY

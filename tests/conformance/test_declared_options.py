@@ -18,14 +18,17 @@ from privinf.cli.fits import fit_command, study_command
 from privinf.cli.plans import new_command
 from privinf.cli.releases import release_command
 from privinf.cli.schemas import CLIP, suggest_command
-from privinf.fitting.model import STATSMODELS
+from privinf.fitting.model import STATSMODELS, Model
+from privinf.glm.model import GLMOptions
 from privinf.glm.plan import FitRequest
-from privinf.iwp.model import ExampleFitOptions, ExampleSpending
+from privinf.iwp.model import ExampleFitOptions, ExampleModelOptions, ExampleSpending
+from privinf.lasso.model import LassoModelOptions
 from privinf.lasso.options import LassoOptions
-from privinf.mixing.party_model import PartyFitOptions
-from privinf.modulation.model import ModulationFitOptions, ModulationReleaseOptions
+from privinf.mixing.model import MixingModelOptions
+from privinf.mixing.party_model import PartyFitOptions, PartyModelOptions
+from privinf.modulation.model import ModulationFitOptions, ModulationModelOptions, ModulationReleaseOptions
 from privinf.moments.analyses import Analyses
-from privinf.moments.model import MomentFitOptions, MomentReleaseOptions
+from privinf.moments.model import MomentFitOptions, MomentModelOptions, MomentReleaseOptions
 from privinf.planning.people import StudyOptions
 from privinf.stats.base import SampleOptions
 from privinf.typing import SpendingOptions
@@ -256,6 +259,80 @@ def test_every_public_fit_and_release_is_compared():
         if inspect.isfunction(getattr(one, call, None))
     }
     assert calls == {name for name in CLASSES if name.endswith((".fit", ".release"))}
+
+
+# ---- constructors
+
+# Per model: the frozen class that its constructors build from their arguments.
+CONSTRUCTED = {
+    **dict.fromkeys(("GLM", "FederatedGLM", "OLS", "Logit", "Poisson"), GLMOptions),
+    "DebiasedLasso": LassoModelOptions,
+    "MomentOLS": MomentModelOptions,
+    "ModulatedOLS": ModulationModelOptions,
+    "IWPGLM": ExampleModelOptions,
+    "RMGMOLS": MixingModelOptions,
+    "DGMOLS": PartyModelOptions,
+    "BGMOLS": PartyModelOptions,
+}
+CONSTRUCTORS = [
+    (model, name)
+    for model in CONSTRUCTED
+    for name in ("__init__", "from_formula", "from_arrays", "from_release")
+    if hasattr(getattr(pi, model), name)
+]
+ROWS = {"y", "X", "formula", "data", "schema", "sites", "release", "releases", "label"}
+# What the formula, or the place of the rows, states.
+STATED = {"effects", "formula", "family", "sites", "trust"}
+
+
+def constructor(model, name):
+    """Return a constructor, and what documents its arguments: the class, or the class method."""
+    kind = getattr(pi, model)
+    return (kind.__init__, kind) if name == "__init__" else (getattr(kind, name), getattr(kind, name))
+
+
+@pytest.mark.parametrize(("model", "name"), CONSTRUCTORS)
+def test_a_constructor_writes_and_describes_every_argument(model, name):
+    function, documents = constructor(model, name)
+    parameters = {k: v for k, v in inspect.signature(function).parameters.items() if k != "self"}
+    assert not [one for one in parameters.values() if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+    assert all(one.annotation is not one.empty for one in parameters.values())
+    entries = documented(documents)
+    assert list(entries) == list(parameters)
+    assert all(kind and text for kind, text in entries.values())
+    assert not re.search(r"\b[Aa]s for\b", " ".join(section_of(documents, "Parameters")))
+    assert name == "__init__" or section_of(documents, "Returns")
+
+
+@pytest.mark.parametrize(("model", "name"), [one for one in CONSTRUCTORS if one[1] != "from_release"])
+def test_a_constructor_has_the_defaults_of_the_options_class(model, name):
+    declared = defaults_of([CONSTRUCTED[model]])
+    function, _ = constructor(model, name)
+    parameters = inspect.signature(function).parameters
+    options = {k: v.default for k, v in parameters.items() if k not in ROWS | {"self"}}
+    assert options.keys() <= declared.keys()
+    assert {k: v for k, v in options.items() if v not in (inspect.Parameter.empty, declared[k])} == {}
+
+
+@pytest.mark.parametrize("model", CONSTRUCTED)
+def test_every_option_of_a_model_is_an_argument_of_a_constructor(model):
+    shown = {
+        parameter
+        for kind, name in CONSTRUCTORS
+        if kind == model
+        for parameter in inspect.signature(constructor(model, name)[0]).parameters
+    }
+    functions = [constructor(kind, name)[0] for kind, name in CONSTRUCTORS if kind == model]
+    refused = {word for function in functions for word in vars(function).get("refusals", ())}
+    unused = {"exposure", "weights"} if issubclass(CONSTRUCTED[model], GLMOptions) else set()
+    assert defaults_of([CONSTRUCTED[model]]).keys() - refused - STATED - unused <= shown | {"radius"}
+
+
+def test_every_public_model_is_constructed_here():
+    models = {
+        name for name in dir(pi) if inspect.isclass(one := getattr(pi, name)) and issubclass(one, Model)
+    }
+    assert models == CONSTRUCTED.keys()
 
 
 # ---- the command line
