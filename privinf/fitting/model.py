@@ -118,7 +118,7 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumOptions(ModelOptions):
+class SumModelOptions(ModelOptions):
     """Arguments of the constructors of models of sums: of rows in one place, or of several sites.
 
     Attributes
@@ -136,10 +136,10 @@ class SumOptions(ModelOptions):
         return replace(self, trust=trust_of_sums(self.trust, alone=alone and self.sites is None))
 
 
-Options = TypeVar("Options", bound=ModelOptions)
+OptionsT = TypeVar("OptionsT", bound=ModelOptions)
 
 
-class Model(HidesRows, Generic[Options]):
+class Model(HidesRows, Generic[OptionsT]):
     """The constructors of every model: from arrays, from sites, from a formula, from a release.
 
     A model writes the signatures that its users see. Each of them makes the model's options and passes them
@@ -152,19 +152,19 @@ class Model(HidesRows, Generic[Options]):
     _release: Release | None
     _pair_rows: ClassVar[Any] = staticmethod(rows_of_site)
 
-    def _from_pair(self, y: ColumnLike, X: ColumnsLike, options: Options) -> None:
+    def _from_pair(self, y: ColumnLike, X: ColumnsLike, options: OptionsT) -> None:
         """Make the model from arrays."""
         settled = options.settled(alone=True)
         self._hold(self._pair_rows(y, X, settled.limits(), missing=settled.missing), settled)
 
     @classmethod
-    def _from_sites(cls, sites: SitePairs, options: Options) -> Self:
+    def _from_sites(cls, sites: SitePairs, options: OptionsT) -> Self:
         """Return the model of one pair (y, X) a site."""
         settled = options.settled(alone=False)
         return cls._of(rows_of_pairs(sites, settled.limits(), missing=settled.missing), settled)
 
     @classmethod
-    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: Options) -> Self:
+    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: OptionsT) -> Self:
         """Return the model of a formula over a table, or over a federation."""
         settled = options.settled(alone=not is_federation(data))
         formula, settled = settled.read(formula, schema)
@@ -180,12 +180,12 @@ class Model(HidesRows, Generic[Options]):
         return model
 
     @classmethod
-    def _of(cls, model_rows: Any, options: Options) -> Self:
+    def _of(cls, model_rows: Any, options: OptionsT) -> Self:
         model = cls.__new__(cls)
         model._hold(model_rows, options)
         return model
 
-    def _hold(self, model_rows: Any, options: Options) -> None:
+    def _hold(self, model_rows: Any, options: OptionsT) -> None:
         """Keep the rows; models add what they need of them."""
         self.ledger = check_ledger(options.ledger)
         self._rows = model_rows
@@ -197,7 +197,7 @@ class Model(HidesRows, Generic[Options]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseOptions(ModelOptions):
+class ReleaseModelOptions(ModelOptions):
     """Arguments of the constructors of models of one release.
 
     Attributes
@@ -220,11 +220,11 @@ class ReleaseOptions(ModelOptions):
         return Limits(bounds=self.bounds, radius=self.radius, y_bounds=self.y_bounds, public=self.public)
 
 
-ReleaseOptionsOf = TypeVar("ReleaseOptionsOf", bound=ReleaseOptions)
+ReleaseOptionsT = TypeVar("ReleaseOptionsT", bound=ReleaseModelOptions)
 
 
 @doors
-class ReleaseModel(Model[ReleaseOptionsOf]):
+class ReleaseModel(Model[ReleaseOptionsT]):
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 
     Subclasses set `kind`, and implement `_mechanism` (with ``release(rows, ...)``) and `fit`.
@@ -237,12 +237,12 @@ class ReleaseModel(Model[ReleaseOptionsOf]):
     _pair_rows = staticmethod(rows_of_arrays)
 
     @classmethod
-    def _mechanism(cls, source: Mapping[str, Any], options: ReleaseOptionsOf) -> Any:
+    def _mechanism(cls, source: Mapping[str, Any], options: ReleaseOptionsT) -> Any:
         """Return the mechanism of a `source`: a design, or a schema with a formula."""
         raise NotImplementedError
 
     @classmethod
-    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: ReleaseOptionsOf) -> Self:
+    def _from_formula(cls, formula: str, data: Table, schema: Schema, options: ReleaseOptionsT) -> Self:
         refuse_federation(data, cls.__name__)
         settled = options.settled(alone=True)
         formula, settled = settled.read(formula, schema)
@@ -253,12 +253,12 @@ class ReleaseModel(Model[ReleaseOptionsOf]):
         )
         return model
 
-    def _hold(self, model_rows: ModelRows, options: ReleaseOptionsOf) -> None:
+    def _hold(self, model_rows: ModelRows, options: ReleaseOptionsT) -> None:
         """Keep the rows of arrays: their design has the radius already."""
         settled = replace(options, radius=None, data_bounds=model_rows.data_bounds)
         self._hold_mechanism(self._mechanism({"schema": model_rows.design}, settled), model_rows, settled)
 
-    def _hold_mechanism(self, mechanism: Any, model_rows: ModelRows, options: ReleaseOptionsOf) -> None:
+    def _hold_mechanism(self, mechanism: Any, model_rows: ModelRows, options: ReleaseOptionsT) -> None:
         self.mechanism = mechanism
         Model._hold(self, model_rows.rows, options)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from privinf.accounting import Ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumOptions
+from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.first_order import Optimizer
 from privinf.glm.newton import Newton
@@ -46,7 +46,7 @@ SPENDING_REFUSALS = {"source": SITES_NOISE}  # spending options of other models,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMOptions(SumOptions):
+class GLMOptions(SumModelOptions):
     """Arguments of the constructors of `GLM`, `OLS`, `Logit` and `Poisson`, which describe them.
 
     Attributes

@@ -13,7 +13,7 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import doors, refuses
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.covariances import NO_FACTOR, check_made
-from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseOptions
+from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
 from privinf.fitting.rows import ModelRows
 from privinf.fitting.solve import fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
@@ -100,7 +100,7 @@ NO_GAUSSIAN_LEVEL = dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleModelOptions(ReleaseOptions):
+class ExampleModelOptions(ReleaseModelOptions):
     """Arguments of the constructors of `IWPGLM`, which describe them."""
 
     loss: LossName = "logistic"

@@ -12,7 +12,7 @@ from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
-from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumOptions
+from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.lasso.binomial.fit import fit_logistic
 from privinf.lasso.fits import (
@@ -48,7 +48,7 @@ from privinf.typing import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LassoModelOptions(SumOptions):
+class LassoModelOptions(SumModelOptions):
     """Arguments of the constructors of `DebiasedLasso`, which describe them."""
 
     x_bound: float | None = None

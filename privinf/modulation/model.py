@@ -13,7 +13,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import doors, refuses, warn
 from privinf.errors import ArgumentError, NotAvailableError, UnprotectedResponseWarning
 from privinf.fitting.covariances import check_records
-from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseOptions, to_file
+from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions, to_file
 from privinf.fitting.rows import WEIGHTS_BY_NAME, Limits
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, with_covariance
 from privinf.mechanisms import Modulation
@@ -95,7 +95,7 @@ class ModulationFitOptions(ModulationReleaseOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModulationModelOptions(ReleaseOptions):
+class ModulationModelOptions(ReleaseModelOptions):
     """Arguments of the constructors of `ModulatedOLS`, which describe them."""
 
     response: ResponseMode | None = None

@@ -33,7 +33,7 @@ from privinf.typing import Calibration, CovType, Floats, RngLike, SpendingOption
 from privinf.validation import check_cov_type, check_fraction, check_positive
 from privinf.wire import Labels, Statistics
 
-# ---- parties
+# ---- sites
 
 
 def closed(model_rows: ModelRows, schema: Schema) -> ModelRows:
@@ -62,7 +62,7 @@ class FederatedMoments:
 
     Parameters
     ----------
-    parties : ModelRows
+    model_rows : ModelRows
         The sites. Every column of the design is protected but the constant.
     trust : {"secure-sum", "server"}
     response_weight : float, optional
@@ -75,12 +75,12 @@ class FederatedMoments:
     the noise, the honest ones enough for the claim; with "server" they send un-noised sums.
     """
 
-    def __init__(self, parties: ModelRows, *, trust: Trust, response_weight: float | None) -> None:
+    def __init__(self, model_rows: ModelRows, *, trust: Trust, response_weight: float | None) -> None:
         self.trust: Trust = trust
-        if not parties.design.private.any():
+        if not model_rows.design.private.any():
             raise SensitivityError("there is no column beside the constant: nothing to protect")
-        self.parties = parties
-        self.design = parties.design
+        self.model_rows = model_rows
+        self.design = model_rows.design
         if response_weight is None:
             response_weight = default_response_weight(self.design.norm, self.design.y_norm, self._constants)
         self.response_weight = check_positive(response_weight, "response_weight")
@@ -198,8 +198,8 @@ class FederatedMoments:
         return 0 if self.design.constant is None else 1
 
     def _server(self, ledger: Ledger, rng: RngLike, max_colluding: int) -> TrustedServer:
-        federation = self.parties.sites
-        options: dict[str, Any] = {"ledger": ledger, "rng": rng, "design": self.parties.asked}
+        federation = self.model_rows.sites
+        options: dict[str, Any] = {"ledger": ledger, "rng": rng, "design": self.model_rows.asked}
         if self.trust == "secure-sum":
             return SecureServer(federation, max_colluding=max_colluding, **options)
         if max_colluding:
@@ -237,7 +237,7 @@ class FederatedMoments:
         }
 
     def __repr__(self) -> str:
-        sites = len(self.parties.sites.sites)
+        sites = len(self.model_rows.sites.sites)
         return f"<FederatedMoments by {self.trust}: {len(self.design.names)} columns, {sites} sites>"
 
 

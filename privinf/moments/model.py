@@ -18,7 +18,7 @@ from privinf.fitting.model import (
     STATSMODELS,
     Model,
     ReleaseModel,
-    ReleaseOptions,
+    ReleaseModelOptions,
     to_file,
 )
 from privinf.fitting.solve import Fit, build_results, with_covariance
@@ -76,7 +76,7 @@ class MomentFitOptions(MomentReleaseOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MomentModelOptions(ReleaseOptions):
+class MomentModelOptions(ReleaseModelOptions):
     """Arguments of the constructors of `MomentOLS`, which describe them; `effects` are the formula's."""
 
     trust: Trust | None = None
