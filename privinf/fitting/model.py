@@ -128,6 +128,7 @@ class SumModelOptions(ModelOptions):
         Labels of the sites of rows in one place, or the column of a table that holds them.
     """
 
+    y_bounds: Pair | None = None
     trust: Trust | None = None
     sites: ColumnLike | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from privinf.iwp.solving import (
 from privinf.mechanisms import LocalExamples
 from privinf.releases import Release
 from privinf.results.notes import CLIPPED, Note, must_read
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
 from privinf.schema.table import check_schema
 from privinf.typing import (
@@ -365,12 +365,14 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     @classmethod
     def _mechanism(cls, source: Mapping[str, Any], options: ExampleModelOptions) -> LocalExamples:
         assert options.label is not None
-        names = getattr(source["schema"], "names", ()) if "formula" not in source else None
+        binary = cast(Sequence[str], options.binary)
+        if isinstance(source["schema"], Design):  # columns of arrays have positions too
+            binary = binary_names(options.binary, source["schema"].names)
         return LocalExamples(
             **source,
             label=options.label,
             levels=options.levels,
-            binary=options.binary if names is None else binary_names(options.binary, names),
+            binary=binary,
             binary_mechanism=options.binary_mechanism,
             response_shares=options.response_shares,
             radius=options.radius,
@@ -730,7 +732,7 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
     return tuple(notes)
 
 
-def _label_mode(formula: str, schema: Schema, loss: LossName) -> str:
+def _label_mode(formula: str, schema: Schema, loss: LossName) -> LabelChoice:
     """Return how a label is sent unless the caller says otherwise."""
     name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
     bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name

@@ -399,7 +399,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
             Whether sites have parts of their own: coefficients u + v_i, where u has `shared_sparsity` and v_i
-            has ``sparsity - shared_sparsity`` nonzero entries. Results come by site, as `MachineResults`.
+            has ``sparsity - shared_sparsity`` nonzero entries. Results come by site.
         max_sparsity : int, optional
             Largest number of columns for ``sparsity="auto"``. Default: as many as keep the noise of their
             Gram matrix small (`privinf.lasso.plan`), a function of public numbers; with
@@ -474,8 +474,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
 
         Returns
         -------
-        LassoResults or MachineResults
-            Debiased coefficients of the targets and the sparse fit; by site for ``heterogeneous=True``.
+        LassoResults
+            Debiased coefficients of the targets and the sparse fit. With ``heterogeneous=True`` an
+            object whose ``results`` holds them by the label of the site.
 
         Raises
         ------

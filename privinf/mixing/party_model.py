@@ -177,7 +177,39 @@ class PartyModel(Model[PartyModelOptions]):
         rho: float | None = None,
         calibration: Calibration = "exact",
     ) -> MixingPlan:
-        """Return the public plan that a release at this budget, the same for every party, would follow."""
+        """Return the public plan that a release at this budget, the same for every party, would follow.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. **Each party** spends this; the total
+            of a person adds all parties.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        calibration : {"exact", "classic"}
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+
+        Returns
+        -------
+        MixingPlan
+            Its `check` states sizes, noise and price before anything is released.
+
+        Raises
+        ------
+        NotAvailableError
+            The model was built from releases, whose plan is fixed.
+
+        Notes
+        -----
+        **Privacy.** Computed from public numbers; nothing is released or charged.
+        """
         if self._rows is None or self._options is None:
             raise NotAvailableError("this model was built from releases, whose plan is fixed")
         parties = {

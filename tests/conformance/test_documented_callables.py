@@ -44,12 +44,6 @@ PROTOCOLS = {"federation.Federation", "mechanisms.RowBlocks"}
 # Modules whose docstrings are still to be rewritten.
 NOT_YET = {
     *(
-        f"privinf.{room}.model"
-        for room in ("fitting", "glm", "iwp", "lasso", "mixing", "modulation", "moments")
-    ),
-    "privinf.glm.named",
-    "privinf.mixing.party_model",
-    *(
         f"privinf.results.{module}"
         for module in (
             "base",
