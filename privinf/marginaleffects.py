@@ -78,12 +78,12 @@ def model_of(result: Results, rows: Table) -> Any:
     """
     if not isinstance(result, Results):
         raise ArgumentError(f"result must be a result of a fit, got {type(result).__name__}")
-    design: Design | None = result._context.design or getattr(result, "_design", None)
+    design: Design | None = result._context.design or getattr(result._predictions, "design", None)
     if design is None or design.schema is None:
         raise NotAvailableError(NO_FORMULA)
     with warned_once(result, "marginaleffects"):
         result.cov_params()
-        result._rows(rows, True)
+        result._predictions.rows(rows, True)
     estimate = result.estimate
     if (
         estimate.bias is not None
@@ -135,7 +135,7 @@ def _model_class() -> Callable[[Results, pd.DataFrame], Any]:
             return np.array(self.model.estimate.covariance) if vcov else None
 
         def get_exog(self, newdata: Any) -> Floats:
-            return np.asarray(self.model._rows(newdata.to_pandas(), True)[0])
+            return np.asarray(self.model._predictions.rows(newdata.to_pandas(), True)[0])
 
         def get_predict(self, params: Floats, newdata: Any) -> Any:
             exog = newdata if isinstance(newdata, np.ndarray) else self.get_exog(newdata)

@@ -196,7 +196,7 @@ def bands(
     """
     check_fraction(alpha, "alpha")
     axis = np.asarray(x, dtype=np.float64)
-    exog, index = result._rows(rows, True)
+    exog, index = result._predictions.rows(rows, True)
     if axis.shape != (len(index),):
         raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
     ax = new_axes(ax, width=6.4, height=4.2)

@@ -19,6 +19,7 @@ from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.context import Context
 from privinf.results.notes import CLIPPED, CLIPPED_COLUMNS, CLIPPED_RESPONSE, Note, must_read
 from privinf.schema import Design
 from privinf.typing import Floats, ReportSubject, Stabilization, Target
@@ -170,8 +171,7 @@ def build_results(
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
     rsquared, scale = fit_measures(system, solution.params, design.constant_direction)
     clipped = () if exact else clipped_target(release.design)
-    return kind(
-        estimate.transformed(transform, shift=shift, names=design.names),
+    context = Context(
         report=release_report(release, ledger, reread=reread),
         design=design,
         release=release,
@@ -188,6 +188,7 @@ def build_results(
         notes=(*clipped, *fit.notes(), *notes),
         point=point,
     )
+    return kind(estimate.transformed(transform, shift=shift, names=design.names), context)
 
 
 def release_report(release: Release, ledger: Ledger | None = None, *, reread: bool) -> PrivacyReport:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
@@ -27,9 +27,13 @@ from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_defi
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
+from privinf.results.context import Context
+from privinf.results.delegation import delegated
+from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, target_notes
-from privinf.results.prediction import Prediction, mean_response, predicted
+from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
 from privinf.results.rendering import ratios
+from privinf.results.wald import Inference
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Missing, Which
 from privinf.validation import check_choice, check_fraction
 
@@ -52,6 +56,7 @@ SINGULAR = (
     "exact; leave columns out"
 )
 NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not tell how counts scatter"
+NO_SQUARES = "this model releases no squares of residuals"
 NAMED_TARGETS = "predictions need all coefficients: this fit reports named targets alone"
 APART = (
     "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
@@ -82,6 +87,131 @@ class GlmSettings(TypedDict):
     at_an_end: NotRequired[list[str]]
 
 
+@dataclass(frozen=True, eq=False)
+class GLMInference(Inference):
+    """Inference of a generalized linear model: of curved fits by draws, and with what heavy tails do."""
+
+    @property
+    def settings(self) -> GlmSettings:
+        """What the fit kept."""
+        return cast(GlmSettings, self.context.settings)
+
+    @property
+    def constant(self) -> int | None:
+        """Place of the constant."""
+        return None if self.context.design is None else self.context.design.constant
+
+    @cached_property
+    def posterior(self) -> Floats | None:
+        """Draws of the coefficients, shape (draws, p); None where intervals are normal."""
+        if "curved" not in self.settings or self.estimate.cov is None:
+            return None
+        posterior = drawn(restored(self.settings["curved"]), self.nobs, self.constant)
+        return np.asarray(posterior.draws @ np.array(self.settings["to_user"]).T)
+
+    def sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
+        """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
+        if self.posterior is None:
+            return super().sampled(n, rng)
+        return "draws of what the final release leaves open", rng.choice(self.posterior, n)
+
+    def interval(self, alpha: float) -> Floats:
+        """Return the ends of the intervals, shape (p, 2)."""
+        if self.posterior is None:
+            return super().interval(alpha)
+        level = check_fraction(alpha, "alpha") / 2.0
+        ends = np.quantile(self.posterior, [level, 1.0 - level], axis=0).T
+        if self.estimate.bias is None:
+            return ends
+        unbiased = replace(self.precision, bias=None)
+        extension = self.precision.half_length(alpha) - unbiased.half_length(alpha)
+        return ends + np.column_stack([-extension, extension])
+
+    @property
+    def interval_warnings(self) -> list[tuple[type[Warning], str]]:
+        """What speaks against intervals and tests: as of every result, a prior, heavy tails, a misfit."""
+        warnings = super().interval_warnings
+        if self.cov_type == "posterior":
+            warnings.append((Weak, OF_A_PRIOR))
+        ratio = self.settings.get("tail_ratio", 0.0)
+        texts = [heavy_tail(ratio)] if ratio > HEAVY else []
+        warnings += [(HeavyTailWarning, text) for text in [*texts, *self.settings.get("scarce", [])]]
+        return warnings + [(MisfitWarning, text) for text in self.settings.get("misfits", ())]
+
+
+@dataclass(frozen=True, eq=False)
+class GLMPredictions(Predictions):
+    """Predicted means of new rows through the link of the family."""
+
+    inference: GLMInference
+
+    @property
+    def refusal(self) -> str:
+        """Why this result predicts for no new row; empty where it does."""
+        named_targets = self.inference.columns < len(self.inference.settings["names"])
+        return super().refusal or (NAMED_TARGETS if named_targets else "")
+
+    @property
+    def loss(self) -> LossName:
+        """The loss of the family."""
+        return LOSSES[self.inference.settings["family"]]
+
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
+        """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
+
+        New rows have offset 0 and exposure 1, as in statsmodels: ``which="linear"`` is there to add them to.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            The mean, or the linear predictor.
+
+        Returns
+        -------
+        Series
+            One number a row, under the labels of the rows.
+        """
+        check_choice(which, Which, "which")
+        rows, index = self.rows(exog, transform)
+        linear: Floats = rows @ self.inference.params.to_numpy()
+        return pd.Series(mean_response(self.loss, linear) if which == "mean" else linear, index, name=which)
+
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
+        """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
+
+        Of new observations too: gaussian where squares of residuals were released; of counts, Poisson, or
+        negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where it is above 1.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+
+        Returns
+        -------
+        Prediction
+            ``.predicted_mean``, ``.se_mean``, ``.conf_int()`` and ``.summary_frame()``.
+        """
+        rows = self.rows(exog, transform)
+        prediction = predicted(
+            self.inference.estimate,
+            rows,
+            self.loss,
+            scatter=self.statistics.scatter(),
+            dispersion=max(self.inference.settings.get("dispersion", 1.0), 1.0),
+        )
+        weighted = self.loss == "poisson" and "Weights" in self.inference.context.options
+        return replace(prediction, observation=None, reason=NO_DISPERSION) if weighted else prediction
+
+
 @doors
 class GLMResults(Results):
     """Results of `OLS`, `Logit`, `Poisson` and `GLM`.
@@ -90,13 +220,17 @@ class GLMResults(Results):
     the last released score along its Hessian.
     """
 
-    def _no_predictions(self) -> str:
-        return super()._no_predictions() or (NAMED_TARGETS if self._has_targets else "")
+    @cached_property
+    def _inference(self) -> GLMInference:
+        return GLMInference(self._estimate, self._context)
 
-    @property
-    def _has_targets(self) -> bool:
-        """Whether the fit reports named targets alone."""
-        return self._inference.columns < len(self._settings["names"])
+    @cached_property
+    def _fit_statistics(self) -> FitStatistics:
+        return FitStatistics(self._inference, NO_SQUARES if self._context.scale is None else None)
+
+    @cached_property
+    def _predictions(self) -> GLMPredictions:
+        return GLMPredictions(self._inference, self._fit_statistics)
 
     def _refused_methods(self) -> frozenset[str]:
         refused = super()._refused_methods()
@@ -104,67 +238,28 @@ class GLMResults(Results):
         refused |= {name for name, family in ratios_of.items() if self.family != family}
         if self._estimate.cov is None:
             refused |= ratios_of.keys()
-        if self._estimate.cov is None or "second" not in self._settings or self._constant is None:
+        if self._estimate.cov is None or "second" not in self._settings or self._inference.constant is None:
             refused |= {"get_margeff"}
         return refused
 
     @property
-    def _no_moments(self) -> str | None:
-        if self._context.scale is not None:
-            return None
-        return "this model releases no squares of residuals"
-
-    def _warn_if_weak(self, asked: str) -> None:
-        super()._warn_if_weak(asked)
-        if self.cov_type == "posterior":
-            warn(f"{asked}: {OF_A_PRIOR}", Weak)
-        ratio = self._settings.get("tail_ratio", 0.0)
-        for text in [heavy_tail(ratio)] * (ratio > HEAVY) + self._settings.get("scarce", []):
-            warn(f"{asked}: {text}", HeavyTailWarning)
-        for text in self._settings.get("misfits", ()):
-            warn(f"{asked}: {text}", MisfitWarning)
-
-    @property
     def _settings(self) -> GlmSettings:
-        return cast(GlmSettings, self._context.settings)
+        return self._inference.settings
 
     def _check_settings(self) -> None:
         check_choice(self.family, tuple(LOSSES), "family")
         if any(len(line) != 3 for line in self._settings["rounds"]):
             raise ArgumentError("every question of a fit has a name, floats down and floats up")
         self.trace.astype(float), self.communication
-        kept = self._settings.keys() & {"curved", "equation"}
-        if kept and self._context.system is None and self._context.design is not None:
-            system = curved_system(self._settings, self._context.design, self.nobs, self.cov_type)
-            self._rebind(replace(self._context, system=cast("Any", system)))
 
-    @cached_property
-    def _drawn(self) -> Floats | None:
-        """Draws of the coefficients; None where intervals are normal."""
-        if "curved" not in self._settings or self._estimate.cov is None:
-            return None
-        found = drawn(restored(self._settings["curved"]), self.nobs, self._constant)
-        return np.asarray(found.draws @ np.array(self._settings["to_user"]).T)
-
-    def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
-        if self._drawn is None:
-            return super()._sampled(n, rng)
-        return "draws of what the final release leaves open", rng.choice(self._drawn, n)
-
-    @property
-    def _constant(self) -> int | None:
-        return None if self._context.design is None else self._context.design.constant
-
-    def _interval(self, alpha: float) -> Floats:
-        if self._drawn is None:
-            return super()._interval(alpha)
-        level = check_fraction(alpha, "alpha") / 2.0
-        ends = np.quantile(self._drawn, [level, 1.0 - level], axis=0).T
-        if self._estimate.bias is None:
-            return ends
-        precision = self._inference.precision
-        more = precision.half_length(alpha) - replace(precision, bias=None).half_length(alpha)
-        return ends + np.column_stack([-more, more])
+    @classmethod
+    def _stored_context(cls, estimate: Estimate, context: Context) -> Context:
+        settings = cast(GlmSettings, context.settings)
+        holds_equation = bool(settings.keys() & {"curved", "equation"})
+        if not holds_equation or context.system is not None or context.design is None:
+            return context
+        system = curved_system(settings, context.design, estimate.nobs, estimate.cov_type)
+        return replace(context, system=system)
 
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return exp of the coefficients of a logistic model, with intervals of level ``1 - alpha``."""
@@ -192,16 +287,16 @@ class GLMResults(Results):
         alpha : float
         """
         check_choice(at, Margins, "at")
-        kept = self._settings
-        constant = self._constant
-        if "second" not in kept or constant is None:
-            raise NotAvailableError(NO_CONSTANT if "second" in kept else "this fit released no means")
-        second = np.array(kept["second"])
+        settings = self._settings
+        constant = self._inference.constant
+        if "second" not in settings or constant is None:
+            raise NotAvailableError(NO_CONSTANT if "second" in settings else "this fit released no means")
+        second = np.array(settings["second"])
         if at == "mean":
             return at_means(self.family, self._estimate, second, constant).table(alpha)
-        if "margins" not in kept:
+        if "margins" not in settings:
             raise NotAvailableError(NOT_ASKED)
-        released = (*kept["margins"], 1.0)[:3]
+        released = (*settings["margins"], 1.0)[:3]
         return averaged(self.family, self._estimate, second, constant, released).table(alpha)
 
     @property
@@ -221,40 +316,8 @@ class GLMResults(Results):
         traffic = pd.DataFrame(rounds, columns=["question", "floats_down", "floats_up"])
         return traffic.assign(bytes_down=BYTES * traffic.floats_down, bytes_up=BYTES * traffic.floats_up)
 
-    def predict(
-        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
-    ) -> pd.Series[float]:
-        """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
-
-        New rows have offset 0 and exposure 1, as in statsmodels: ``which="linear"`` is there to add them to.
-
-        Parameters
-        ----------
-        exog : table, mapping of columns or single values, Series of one row, or array
-        transform : bool
-            False: `exog` is the design matrix although the model has a formula.
-        which : {"mean", "linear"}
-        """
-        check_choice(which, Which, "which")
-        rows, index = self._rows(exog, transform)
-        linear: Floats = rows @ self.params.to_numpy()
-        found = mean_response(LOSSES[self.family], linear) if which == "mean" else linear
-        return pd.Series(found, index, name=which)
-
-    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
-        """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
-
-        Of new observations too: gaussian where squares of residuals were released; of counts, Poisson, or
-        negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where it is above 1.
-        """
-        rows = self._rows(exog, transform)
-        loss = LOSSES[self.family]
-        spread = max(self._settings.get("dispersion", 1.0), 1.0)
-        found = predicted(
-            self._estimate, rows, loss, scatter=self._fit_statistics.scatter(), dispersion=spread
-        )
-        weighted = loss == "poisson" and "Weights" in self.options
-        return replace(found, observation=None, reason=NO_DISPERSION) if weighted else found
+    predict = delegated("_predictions", GLMPredictions.predict)
+    get_prediction = delegated("_predictions", GLMPredictions.get_prediction)
 
 
 class FederatedGLMResults(GLMResults):
@@ -264,7 +327,7 @@ class FederatedGLMResults(GLMResults):
 def named_results(estimate: Estimate, **context: Any) -> GLMResults:
     """Return results of the class that belongs to the model's name; `context` as `Results` takes it."""
     kind = FederatedGLMResults if context["model"] == "FederatedGLM" else GLMResults
-    return kind(estimate, **context)
+    return kind(estimate, Context(**context))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

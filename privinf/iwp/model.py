@@ -46,6 +46,7 @@ from privinf.iwp.solving import (
 )
 from privinf.mechanisms import LocalExamples
 from privinf.releases import Release
+from privinf.results.context import Context
 from privinf.results.notes import CLIPPED, Note, must_read
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
@@ -685,20 +686,22 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant_direction)
         return IWPGLMResults(
             solved.estimate.transformed(transform, shift=shift, names=names),
-            report=release_report(release, self.ledger, reread=self._release is not None),
-            design=None if multinomial else release.design,
-            release=release,
-            system=system,
-            sampling_cov=None if clean is None else transform @ clean @ transform.T,
-            identification=None if _biased(system) else identification(system, solved.estimate.params),
-            target="penalized" if settings["ridge"] > 0.0 else "population",
-            model=type(self).__name__,
-            method=solved.method,
-            options=options,
-            settings=dict(settings),
-            rsquared=rsquared,
-            scale=None if scale is None else scale * design.y_scale**2,
-            notes=_notes(release, system, solved.estimate.params),
+            Context(
+                report=release_report(release, self.ledger, reread=self._release is not None),
+                design=None if multinomial else release.design,
+                release=release,
+                system=system,
+                sampling_cov=None if clean is None else transform @ clean @ transform.T,
+                identification=None if _biased(system) else identification(system, solved.estimate.params),
+                target="penalized" if settings["ridge"] > 0.0 else "population",
+                model=type(self).__name__,
+                method=solved.method,
+                options=options,
+                settings=dict(settings),
+                rsquared=rsquared,
+                scale=None if scale is None else scale * design.y_scale**2,
+                notes=_notes(release, system, solved.estimate.params),
+            ),
         )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Unpack, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -21,28 +21,39 @@ from privinf.iwp.equation import ExampleScores
 from privinf.iwp.interval import score_interval
 from privinf.iwp.noise import examples_law
 from privinf.iwp.root import Root, solve_root
-from privinf.iwp.score_test import noise_inflation
-from privinf.iwp.score_test import restricted_score_test as test_restrictions
+from privinf.iwp.score_test import noise_inflation, restricted_score_test
 from privinf.iwp.score_test import score_test as test_examples
 from privinf.iwp.solving import ExampleSettings, example_system, sent_units, user_map
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.results.availability import NEED_EQUATION
 from privinf.results.constraints import ConstraintLike, Constraints
+from privinf.results.delegation import delegated
+from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note
 from privinf.results.prediction import (
     Prediction,
+    Predictions,
     class_probabilities,
     mean_response,
     predicted,
     prediction_rows,
 )
 from privinf.results.rendering import PrivateSummary
-from privinf.results.resampling import BootstrapResults
-from privinf.results.summary import SummaryWords
+from privinf.results.resampling import BootstrapResults, Resampling
+from privinf.results.score_inference import ScoreTests
+from privinf.results.wald import Inference
 from privinf.schema import Design
-from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, LossName, Names, RngLike, Which
-from privinf.validation import check_array, check_choice, check_flag, check_words
+from privinf.typing import (
+    ArrayLike,
+    BootstrapMethod,
+    ColumnsLike,
+    Floats,
+    LossName,
+    RngLike,
+    SummaryNotes,
+    Which,
+)
+from privinf.validation import check_array, check_choice, check_flag
 
 # Records times coefficients up to which a summary inverts the score test unasked (about a second).
 QUICK = 20_000
@@ -52,41 +63,55 @@ NO_SYSTEM = (
 )
 
 
-@doors
-class IWPGLMResults(Results):
-    """Results of an `IWPGLM` fit.
-
-    Adds to `Results`: `naive` (what ignoring the noise would have given), `variance_inflation`, `dispersion`
-    of counts, and predictions on the scale of the mean. Score tests solve the noise-free coefficients under
-    the null.
-    """
+@dataclass(frozen=True, eq=False)
+class ExampleInference(Inference):
+    """Inference from released examples: with their equation, and the map to scaled units."""
 
     @property
-    def loss(self) -> LossName:
-        """The loss."""
-        return self._settings["loss"]
+    def settings(self) -> ExampleSettings:
+        """What the model needs to make its equation again."""
+        return cast(ExampleSettings, self.context.settings)
 
     @property
-    def _settings(self) -> ExampleSettings:
-        return cast(ExampleSettings, self._context.settings)
-
-    def _check_settings(self) -> None:
-        check_choice(self.loss, LossName, "loss")
-
-    # It solves the equation again.
-    _probes: ClassVar[Mapping[str, str]] = {"naive": "_kept_release"}
-
-    def _refused_methods(self) -> frozenset[str]:
-        refused = super()._refused_methods()
-        if self._context.system is not None and self._context.release is not None:
-            refused -= NEED_EQUATION  # several classes have no design of the coefficients
-        else:
-            refused |= NEED_EQUATION
-        return refused | {"get_prediction"} if self.loss == "multinomial" else refused
+    def release(self) -> Release:
+        """The examples; NotAvailableError for a result that was stored without them."""
+        if self.context.release is None:
+            raise NotAvailableError(NO_SYSTEM)
+        return self.context.release
 
     @property
-    def _no_moments(self) -> str | None:
-        return None if self.loss == "squared" else f"not defined for loss={self.loss!r}"
+    def system(self) -> ExampleScores:
+        """The estimating equation; NotAvailableError for a result that was stored without the examples."""
+        if self.context.system is None or self.context.release is None:
+            raise NotAvailableError(NO_SYSTEM)
+        return cast("ExampleScores", self.context.system)
+
+    @cached_property
+    def user_map(self) -> tuple[Floats, Floats]:
+        """Matrix and shift that turn scaled parameters into the user's."""
+        return blocked_map(self.release, self.settings["loss"], len(self.names))
+
+    @cached_property
+    def scaled_params(self) -> Floats:
+        """The estimate in scaled units."""
+        transform, shift = self.user_map
+        return np.asarray(np.linalg.solve(transform, self.estimate.params - shift), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleScoreTests(ScoreTests):
+    """Score tests on released examples, whose scores are not linear in the coefficients."""
+
+    inference: ExampleInference
+
+    @property
+    def available(self) -> bool:
+        """Whether the examples are there; of several classes there is no design of the coefficients."""
+        return self.inference.context.system is not None and self.inference.context.release is not None
+
+    def score_sets_are_quick(self, alpha: float) -> bool:
+        """Return whether they are known, or the records few: a nonlinear score is minimised many times."""
+        return alpha in self.known_sets or self.inference.nobs * len(self.inference.names) <= QUICK
 
     def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
         """Test slopes without assuming that the noise is weak.
@@ -108,23 +133,29 @@ class IWPGLMResults(Results):
         """
         return super().score_test(beta0)
 
-    def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
-        system, _ = self._scored
-        transform, shift = self._map
+    def restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        """Return the score test of ``R b = q`` in user units."""
+        inference = self.inference
+        transform, shift = inference.user_map
         R = restrictions.R
         q = restrictions.q
-        test = test_restrictions(system, R @ transform, q - R @ shift, near=self._scaled_params)
+        test = restricted_score_test(
+            inference.system, R @ transform, q - R @ shift, near=inference.scaled_params
+        )
         return replace(test, null=q)
 
-    def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
-        system, design = self._scored
+    def slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
+        """Return the score test of private coefficients in user units; None: that every slope is zero."""
+        system = self.inference.system
+        design = self.inference.release.design
         classes = system.p // len(design.names)
         if beta0 is None:
             tested = np.tile(np.arange(len(design.names)) != _constant(design), classes)
             if not tested.any():
                 raise NotAvailableError("score_test: the model has no column beside the constant")
             return test_examples(system, tested=tested)
-        names = [name for name, noisy in zip(self.names, self._private, strict=True) if noisy]
+        private = np.tile(design.private, classes)
+        names = [name for name, noisy in zip(self.inference.names, private, strict=True) if noisy]
         if isinstance(beta0, pd.Series):
             if sorted(map(str, beta0.index)) != sorted(names):
                 raise ArgumentError(f"beta0 must be labelled by the private coefficients: {', '.join(names)}")
@@ -132,153 +163,20 @@ class IWPGLMResults(Results):
         values = check_array(beta0, "beta0", ndim=1)
         if values.shape != (len(names),):
             raise ArgumentError(f"beta0 must hold {len(names)} values: {', '.join(names)}")
-        factors = np.diag(self._map[0])[self._private]
-        test = test_examples(system, values / factors, tested=self._private)
-        return replace(test, null=values)
+        factors = np.diag(self.inference.user_map[0])[private]
+        return replace(test_examples(system, values / factors, tested=private), null=values)
 
-    def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
-    ) -> BootstrapResults:
-        """Return the bootstrap distribution of the coefficients: "multiplier" or "parametric".
-
-        Default: the first where records' scores are there.
-
-        Raises
-        ------
-        NotAvailableError
-            For "pairs", which would solve a nonlinear equation for every draw.
-        """
-        if method == "pairs":
-            raise NotAvailableError(
-                "the pairs bootstrap of a nonlinear model solves it anew for every draw: use 'multiplier'"
-            )
-        return super().bootstrap(draws, method, rng=rng)
-
-    @cached_property
-    def naive(self) -> pd.Series[float]:
-        """Coefficients that ignoring the noise would have given, user units: biased, for comparison only."""
-        release = self._kept_release
-        settings: ExampleSettings = {**self._settings, "correction": "none", "truncation": None}
-        root = solve_root(example_system(release, settings))
-        transform, shift = self._map
-        return self._inference.labelled(transform @ root.params + shift, "naive")
-
-    @property
-    def variance_inflation(self) -> float:
-        """exp(theta'S theta) - 1, the relative variance that the noise gives corrected exponentials.
-
-        Losses other than the exponential and the Poisson loss have no such factor: 0.
-        """
-        system, _ = self._scored
-        if self.loss not in {"exponential", "poisson"} or system.correction != "exact":
-            return 0.0
-        return noise_inflation(system, self._scaled_params)
-
-    def summary(  # type: ignore[override]
-        self,
-        yname: str | None = None,
-        xname: Names | None = None,
-        *,
-        naive: bool = False,
-        **words: Unpack[SummaryWords],
-    ) -> PrivateSummary:
-        """Return the summary.
-
-        Parameters
-        ----------
-        yname, xname, title, alpha, slim, notes
-            As for `Results.summary`.
-        naive : bool
-            Add what ignoring the noise would have given.
-        """
-        check_words(words, SummaryWords.__annotations__)
-        summary = super().summary(yname, xname, **words)
-        if not check_flag(naive, "naive"):
-            return summary
-        values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
-        note = Note(f"Ignoring the noise would have given: {values}.", "must-read")
-        return summary.with_note(note)
-
-    def predict(self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean") -> Any:
-        """Return predictions for new rows.
-
-        Parameters
-        ----------
-        exog : table, mapping of columns or single values, Series of one row, or array
-        transform : bool
-            False: `exog` is the design matrix although the model has a formula.
-        which : {"mean", "linear"}
-            The mean (for labels of levels: the probability of the second level; multinomial: a column for
-            every level), or the linear predictor.
-        """
-        check_choice(which, Which, "which")
-        rows, index = self._rows(exog, transform)
-        if self.loss == "multinomial":
-            linear = rows @ self.params.to_numpy().reshape(-1, rows.shape[1]).T
-            levels = list(examples_law(self._kept_release)["label"]["levels"])
-            if which == "linear":
-                return pd.DataFrame(linear, index, levels[1:])
-            return pd.DataFrame(class_probabilities(linear), index, levels)
-        predicted = rows @ self.params.to_numpy()
-        if which == "mean":
-            predicted = mean_response(self.loss, predicted)
-        return pd.Series(predicted, index, name=which)
-
-    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
-        """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
-
-        Of new observations too: for the squared loss where the residual variance is known; for counts by the
-        Poisson law, or a negative binomial one where `dispersion` and two of its standard errors are above
-        1. Of labels of two values there are none.
-
-        Raises
-        ------
-        NotAvailableError
-            For the multinomial loss: use `delta_method`.
-        """
-        if self.loss == "multinomial":
-            raise NotAvailableError("get_prediction: probabilities of several levels, use delta_method()")
-        rows = self._rows(exog, transform)
-        if self.loss != "poisson":
-            return predicted(self._estimate, rows, self.loss, scatter=self._fit_statistics.scatter())
-        try:
-            ratio, se = self.dispersion
-        except NotAvailableError as reason:
-            prediction = predicted(self._estimate, rows, self.loss)
-            return replace(prediction, observation=None, reason=str(reason))
-        return predicted(self._estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
-
-    @cached_property
-    def dispersion(self) -> tuple[float, float]:
-        """Mean of (y - mu)^2 over that of mu, 1 for Poisson counts, and its standard error.
-
-        From the released examples (`privinf.iwp.data.count_dispersion`): the noise makes its error large.
-        NotAvailableError for other losses, for correction="none", and without the examples.
-        """
-        system, _ = self._scored
-        if self.loss != "poisson" or system.correction != "exact":
-            raise NotAvailableError("dispersion: of counts, corrected for the noise (loss='poisson')")
-        ratio_and_se = count_dispersion(system.data, self._scaled_params)
-        if not math.isfinite(ratio_and_se[1]):
-            raise NotAvailableError("dispersion: the noise of these examples hides how counts scatter")
-        return ratio_and_se
-
-    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        design = self._context.design or self._kept_release.design
-        return prediction_rows(exog, design.names, design, transform=transform)
-
-    def score_sets_are_quick(self, alpha: float) -> bool:
-        """Return whether they are known, or the records few: a nonlinear score is minimised many times."""
-        return alpha in self.__dict__.get("_known_score_sets", {}) or self.nobs * len(self.names) <= QUICK
-
-    def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
-        system, design = self._scored
-        transform, shift = self._map
-        centred = bool(sent_units(self._kept_release)[0].any())
+    def all_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        """Return the score sets of all parameters in user units."""
+        inference = self.inference
+        system = inference.system
+        design = inference.release.design
+        transform, shift = inference.user_map
+        centred = bool(sent_units(inference.release)[0].any())
         sets = []
         for column in tqdm(range(system.p), desc="score intervals", disable=None):
             column_system = system
-            point = self._scaled_params
+            point = inference.scaled_params
             if centred and column % len(design.names) == _constant(design):
                 column_system, point = self._uncentred
             root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
@@ -292,42 +190,270 @@ class IWPGLMResults(Results):
 
         Their constant is a multiple of the user's; that of centred columns is not.
         """
-        release = self._kept_release
+        release = self.inference.release
         design = release.design
         shifts = np.diag(np.ones(len(design.names)))
         center, scale = sent_units(release)
         shifts[_constant(design)] -= center / scale
-        moved = np.kron(np.eye(len(self.names) // len(design.names)), shifts)
-        system = example_system(release, self._settings, centred=False)
-        return system, np.asarray(moved @ self._scaled_params, dtype=np.float64)
+        uncentring = np.kron(np.eye(len(self.inference.names) // len(design.names)), shifts)
+        system = example_system(release, self.inference.settings, centred=False)
+        return system, np.asarray(uncentring @ self.inference.scaled_params, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleResampling(Resampling):
+    """Draws from the distribution of coefficients whose equation is not linear."""
+
+    def bootstrap(
+        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
+    ) -> BootstrapResults:
+        """Return the bootstrap distribution of the coefficients: "multiplier" or "parametric".
+
+        Parameters
+        ----------
+        draws : int
+        method : {"multiplier", "parametric"}, optional
+            Random signs on the records' influences; or draws from the normal distribution with the
+            estimate's covariance. Default: the first where records' scores are there.
+        rng : None, int or Generator
+
+        Returns
+        -------
+        BootstrapResults
+            ``.conf_int()``, ``.bse``, ``.draws`` and ``.summary_frame()``.
+
+        Raises
+        ------
+        NotAvailableError
+            For "pairs", which would solve a nonlinear equation for every draw.
+        """
+        if method == "pairs":
+            raise NotAvailableError(
+                "the pairs bootstrap of a nonlinear model solves it anew for every draw: use 'multiplier'"
+            )
+        return super().bootstrap(draws, method, rng=rng)
+
+
+@dataclass(frozen=True, eq=False)
+class ExamplePredictions(Predictions):
+    """Predictions on the scale of the mean: of numbers, counts, labels and classes."""
+
+    inference: ExampleInference
 
     @property
-    def _scored(self) -> tuple[ExampleScores, Design]:
-        system = self._context.system
-        release = self._context.release
-        if system is None or release is None:
-            raise NotAvailableError(NO_SYSTEM)
-        return cast("ExampleScores", system), release.design
+    def loss(self) -> LossName:
+        """The loss."""
+        return self.inference.settings["loss"]
+
+    def rows(self, exog: ColumnsLike | None, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        """Return the design matrix of new rows, and their labels; several classes share its columns."""
+        design = self.inference.context.design or self.inference.release.design
+        return prediction_rows(exog, design.names, design, transform=transform)
+
+    def predict(self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean") -> Any:
+        """Return predictions for new rows.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            The mean (for labels of levels: the probability of the second level; multinomial: a column for
+            every level), or the linear predictor.
+
+        Returns
+        -------
+        Series, or DataFrame with a column for every level
+        """
+        check_choice(which, Which, "which")
+        rows, index = self.rows(exog, transform)
+        params = self.inference.params.to_numpy()
+        if self.loss == "multinomial":
+            linear = rows @ params.reshape(-1, rows.shape[1]).T
+            levels = list(examples_law(self.inference.release)["label"]["levels"])
+            if which == "linear":
+                return pd.DataFrame(linear, index, levels[1:])
+            return pd.DataFrame(class_probabilities(linear), index, levels)
+        linear = rows @ params
+        return pd.Series(mean_response(self.loss, linear) if which == "mean" else linear, index, name=which)
+
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
+        """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
+
+        Of new observations too: for the squared loss where the residual variance is known; for counts by the
+        Poisson law, or a negative binomial one where `dispersion` and two of its standard errors are above
+        1. Of labels of two values there are none.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+
+        Returns
+        -------
+        Prediction
+            ``.predicted_mean``, ``.se_mean``, ``.conf_int()`` and ``.summary_frame()``.
+
+        Raises
+        ------
+        NotAvailableError
+            For the multinomial loss: use `delta_method`.
+        """
+        if self.loss == "multinomial":
+            raise NotAvailableError("get_prediction: probabilities of several levels, use delta_method()")
+        estimate = self.inference.estimate
+        rows = self.rows(exog, transform)
+        if self.loss != "poisson":
+            return predicted(estimate, rows, self.loss, scatter=self.statistics.scatter())
+        try:
+            ratio, se = self.dispersion
+        except NotAvailableError as reason:
+            prediction = predicted(estimate, rows, self.loss)
+            return replace(prediction, observation=None, reason=str(reason))
+        return predicted(estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
+
+    @cached_property
+    def dispersion(self) -> tuple[float, float]:
+        """Mean of (y - mu)^2 over that of mu, and its standard error; see `IWPGLMResults.dispersion`."""
+        system = self.inference.system
+        if self.loss != "poisson" or system.correction != "exact":
+            raise NotAvailableError("dispersion: of counts, corrected for the noise (loss='poisson')")
+        ratio_and_se = count_dispersion(system.data, self.inference.scaled_params)
+        if not math.isfinite(ratio_and_se[1]):
+            raise NotAvailableError("dispersion: the noise of these examples hides how counts scatter")
+        return ratio_and_se
+
+
+@doors
+class IWPGLMResults(Results):
+    """Results of an `IWPGLM` fit.
+
+    Adds to `Results`: `naive` (what ignoring the noise would have given), `variance_inflation`, `dispersion`
+    of counts, and predictions on the scale of the mean. Score tests solve the noise-free coefficients under
+    the null.
+    """
+
+    @cached_property
+    def _inference(self) -> ExampleInference:
+        return ExampleInference(self._estimate, self._context)
+
+    @cached_property
+    def _fit_statistics(self) -> FitStatistics:
+        return FitStatistics(
+            self._inference, None if self.loss == "squared" else f"not defined for loss={self.loss!r}"
+        )
+
+    @cached_property
+    def _score_tests(self) -> ExampleScoreTests:
+        return ExampleScoreTests(self._inference)
+
+    @cached_property
+    def _resampling(self) -> ExampleResampling:
+        return ExampleResampling(self._inference)
+
+    @cached_property
+    def _predictions(self) -> ExamplePredictions:
+        return ExamplePredictions(self._inference, self._fit_statistics)
+
+    score_test = delegated("_score_tests", ExampleScoreTests.score_test)
+    bootstrap = delegated("_resampling", ExampleResampling.bootstrap)
+    predict = delegated("_predictions", ExamplePredictions.predict)
+    get_prediction = delegated("_predictions", ExamplePredictions.get_prediction)
 
     @property
-    def _kept_release(self) -> Release:
-        if self._context.release is None:
-            raise NotAvailableError(NO_SYSTEM)
-        return self._context.release
+    def loss(self) -> LossName:
+        """The loss."""
+        return cast(ExampleSettings, self._context.settings)["loss"]
+
+    def _check_settings(self) -> None:
+        check_choice(self.loss, LossName, "loss")
+
+    # It solves the equation again.
+    _probes: ClassVar[Mapping[str, str]] = {"naive": "_released_examples"}
+
+    @property
+    def _released_examples(self) -> Release:
+        return self._inference.release
+
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        return refused | {"get_prediction"} if self.loss == "multinomial" else refused
 
     @cached_property
-    def _map(self) -> tuple[Floats, Floats]:
-        return blocked_map(self._kept_release, self.loss, len(self.names))
+    def naive(self) -> pd.Series[float]:
+        """Coefficients that ignoring the noise would have given, user units: biased, for comparison only."""
+        inference = self._inference
+        settings: ExampleSettings = {**inference.settings, "correction": "none", "truncation": None}
+        root = solve_root(example_system(inference.release, settings))
+        transform, shift = inference.user_map
+        return inference.labelled(transform @ root.params + shift, "naive")
 
-    @cached_property
-    def _private(self) -> Any:
-        design = self._kept_release.design
-        return np.tile(design.private, len(self.names) // len(design.names))
+    @property
+    def variance_inflation(self) -> float:
+        """exp(theta'S theta) - 1, the relative variance that the noise gives corrected exponentials.
 
-    @cached_property
-    def _scaled_params(self) -> Floats:
-        transform, shift = self._map
-        return np.asarray(np.linalg.solve(transform, self._estimate.params - shift), dtype=np.float64)
+        Losses other than the exponential and the Poisson loss have no such factor: 0.
+        """
+        system = self._inference.system
+        if self.loss not in {"exponential", "poisson"} or system.correction != "exact":
+            return 0.0
+        return noise_inflation(system, self._inference.scaled_params)
+
+    @property
+    def dispersion(self) -> tuple[float, float]:
+        """Mean of (y - mu)^2 over that of mu, 1 for Poisson counts, and its standard error.
+
+        From the released examples (`privinf.iwp.data.count_dispersion`): the noise makes its error large.
+        NotAvailableError for other losses, for correction="none", and without the examples.
+        """
+        return self._predictions.dispersion
+
+    def summary(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+        slim: bool = False,
+        notes: SummaryNotes = "main",
+        *,
+        naive: bool = False,
+    ) -> PrivateSummary:
+        """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it.
+
+        Parameters
+        ----------
+        yname : str, optional
+            Name of the response.
+        xname : sequence of str, optional
+            Names of all coefficients.
+        title : str, optional
+            Title of the table.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        slim : bool
+            Whether to leave out tests and explanations; warnings and what was spent stay.
+        notes : {"main", "all"}
+            "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
+            privacy claim among them. ``result.notes``, `report` and `to_dict` always have all of them.
+        naive : bool
+            Whether to add the coefficients that ignoring the noise would have given.
+
+        Returns
+        -------
+        PrivateSummary
+            Of statsmodels' class Summary.
+        """
+        summary = super().summary(yname, xname, title, alpha, slim, notes)
+        if not check_flag(naive, "naive"):
+            return summary
+        values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
+        note = Note(f"Ignoring the noise would have given: {values}.", "must-read")
+        return summary.with_note(note)
 
 
 def blocked_map(release: Release, loss: LossName, parameters: int) -> tuple[Floats, Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from privinf.lasso.eigenvalues import (
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.results.constraints import Constraints
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import SummaryColumn
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.results.summary import number
 from privinf.typing import Floats, Multipliers
@@ -332,6 +332,8 @@ def joint_bootstrap(
     )
 
 
-def with_bias_bound(summary: PrivateSummary, bound: Floats) -> PrivateSummary:
-    """Return a summary with the bias bound in a column of its own, before the z statistics."""
-    return summary.with_column("(bias bound)", [number(value) for value in bound], 3, BIAS_NOTE)
+def bias_column(bound: Sequence[float]) -> SummaryColumn:
+    """Return the bias bound as a column of a summary, before the z statistics."""
+    return SummaryColumn(
+        name="(bias bound)", cells=[number(value) for value in bound], place=3, note=BIAS_NOTE
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
@@ -24,7 +25,11 @@ from privinf.release_kinds import MixingRegressionLaw
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, describes_restrictions
-from privinf.results.resampling import BootstrapResults
+from privinf.results.context import Context
+from privinf.results.delegation import delegated
+from privinf.results.prediction import Predictions
+from privinf.results.resampling import BootstrapResults, Resampling
+from privinf.results.score_inference import ScoreTests
 from privinf.typing import BootstrapMethod, ColumnsLike, Floats, Integers, RngLike, Which
 from privinf.validation import as_generator, check_array, check_choice, check_count
 
@@ -40,39 +45,9 @@ class MixingSettings(TypedDict):
     bias: list[float] | None
 
 
-@doors
-class MixingResults(Results):
-    """Results of `RMGMOLS`, `DGMOLS` and `BGMOLS`.
-
-    Adds `bias` (of a plain fit) and the exact form of the score test to `Results`. ``privacy.epsilon``,
-    ``mu`` and ``rho`` are per person, all parties together; ``privacy.parties`` has one line a party.
-    """
-
-    @property
-    def bias(self) -> pd.Series[float]:
-        """What the noise does to a plain fit (debias=False), estimated from the release; user units.
-
-        Raises
-        ------
-        NotAvailableError
-            The fit is not a plain one, or the release identifies the coefficients too weakly to estimate it.
-        """
-        bias = self._settings["bias"]
-        if bias is None:
-            raise NotAvailableError(
-                "bias: the de-biased estimate has none to report, and a plain fit only where the release "
-                "identifies the coefficients"
-            )
-        return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")
-
-    @property
-    def _settings(self) -> MixingSettings:
-        return cast(MixingSettings, {"shrink": False, "bias": None, **self._context.settings})
-
-    def _check_settings(self) -> None:
-        bias = self._settings["bias"]
-        if bias is not None and len(check_array(bias, "bias", ndim=1)) != len(self.names):
-            raise ArgumentError("bias has one entry for each coefficient")
+@dataclass(frozen=True, eq=False)
+class MixedScoreTests(ScoreTests):
+    """Score tests on mixed rows: as of every linear equation, or exact at every number of rows."""
 
     def score_test(self, beta0: ConstraintLike | None = None, form: ScoreForm = "F") -> ScoreTestResult:
         """Test slopes without assuming that the noise is weak.
@@ -89,9 +64,9 @@ class MixingResults(Results):
         """
         if check_choice(form, ScoreForm, "form") == "F":
             return super().score_test(beta0)
-        system = self._context.system
-        design = self._context.design
-        release = self._context.release
+        system = self.inference.context.system
+        design = self.inference.context.design
+        release = self.inference.context.release
         if not isinstance(system, MixedLeastSquares) or design is None or release is None:
             raise NotAvailableError("form='exact' is for mixed rows (RMGMOLS) whose release was kept")
         if beta0 is not None and describes_restrictions(beta0):
@@ -110,6 +85,11 @@ class MixingResults(Results):
         return ScoreTestResult(
             statistic=statistic, pvalue=pvalue, df=len(slopes), null=slopes, law=system.law
         )
+
+
+@dataclass(frozen=True, eq=False)
+class MixedResampling(Resampling):
+    """Draws of the released rows, which are mixtures of all people, or rows of single people with noise."""
 
     def bootstrap(
         self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
@@ -138,36 +118,37 @@ class MixingResults(Results):
         chosen: BootstrapMethod = check_choice(method, BootstrapMethod, "method")
         count = check_count(draws, "draws", least=2)
         generator = as_generator(rng)
-        (rows, rest), system = self._rows_and_rest, cast(MixedLeastSquares, self._context.system)
-        center = self._estimate.params
-        bse = self._estimate.bse
+        (rows, rest), system = self._rows_and_rest, cast(MixedLeastSquares, self.inference.context.system)
+        center = self.inference.estimate.params
+        bse = self.inference.estimate.bse
         if chosen == "multiplier":
             shifts, pivots = row_draws(rows, rest, system.df, count, generator)
             replicates = BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
         else:
             resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
             replicates = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)
-        return BootstrapResults(self.names, replicates, chosen)
+        return BootstrapResults(self.inference.names, replicates, chosen)
 
-    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+    def null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        """Return draws of the t statistics of ``R b`` from mixed rows; None: by the people's influences."""
         if self._of_people:
-            return super()._null_draws(R, draws, rng)
+            return super().null_draws(R, draws, rng)
         rows, rest = self._rows_and_rest
-        df = cast(MixedLeastSquares, self._context.system).df
+        df = cast(MixedLeastSquares, self.inference.context.system).df
         count = check_count(1_999 if draws is None else draws, "draws")
         return row_draws(R @ rows @ R.T, R @ rest @ R.T, df, count, as_generator(rng))[1]
 
     @property
     def _of_people(self) -> bool:
         """Whether the released rows are single people's."""
-        return isinstance(self._context.system, CorrectedLeastSquares)
+        return isinstance(self.inference.context.system, CorrectedLeastSquares)
 
     @property
     def _rows_and_rest(self) -> tuple[Floats, Floats]:
         """Covariance of what the k mixed rows add to the coefficients' error, and of the rest, (p, p)."""
-        covariance = self._estimate.covariance
+        covariance = self.inference.estimate.covariance
         transform = self._released_rows.design.to_user[0]
-        system = cast(MixedLeastSquares, self._context.system)
+        system = cast(MixedLeastSquares, self.inference.context.system)
         scaled = self._scaled_solution
         rows = transform @ sandwich(system.A, system.rows_meat(scaled), system.n) @ transform.T
         return rows, covariance - rows
@@ -175,11 +156,11 @@ class MixingResults(Results):
     @property
     def _scaled_solution(self) -> Floats:
         """Solution of the released moments, scaled units, which the estimate is unless it is penalized."""
-        system = cast(MixedLeastSquares, self._context.system)
+        system = cast(MixedLeastSquares, self.inference.context.system)
         (transform, shift) = self._released_rows.design.to_user
         scaled = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
-        away = np.abs(transform @ scaled + shift - self._estimate.params)
-        if (away > 1e-6 * self._estimate.bse).any():
+        away = np.abs(transform @ scaled + shift - self.inference.estimate.params)
+        if (away > 1e-6 * self.inference.estimate.bse).any():
             raise NotAvailableError(
                 "the bootstrap of mixed rows repeats the solution of the released moments, and this estimate "
                 "is a penalized one: use method='parametric'"
@@ -188,14 +169,14 @@ class MixingResults(Results):
 
     @property
     def _released_rows(self) -> Release:
-        if self._context.release is None:
+        if self.inference.context.release is None:
             raise NotAvailableError("this result was stored without the released rows, on which this rests")
-        return self._context.release
+        return self.inference.context.release
 
     def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:
         """Return the solver of rows drawn again; `root` is of the covariance of what they do not show."""
         release = self._released_rows
-        population = self.target != "sample"
+        population = self.inference.context.target != "sample"
         transform, shift = release.design.to_user
 
         def resolve(weights: Floats) -> tuple[Floats, Floats]:
@@ -209,6 +190,11 @@ class MixingResults(Results):
 
         return resolve
 
+
+@dataclass(frozen=True, eq=False)
+class MixedPredictions(Predictions):
+    """Predicted means of new rows by a plain, de-biased or shrunk fit."""
+
     def predict(
         self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
     ) -> pd.Series[float]:
@@ -216,27 +202,89 @@ class MixingResults(Results):
 
         Parameters
         ----------
-        exog, transform
-            As for `Results.predict`; an array may leave out the constant.
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names);
+            an array may leave out the constant.
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
         which : {"mean", "linear"}
             "linear" is not kept inside bounds.
+
+        Returns
+        -------
+        Series
+            One number a row, under the labels of the rows.
         """
         predicted = super().predict(exog, transform, which)
-        design = self._context.design
-        if which == "linear" or not self._settings["shrink"] or design is None:
+        settings = mixing_settings(self.inference.context)
+        design = self.inference.context.design
+        if which == "linear" or not settings["shrink"] or design is None:
             return predicted
         return predicted.clip(design.y_low, design.y_high)
 
-    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        design = self._context.design
+    def rows(self, exog: ColumnsLike | None, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        """Return the design matrix of new rows, and their labels; an array may leave out the constant."""
+        design = self.inference.context.design
         if design is None or not transform or not isinstance(exog, (np.ndarray, list)):
-            return super()._rows(exog, transform)
+            return super().rows(exog, transform)
         array = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
         if array.shape[1] == len(design.inputs) and all(
             column.plain for column in design.columns if column.pieces
         ):
-            return super()._rows(pd.DataFrame(array, columns=list(design.inputs)), transform)
-        return super()._rows(array, False)
+            return super().rows(pd.DataFrame(array, columns=list(design.inputs)), transform)
+        return super().rows(array, False)
+
+
+def mixing_settings(context: Context) -> MixingSettings:
+    """Return what results keep, with defaults for files that lack it."""
+    return cast(MixingSettings, {"shrink": False, "bias": None, **context.settings})
+
+
+@doors
+class MixingResults(Results):
+    """Results of `RMGMOLS`, `DGMOLS` and `BGMOLS`.
+
+    Adds `bias` (of a plain fit) and the exact form of the score test to `Results`. ``privacy.epsilon``,
+    ``mu`` and ``rho`` are per person, all parties together; ``privacy.parties`` has one line a party.
+    """
+
+    @cached_property
+    def _score_tests(self) -> MixedScoreTests:
+        return MixedScoreTests(self._inference)
+
+    @cached_property
+    def _resampling(self) -> MixedResampling:
+        return MixedResampling(self._inference)
+
+    @cached_property
+    def _predictions(self) -> MixedPredictions:
+        return MixedPredictions(self._inference, self._fit_statistics)
+
+    score_test = delegated("_score_tests", MixedScoreTests.score_test)
+    bootstrap = delegated("_resampling", MixedResampling.bootstrap)
+    predict = delegated("_predictions", MixedPredictions.predict)
+
+    @property
+    def bias(self) -> pd.Series[float]:
+        """What the noise does to a plain fit (debias=False), estimated from the release; user units.
+
+        Raises
+        ------
+        NotAvailableError
+            The fit is not a plain one, or the release identifies the coefficients too weakly to estimate it.
+        """
+        bias = mixing_settings(self._context)["bias"]
+        if bias is None:
+            raise NotAvailableError(
+                "bias: the de-biased estimate has none to report, and a plain fit only where the release "
+                "identifies the coefficients"
+            )
+        return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")
+
+    def _check_settings(self) -> None:
+        bias = mixing_settings(self._context)["bias"]
+        if bias is not None and len(check_array(bias, "bias", ndim=1)) != len(self.names):
+            raise ArgumentError("bias has one entry for each coefficient")
 
 
 def rebuilt_system(release: Release, settings: MixingSettings) -> Any:

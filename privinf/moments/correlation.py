@@ -33,6 +33,7 @@ from privinf.moments.equation import TRUSTED, MomentMap, moments_law
 from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.context import Context
 from privinf.results.export import PortableTable
 from privinf.results.notes import CLIPPED_PAIRS, IMPUTED_SAMPLE, Note, imputes, sentence
 from privinf.schema.columns import all_columns
@@ -151,12 +152,14 @@ def means(moments: MeanMoments, release: Release) -> Results:
     )
     return Results(
         estimate.transformed(np.diag(scale), shift=center, names=names),
-        report=release_report(release, reread=True),
-        release=release,
-        sampling_cov=(total - noise) * np.outer(scale, scale),
-        model="Means",
-        method=f"second moments, {TRUSTED[release.law['trust']]}",
-        notes=(Note(CLIPPED_MEANS, "header"),),
+        Context(
+            report=release_report(release, reread=True),
+            release=release,
+            sampling_cov=(total - noise) * np.outer(scale, scale),
+            model="Means",
+            method=f"second moments, {TRUSTED[release.law['trust']]}",
+            notes=(Note(CLIPPED_MEANS, "header"),),
+        ),
     )
 
 

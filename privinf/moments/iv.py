@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, Constraints
 from privinf.results.context import Context
+from privinf.results.delegation import delegated
 from privinf.results.notes import CLIPPED, Note
+from privinf.results.score_inference import ScoreTests
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
 from privinf.typing import ArrayLike, Flags, Floats, SamplingKind
@@ -214,20 +216,22 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
     law = release.law
     return IVResults(
         solution.estimate(design.names).transformed(transform, shift=shift, names=design.names),
-        report=release_report(release, reread=True),
-        design=design,
-        release=release,
-        system=system,
-        sampling_cov=None if sampling is None else transform @ sampling @ transform.T,
-        identification=strength(system, stages),
-        model="TwoStageLeastSquares",
-        method=f"two-stage least squares, second moments, {TRUSTED[law['trust']]}",
-        options={
-            "Endogenous": ", ".join(np.array(design.names)[stages.endogenous]),
-            "Excluded instruments": str(int(stages.excluded.sum())),
-        },
-        settings={"formula": formula},
-        notes=() if law["noise_free"] else (Note(CLIPPED, "header"),),
+        Context(
+            report=release_report(release, reread=True),
+            design=design,
+            release=release,
+            system=system,
+            sampling_cov=None if sampling is None else transform @ sampling @ transform.T,
+            identification=strength(system, stages),
+            model="TwoStageLeastSquares",
+            method=f"two-stage least squares, second moments, {TRUSTED[law['trust']]}",
+            options={
+                "Endogenous": ", ".join(np.array(design.names)[stages.endogenous]),
+                "Excluded instruments": str(int(stages.excluded.sum())),
+            },
+            settings={"formula": formula},
+            notes=() if law["noise_free"] else (Note(CLIPPED, "header"),),
+        ),
     )
 
 
@@ -263,19 +267,9 @@ def strength(system: TwoStageEquation, stages: Stages) -> Identification:
     )
 
 
-@doors
-class IVResults(Results):
-    """Results of two-stage least squares from second moments.
-
-    Adds to `Results`: `identification` is the first-stage F with the noise in it (weak below 16.4), and
-    ``conf_int(method="score")``, `score_set` and `score_test` are those of Anderson and Rubin, which hold
-    however weak the instruments are. They assume errors of equal variance, as the standard errors do.
-
-    References
-    ----------
-    Anderson, T. W. and Rubin, H. (1949), Annals of Mathematical Statistics 20, 46-63; Dufour, J.-M. and
-    Taamouti, M. (2005), Econometrica 73, 1351-1365.
-    """
+@dataclass(frozen=True, eq=False)
+class AndersonRubinTests(ScoreTests):
+    """Tests by the excluded instruments' moments, and the sets of values that they do not reject."""
 
     def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
         """Test coefficients by the excluded instruments' moments (Anderson-Rubin).
@@ -289,8 +283,9 @@ class IVResults(Results):
         """
         return super().score_test(beta0)
 
-    def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
-        system, stages = self._parts()
+    def restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        """Return the Anderson-Rubin test of ``R b = q`` in user units."""
+        system, stages = self.parts()
         transform, shift = stages.design.to_user
         R = restrictions.R @ transform
         q = restrictions.q - restrictions.R @ shift
@@ -309,8 +304,9 @@ class IVResults(Results):
             law=system.law,
         )
 
-    def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
-        system, stages = self._parts()
+    def slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
+        """Return the Anderson-Rubin test of all endogenous columns' coefficients, in user units."""
+        system, stages = self.parts()
         factors = np.diag(stages.design.to_user[0])
         count = int(stages.endogenous.sum())
         null = np.zeros(count) if beta0 is None else check_array(beta0, "beta0", ndim=1)
@@ -326,8 +322,9 @@ class IVResults(Results):
             statistic=statistic, pvalue=system.law.pvalue(statistic, df), df=df, null=null, law=system.law
         )
 
-    def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
-        system, stages = self._parts()
+    def all_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        """Return the Anderson-Rubin sets of all coefficients in user units."""
+        system, stages = self.parts()
         transform, shift = stages.design.to_user
         factors = np.diag(transform)
         exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
@@ -348,12 +345,34 @@ class IVResults(Results):
             sets.append(score_set.mapped(float(factor), float(moved)))
         return tuple(sets)
 
-    def _parts(self) -> tuple[TwoStageEquation, Stages]:
-        context: Context = self._context
+    def parts(self) -> tuple[TwoStageEquation, Stages]:
+        """Return the equation and its stages; NotAvailableError for a result stored without the release."""
+        context = self.inference.context
         if context.release is None or not isinstance(context.system, TwoStageEquation):
             raise NotAvailableError("Anderson-Rubin tests rest on the release, without which this was stored")
         return context.system, Stages.of(context.release.design, context.settings["formula"])
 
+
+@doors
+class IVResults(Results):
+    """Results of two-stage least squares from second moments.
+
+    Adds to `Results`: `identification` is the first-stage F with the noise in it (weak below 16.4), and
+    ``conf_int(method="score")``, `score_set` and `score_test` are those of Anderson and Rubin, which hold
+    however weak the instruments are. They assume errors of equal variance, as the standard errors do.
+
+    References
+    ----------
+    Anderson, T. W. and Rubin, H. (1949), Annals of Mathematical Statistics 20, 46-63; Dufour, J.-M. and
+    Taamouti, M. (2005), Econometrica 73, 1351-1365.
+    """
+
+    @cached_property
+    def _score_tests(self) -> AndersonRubinTests:
+        return AndersonRubinTests(self._inference)
+
+    score_test = delegated("_score_tests", AndersonRubinTests.score_test)
+
     def _check_settings(self) -> None:
         if self.release is not None:
-            self._parts()
+            self._score_tests.parts()

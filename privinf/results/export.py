@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -20,14 +20,11 @@ from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableErro
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import large_delta
-from privinf.sealed import save_text, write_json, write_parquet
-from privinf.typing import AnyPath, IntervalMethod, RngLike
+from privinf.results.summary import SummaryOptions, large_delta, summarize
+from privinf.sealed import write_json, write_parquet
+from privinf.typing import AnyPath, IntervalMethod
 from privinf.validation import check_fraction
 from privinf.wire import Formats, readable
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1  # of the JSON of results, tests and tables
@@ -142,15 +139,17 @@ class Export:
 
         Empty where nothing speaks against them.
         """
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            self.result._warn_if_weak("intervals")
-            self.result._context.warned(self.result._estimate)
-        found = [(CHANGED_TARGET, IMPUTED)] * self.result._context.imputed
-        found += [(caution_kind(one.category), str(one.message)) for one in told]
-        if self.result._estimate.cov is None:
-            found.append((NO_ERRORS, str(self.result._estimate.weak_reason)))
-        return (*found, *_of_delta(self.result.privacy, self.result.nobs))
+        context = self.result._context
+        estimate = self.result.estimate
+        cautions = [(CHANGED_TARGET, IMPUTED)] if context.imputed else []
+        cautions += [
+            (caution_kind(category), f"intervals: {text}")
+            for category, text in self.result._inference.interval_warnings
+        ]
+        cautions += [(CHANGED_TARGET, text) for text in context.target_changes(estimate)]
+        if estimate.cov is None:
+            cautions.append((NO_ERRORS, str(estimate.weak_reason)))
+        return (*cautions, *_of_delta(self.result.privacy, self.result.nobs))
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
         """Return all that `summary` says as plain numbers and texts, for JSON.
@@ -161,10 +160,10 @@ class Export:
         ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. What there is
         not is None, and infinite ends are ``"inf"`` and ``"-inf"``.
         """
-        cov = self.result._estimate.cov
+        cov = self.result.estimate.cov
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `cautions` has them
-            summary = self.result.summary(alpha=alpha)
+            summary = summarize(self.result, SummaryOptions(alpha=alpha))
             rows = self.tidy(alpha)
         told = {"format": FIT, "version": EXPORT_VERSION, "fit": _records(self.glance())[0], "alpha": alpha}
         told |= {"coefficients": _records(rows.drop(columns="cautions"))}
@@ -185,30 +184,6 @@ class Export:
         NotAvailableError without pyarrow (``privinf[parquet]``).
         """
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
-
-    def plot(
-        self,
-        *,
-        simultaneous: bool = False,
-        alpha: float = 0.05,
-        which: list[str] | None = None,
-        rng: RngLike = 0,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Plot coefficients with total and noise-free intervals; see `privinf.plotting`."""
-        from privinf.plotting import coefficients
-
-        return coefficients(self.result, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
-
-    def report(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write one web page of the result: summary, plots, trade-off curve and ledger lines.
-
-        HTML without scripts, which loads nothing; see `privinf.results.page`. Raises as `to_json`, and
-        NotAvailableError without matplotlib (``privinf[plots]``).
-        """
-        from privinf.results.page import page_of
-
-        save_text(path, page_of(self.result, check_fraction(alpha, "alpha")), overwrite=overwrite)
 
 
 @doors

@@ -1,28 +1,36 @@
-"""A fitted model: its estimate, where that came from and what it cost; what all of `results` reads."""
+"""A fitted model: its estimate, where that came from and what it cost, and all inference about it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors
+from privinf.error_boundary import doors, warn
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results.cautions import Cautious
-from privinf.results.context import Context, Surroundings
+from privinf.results.context import Context, index_of
+from privinf.results.delegation import delegated
+from privinf.results.fit_statistics import FitStatistics
+from privinf.results.hypotheses import LinearTests
+from privinf.results.prediction import Predictions
+from privinf.results.rendering import SummaryColumn
+from privinf.results.resampling import Resampling
+from privinf.results.score_inference import ScoreTests
+from privinf.results.wald import Inference
+from privinf.typing import IntervalMethod
+from privinf.validation import check_choice
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from privinf.inference.score_test import Identification, ScoreTestResult
+    from privinf.inference.score_test import Identification
     from privinf.releases import Release
-    from privinf.results.constraints import ConstraintLike
-    from privinf.results.rendering import PrivateSummary
-    from privinf.results.simultaneous import SimultaneousResults
-    from privinf.typing import Floats
+    from privinf.results.variance import VarianceFormula
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,136 +51,55 @@ class ModelLabels:
 
 @doors
 class FittedResult(Cautious):
-    """An immutable estimate with its surroundings; `Results` adds what is computed of them.
+    """An immutable estimate, and what is computed of it by components.
 
-    Summaries, pages, plots, tables and files take this class, so that they need not import `Results`, which
-    offers them.
+    `Results` adds how it leaves: summaries, tables and files, whose modules take this class. The class of a
+    method's results puts the method's own components in place of those here.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of p coefficients, in the user's units.
+    context : Context
+        Where the estimate came from, and what it cost.
     """
 
     _estimate: Estimate
     _context: Context
 
-    if TYPE_CHECKING:  # what those read of `Results`
-
-        @property
-        def names(self) -> tuple[str, ...]:
-            """See `Results`."""
-            ...
-
-        @property
-        def nobs(self) -> int:
-            """See `Results`."""
-            ...
-
-        @property
-        def use_t(self) -> bool:
-            """See `Results`."""
-            ...
-
-        @property
-        def df_resid(self) -> int:
-            """See `Results`."""
-            ...
-
-        @property
-        def cov_type(self) -> str:
-            """See `Results`."""
-            ...
-
-        @property
-        def params(self) -> pd.Series[float]:
-            """See `Results`."""
-            ...
-
-        @property
-        def bse(self) -> pd.Series[float]:
-            """See `Results`."""
-            ...
-
-        @property
-        def tvalues(self) -> pd.Series[float]:
-            """See `Results`."""
-            ...
-
-        @property
-        def pvalues(self) -> pd.Series[float]:
-            """See `Results`."""
-            ...
-
-        @property
-        def bse_sampling(self) -> pd.Series[float]:
-            """See `Results`."""
-            ...
-
-        @property
-        def noise_share(self) -> pd.Series[float]:
-            """See `Results`."""
-            ...
-
-        @property
-        def rsquared(self) -> float:
-            """See `Results`."""
-            ...
-
-        @property
-        def rsquared_adj(self) -> float:
-            """See `Results`."""
-            ...
-
-        @property
-        def scale(self) -> float:
-            """See `Results`."""
-            ...
-
-        @property
-        def fvalue(self) -> float:
-            """See `Results`."""
-            ...
-
-        @property
-        def f_pvalue(self) -> float:
-            """See `Results`."""
-            ...
-
-        @property
-        def cautions(self) -> tuple[tuple[str, str], ...]:
-            """See `Results`."""
-            ...
-
-        def _interval(self, alpha: float) -> Floats: ...
-
-        def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]: ...
-
-        def tidy(self, alpha: float = ..., method: Any = ...) -> pd.DataFrame:
-            """See `Results`."""
-            ...
-
-        def conf_int(self, alpha: float = ..., method: Any = ..., cols: Any = ...) -> pd.DataFrame:
-            """See `Results`."""
-            ...
-
-        def score_test(self, beta0: ConstraintLike | None = ...) -> ScoreTestResult:
-            """See `Results`."""
-            ...
-
-        def score_sets_are_quick(self, alpha: float) -> bool:
-            """See `Results`."""
-            ...
-
-        def simultaneous(self, *args: Any, **options: Any) -> SimultaneousResults:
-            """See `Results`."""
-            ...
-
-        def summary(self, *args: Any, **options: Any) -> PrivateSummary:
-            """See `Results`."""
-            ...
-
-    def __init__(self, estimate: Estimate, *, report: PrivacyReport, **context: Unpack[Surroundings]) -> None:
-        surroundings = Context(report=report, **context).fit_to(estimate).warned(estimate)
-        self.__dict__.update(_estimate=estimate, _context=surroundings)
+    def __init__(self, estimate: Estimate, context: Context) -> None:
+        self.__dict__.update(_estimate=estimate, _context=context.fit_to(estimate).warned(estimate))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be set")
+
+    # ---- components: frozen, made when they are read, and without a reference to the result
+
+    @cached_property
+    def _inference(self) -> Inference:
+        return Inference(self._estimate, self._context)
+
+    @cached_property
+    def _tests(self) -> LinearTests:
+        return LinearTests(self._inference)
+
+    @cached_property
+    def _fit_statistics(self) -> FitStatistics:
+        return FitStatistics(self._inference)
+
+    @cached_property
+    def _score_tests(self) -> ScoreTests:
+        return ScoreTests(self._inference)
+
+    @cached_property
+    def _resampling(self) -> Resampling:
+        return Resampling(self._inference)
+
+    @cached_property
+    def _predictions(self) -> Predictions:
+        return Predictions(self._inference, self._fit_statistics)
+
+    # ---- what was fitted, and what it cost
 
     @property
     def estimate(self) -> Estimate:
@@ -187,10 +114,10 @@ class FittedResult(Cautious):
     @property
     def identification(self) -> Identification:
         """How much signal the noise left, and whether it is enough for Wald intervals."""
-        found = self._context.identification
-        if found is None:
+        strength = self._context.identification
+        if strength is None:
             raise NotAvailableError("identification: this estimator has no such statistic")
-        return found
+        return strength
 
     @property
     def release(self) -> Release | None:
@@ -224,16 +151,245 @@ class FittedResult(Cautious):
         """Footnotes of the summary."""
         return tuple(note.text for note in self._context.ranked)
 
+    # ---- normal inference
+
     @property
-    def _no_moments(self) -> str | None:
-        """Why this model has neither R-squared nor a residual variance; None for those that have them."""
-        return None
+    def use_t(self) -> bool:
+        """Whether tests and intervals use t quantiles instead of normal ones.
+
+        Their degrees of freedom are `df_resid` where the noise is nothing, and grow without bound where it is
+        most of a contrast's error (Satterthwaite).
+        """
+        return self._inference.use_t
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the p coefficients."""
+        return self._inference.names
+
+    @property
+    def nobs(self) -> int:
+        """Number of records."""
+        return self._inference.nobs
+
+    @property
+    def df_model(self) -> int:
+        """Number of coefficients besides the constant, be it a column or the sum of dummies."""
+        return self._inference.df_model
+
+    @property
+    def k_constant(self) -> int:
+        """1 where the columns hold a constant, or add up to one (all levels of a factor), else 0."""
+        return self._inference.k_constant
+
+    @property
+    def df_resid(self) -> int:
+        """Degrees of freedom of the sampling error; else the number of records less that of coefficients."""
+        return self._inference.df_resid
+
+    @property
+    def cov_type(self) -> str:
+        """Kind of covariance."""
+        return self._inference.cov_type
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units."""
+        return self._inference.params
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors, sampling and privacy noise together."""
+        return self._inference.bse
+
+    @property
+    def tvalues(self) -> pd.Series[float]:
+        """Coefficients over their standard errors."""
+        return self._inference.tvalues
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """Two-sided p-values of zero coefficients."""
+        return self._inference.pvalues
+
+    @property
+    def bse_sampling(self) -> pd.Series[float]:
+        """Standard errors that the same data would have had without noise; nan where hidden."""
+        return self._inference.bse_sampling
+
+    @property
+    def bse_privacy(self) -> pd.Series[float]:
+        """Standard errors that the privacy noise alone causes."""
+        return self._inference.bse_privacy
+
+    @property
+    def noise_cov(self) -> pd.DataFrame:
+        """Covariance of the part of the coefficients' error that the privacy mechanism causes."""
+        return self._inference.noise_cov
+
+    @property
+    def variance_formula(self) -> VarianceFormula:
+        """The named terms that add up to the coefficients' covariance, their sizes and their equation."""
+        return self._inference.variance_formula
+
+    @property
+    def noise_share(self) -> pd.Series[float]:
+        """Share of each coefficient's variance that the privacy noise causes."""
+        return self._inference.noise_share
+
+    cov_params = delegated("_inference", Inference.cov_params)
+    delta_method = delegated("_inference", Inference.delta_method)
+    t_test = delegated("_tests", LinearTests.t_test)
+    wald_test = delegated("_tests", LinearTests.wald_test)
+    f_test = delegated("_tests", LinearTests.f_test)
+    t_test_pairwise = delegated("_tests", LinearTests.t_test_pairwise)
+    wald_test_terms = delegated("_tests", LinearTests.wald_test_terms)
+
+    def compare_f_test(self, restricted: FittedResult) -> tuple[float, float, int]:
+        """Test this fit against one of some of its columns, made from the same release.
+
+        Parameters
+        ----------
+        restricted : results
+            Of the same response; its columns are among those of this fit.
+
+        Returns
+        -------
+        statistic, pvalue : float
+            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
+            `use_t`, else chi2.
+        df : int
+            How many columns are left out.
+
+        Raises
+        ------
+        ArgumentError
+            The fits are of other releases or responses, or are not nested.
+
+        Notes
+        -----
+        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
+        forms it from rows, would have the noise of both fits in it and no F law.
+        """
+        return self._tests.compare_f_test(restricted._inference)
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: IntervalMethod = "wald",
+        cols: Sequence[str | int] | None = None,
+    ) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha : float
+            Between 0 and 1.
+        method : {"wald", "score"}
+            "score" inverts the score test, which holds its level however strong the noise is: intervals are
+            conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
+        cols : sequence of names or positions, optional
+            Coefficients to return; default: all.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            Normal intervals were asked for and `identification` says that they should not be trusted.
+        """
+        if check_choice(method, IntervalMethod, "method") == "wald":
+            table = pd.DataFrame(self._inference.interval(alpha), index_of(self.names))
+        else:
+            table = self._score_tests.intervals(alpha)
+        return table if cols is None else table.iloc[[self._inference.position(column) for column in cols]]
+
+    # ---- measures of fit
+
+    @property
+    def rsquared(self) -> float:
+        """Share of the response's variance explained, from corrected moments."""
+        return self._fit_statistics.rsquared
+
+    @property
+    def scale(self) -> float:
+        """Residual variance without privacy noise, from corrected moments."""
+        return self._fit_statistics.scale
+
+    @property
+    def rsquared_adj(self) -> float:
+        """R-squared adjusted for the number of coefficients, as statsmodels has it."""
+        return self._fit_statistics.rsquared_adj
+
+    @property
+    def fvalue(self) -> float:
+        """F statistic of all coefficients but the constant, by the total covariance; see `f_pvalue`."""
+        return self._fit_statistics.fvalue
+
+    @property
+    def f_pvalue(self) -> float:
+        """p-value of `fvalue`. Where columns add up to a constant, the null is that the mean is constant."""
+        return self._fit_statistics.f_pvalue
+
+    @property
+    def ssr(self) -> float:
+        """Sum of squared residuals without privacy noise, from `scale`."""
+        return self._fit_statistics.ssr
+
+    @property
+    def ess(self) -> float:
+        """Sum of squares that the columns explain, around the mean where there is a constant."""
+        return self._fit_statistics.ess
+
+    @property
+    def mse_resid(self) -> float:
+        """`ssr` over the number of records less that of coefficients."""
+        return self._fit_statistics.mse_resid
+
+    @property
+    def mse_model(self) -> float:
+        """`ess` over `df_model`."""
+        return self._fit_statistics.mse_model
+
+    @property
+    def mse_total(self) -> float:
+        """Variance of the response (without a constant its mean square), without privacy noise."""
+        return self._fit_statistics.mse_total
+
+    @property
+    def centered_tss(self) -> float:
+        """Sum of squares of the response about its mean, from `ssr` and `rsquared`."""
+        return self._fit_statistics.centered_tss
+
+    # ---- inference by scores, draws, predictions
+
+    score_test = delegated("_score_tests", ScoreTests.score_test)
+    score_set = delegated("_score_tests", ScoreTests.score_set)
+    score_sets_are_quick = delegated("_score_tests", ScoreTests.score_sets_are_quick)
+    simultaneous = delegated("_resampling", Resampling.simultaneous)
+    bootstrap = delegated("_resampling", Resampling.bootstrap)
+    draws = delegated("_resampling", Resampling.draws)
+    to_arviz = delegated("_resampling", Resampling.to_arviz)
+    predict = delegated("_predictions", Predictions.predict)
+    get_prediction = delegated("_predictions", Predictions.get_prediction)
+
+    # ---- what the class of a method adds beside its components
+
+    def _warn_if_weak(self, subject: str) -> None:
+        for category, text in self._inference.interval_warnings:
+            warn(f"{subject}: {text}", category)
+
+    def _summary_columns(self) -> tuple[SummaryColumn, ...]:
+        """Return the columns that the table of a summary has more than others."""
+        return ()
 
     def _check_settings(self) -> None:
         """Read all that this class takes from its settings: those of a file could be anything."""
 
-    def _rebind(self, context: Context) -> None:
-        """Take other surroundings while the result is being made: what was computed of the former goes."""
-        for name in ("_inference", "_tests"):
-            self.__dict__.pop(name, None)
-        self.__dict__["_context"] = context
+    @classmethod
+    def _stored_context(cls, estimate: Estimate, context: Context) -> Context:
+        """Return the context of a file with an equation that its settings hold, if this class keeps one."""
+        return context

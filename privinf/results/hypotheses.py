@@ -20,7 +20,6 @@ from privinf.results.constraints import (
     pairwise_contrasts,
     terms,
 )
-from privinf.results.fitted import FittedResult
 from privinf.results.wald import Inference
 from privinf.typing import Alternative, ArrayLike, Floats
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_fraction, shown
@@ -128,35 +127,11 @@ class LinearTests:
         """
         return self._joint(r_matrix, cov_p, invcov, use_f=True)
 
-    def compare_f_test(self, restricted: FittedResult) -> tuple[float, float, int]:
-        """Test this fit against one of some of its columns, made from the same release.
-
-        Parameters
-        ----------
-        restricted : results
-            Of the same response; its columns are among those of this fit.
-
-        Returns
-        -------
-        statistic, pvalue : float
-            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
-            `use_t`, else chi2.
-        df : int
-            How many columns are left out.
-
-        Raises
-        ------
-        ArgumentError
-            The fits are of other releases or responses, or are not nested.
-
-        Notes
-        -----
-        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
-        forms it from rows, would have the noise of both fits in it and no F law.
-        """
-        zero = left_out(self.inference.context, self.inference.names, restricted._context, restricted.names)
-        found = self.wald_test(np.eye(len(self.inference.names))[zero])
-        return float(found.statistic), float(found.pvalue), len(zero)
+    def compare_f_test(self, restricted: Inference) -> tuple[float, float, int]:
+        """Test this fit against one of some of its columns; see `Results.compare_f_test`."""
+        zero = left_out(self.inference.context, self.inference.names, restricted.context, restricted.names)
+        test = self.wald_test(np.eye(len(self.inference.names))[zero])
+        return float(test.statistic), float(test.pvalue), len(zero)
 
     def t_test_pairwise(
         self,

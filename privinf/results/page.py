@@ -15,8 +15,9 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefiniteError
+from privinf.results.export import Export
 from privinf.results.fitted import FittedResult
-from privinf.results.summary import UNPROTECTED, number, privacy_facts
+from privinf.results.summary import UNPROTECTED, SummaryOptions, number, privacy_facts, summarize
 from privinf.typing import Floats
 from privinf.version import __version__
 
@@ -100,7 +101,7 @@ def page_of(result: FittedResult, alpha: float = 0.05) -> str:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says what they say
-        summary = result.summary(alpha=alpha, notes="all")
+        summary = summarize(result, SummaryOptions(alpha=alpha, notes="all"))
         title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
         parts = [
             f"<h1>{_text(title)}</h1>",
@@ -146,7 +147,7 @@ def _banners(result: FittedResult) -> list[str]:
         alarms.append(f'<p class="alarm"><b>{_text(text)}</b></p>')
     told = [
         f'<p class="caution"><b>{_text(kind)}.</b> {_text(text.removeprefix("intervals: "))}</p>'
-        for kind, text in result.cautions
+        for kind, text in Export(result).cautions
     ]
     return alarms + told
 
@@ -164,7 +165,7 @@ def _coefficients(result: FittedResult, alpha: float) -> str:
     """Return the table of coefficients; intervals by score where there is no covariance."""
     weak = result.estimate.cov is None
     method: Any = "score" if weak and result.score_sets_are_quick(alpha) else "wald"
-    tidy = result.tidy(alpha, method)
+    tidy = Export(result).tidy(alpha, method)
     shares = _known(lambda: result.noise_share.to_numpy())
     rows = []
     for place, line in enumerate(tidy.itertuples()):

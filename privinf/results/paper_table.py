@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
-from privinf.results.export import caution_kinds
+from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.rendering import latex
 from privinf.typing import PaperCells
@@ -89,7 +89,7 @@ def paper_table(
         note.append(f"{result.model.endog_names} is NOT protected.")
     note.append(ERRORS if cells == "se" and has_errors else INTERVALS.format(100 * (1 - alpha)))
     note += [STAR_NOTE] if stars and has_errors else []
-    note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := result.cautions) else []
+    note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
     return PaperTable(
         header=("", "Coefficient", head),
         rows=list(zip(result.names, estimates, beside, strict=True)),
@@ -116,7 +116,7 @@ def _intervals(result: FittedResult, alpha: float, digits: int) -> list[str]:
     """Return intervals, by the score test where there are no standard errors and this is quick."""
     try:
         if result.estimate.cov is not None:
-            ends = np.asarray(result._interval(alpha))
+            ends = np.asarray(result._inference.interval(alpha))
         elif result.score_sets_are_quick(alpha):
             ends = result.conf_int(alpha, method="score").to_numpy()
         else:

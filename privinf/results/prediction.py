@@ -1,4 +1,4 @@
-"""Predictions of new rows, on the scale of the response, and smooth functions of the coefficients."""
+"""Predictions of new rows, on the scale of the response."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from privinf.error_boundary import warn
 from privinf.errors import ArgumentError, ExtrapolationWarning, NotAvailableError, SchemaError
 from privinf.inference.delta_method import (
     CountObservation,
-    DeltaMethod,
     MeanPrediction,
     NormalObservation,
     predict_mean,
 )
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_df
+from privinf.results.fit_statistics import FitStatistics
 from privinf.results.rendering import ROWS_STAY
+from privinf.results.wald import Inference
 from privinf.schema import Design
 from privinf.schema.reading import named_rows, require_columns
-from privinf.typing import ColumnsLike, Floats, LossName, Names
-from privinf.validation import check_array, shown
+from privinf.typing import ColumnsLike, Floats, LossName, Names, Which
+from privinf.validation import check_array, check_choice, shown
 
+ABSORBED = "predictions require the effects that this fit absorbed: write + C(factor) instead of | factor"
 NO_SCATTER = (
     "no residual variance was released, so prediction intervals for new observations cannot be computed"
 )
@@ -113,6 +115,102 @@ class Prediction:
         if self.observation is None:
             raise NotAvailableError(f"intervals of new observations are not available: {self.reason}")
         return self.observation
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predicted means of new rows by a linear model.
+
+    A method whose mean is not linear, or whose columns are not those of its coefficients, extends it:
+    `refusal`, `rows`, `predict`, `get_prediction`.
+
+    Attributes
+    ----------
+    inference : Inference
+    statistics : FitStatistics
+        With the residual variance, for intervals of new observations.
+    """
+
+    inference: Inference
+    statistics: FitStatistics
+
+    @property
+    def refusal(self) -> str:
+        """Why this result predicts for no new row; empty where it does."""
+        return ABSORBED if self.inference.context.absorbed else ""
+
+    def rows(self, exog: ColumnsLike | None, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        """Return the design matrix of new rows, shape (rows, p), and their labels."""
+        if self.refusal:
+            raise NotAvailableError(self.refusal)
+        design = self.inference.context.design
+        return prediction_rows(exog, self.inference.names, design, transform=transform)
+
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
+        """Return predicted means of new rows, NaN where a column that the model reads is missing.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            The same here: the mean is linear.
+
+        Returns
+        -------
+        Series
+            One number a row, under the labels of the rows.
+
+        Raises
+        ------
+        NotAvailableError
+            The result predicts for no new row, or `exog` is None: the rows of the fit are not kept.
+        SchemaError
+            A column is missing, has the wrong type or an undeclared level.
+        ArgumentError
+            An array does not fit.
+        """
+        check_choice(which, Which, "which")
+        rows, index = self.rows(exog, transform)
+        return pd.Series(self.linear(rows), index, name=which)
+
+    def linear(self, rows: Floats) -> Floats:
+        """Return the linear predictor of rows of the design matrix."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(rows @ self.inference.params.to_numpy(), dtype=np.float64)
+
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
+        """Return predicted means of new rows with standard errors and intervals.
+
+        Where a residual variance was released there are intervals of new observations too.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+
+        Returns
+        -------
+        Prediction
+            ``.predicted_mean``, ``.se_mean``, ``.conf_int()`` and ``.summary_frame()``.
+
+        Raises
+        ------
+        NotAvailableError
+            The result predicts for no new row, has no covariance, or `exog` is None.
+        SchemaError
+            A column is missing, has the wrong type or an undeclared level.
+        ArgumentError
+            An array does not fit.
+        """
+        rows = self.rows(exog, transform)
+        return predicted(self.inference.estimate, rows, "squared", scatter=self.statistics.scatter())
 
 
 def predicted(
@@ -240,65 +338,6 @@ def warn_beyond(beyond: Mapping[str, str]) -> None:
     if beyond:
         told = "; ".join(f"{name!r} {text}" for name, text in beyond.items())
         warn(f"predictions of rows beyond what the fit could see: {told}", ExtrapolationWarning)
-
-
-@dataclass(frozen=True, slots=True)
-class NonlinearResults:
-    """Values of m smooth functions of the coefficients, with first-order inference.
-
-    Attributes
-    ----------
-    found : DeltaMethod
-    df : float, or ndarray of shape (m,)
-        Degrees of freedom of the t quantiles; infinite: normal.
-    bias : ndarray, shape (m,), or None
-        Largest absolute bias that intervals and tests allow for.
-    """
-
-    found: DeltaMethod
-    df: float | Floats = np.inf
-    bias: Floats | None = None
-
-    @property
-    def value(self) -> Floats:
-        """Values at the estimate, shape (m,)."""
-        return self.found.value
-
-    @property
-    def bse(self) -> Floats:
-        """Standard errors, shape (m,)."""
-        return self.found.bse
-
-    def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return intervals of level ``1 - alpha``, shape (m, 2)."""
-        half = self._precision.half_length(alpha)
-        return np.column_stack([self.value - half, self.value + half])
-
-    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return value, standard error, z (or t) test of zero and interval, one row a function."""
-        low, high = self.conf_int(alpha).T
-        z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
-        letter = "z" if np.isinf(self.df).all() else "t"
-        return pd.DataFrame(
-            {
-                "value": self.value,
-                "std err": self.bse,
-                letter: z,
-                f"P>|{letter}|": self._precision.pvalues(z),
-                "Conf. Int. Low": low,
-                "Conf. Int. Upp.": high,
-            }
-        )
-
-    @property
-    def _precision(self) -> Precision:
-        return Precision(self.bse, self.df, self.bias)
-
-    def __repr__(self) -> str:
-        return self.summary_frame().to_string(float_format="%.4g")
-
-    def _repr_html_(self) -> str:
-        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
 
 
 def mean_response(loss: LossName, linear: Floats) -> Floats:

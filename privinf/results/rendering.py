@@ -9,6 +9,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,6 +52,27 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 # Below the notes, where a summary does not print all of them.
 MORE_NOTES = '{} more note{}: summary(notes="all")'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryColumn:
+    """A column that the table of a summary has more than others.
+
+    Attributes
+    ----------
+    name : str
+    cells : sequence of str
+        One a coefficient.
+    place : int
+        Where it stands among the columns, from 0.
+    note : str or Note
+        What it is.
+    """
+
+    name: str
+    cells: Sequence[str]
+    place: int
+    note: str | Note
 
 
 class PrivateSummary(Summary):  # type: ignore[misc]
@@ -122,15 +144,17 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         left = len(self._notes) - len(notes)
         return [*lines, MORE_NOTES.format(left, "s" * (left > 1))] if left else lines
 
-    def with_column(self, name: str, cells: Sequence[str], place: int, note: str | Note) -> PrivateSummary:
-        """Return the summary with one more column, the `place`-th from 0, and a note on it."""
+    def with_column(self, column: SummaryColumn) -> PrivateSummary:
+        """Return the summary with one more column, and a note on it."""
+        place = column.place
+        note = column.note
         return PrivateSummary(
             title=self.title,
             **self._blocks,
-            header=[*self._header[:place], name, *self._header[place:]],
+            header=[*self._header[:place], column.name, *self._header[place:]],
             rows=[
                 (*row[: place + 1], cell, *row[place + 1 :])
-                for row, cell in zip(self._rows, cells, strict=True)
+                for row, cell in zip(self._rows, column.cells, strict=True)
             ],
             notes=[*self._notes, note if isinstance(note, Note) else Note(note, "table")],
             shown=self._shown,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -227,25 +225,23 @@ def to_arviz(dataset: xr.Dataset, group: str = "posterior") -> Any:
     return container(**{group: dataset})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Resampling:
     """Draws from the distribution of the coefficients: bootstraps, joint intervals, draws for ArviZ.
+
+    A method whose released rows are not records extends `bootstrap` and `null_draws`.
 
     Attributes
     ----------
     inference : Inference
-    report : PrivacyReport
-    sampled : callable
-        The model's name of the sampling distribution and n draws of it, given n and a generator.
-    null_draws : callable
-        The model's own draws of the t statistics of ``R b``, given R, their number and `rng`; None: by the
-        records' influences.
     """
 
     inference: Inference
-    report: PrivacyReport
-    sampled: Callable[[int, np.random.Generator], tuple[str, Floats]]
-    null_draws: Callable[[Floats, int | None, RngLike], Floats | None]
+
+    def null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        """Return draws of the t statistics of ``R b`` under the null; None: by the records' influences."""
+        self.inference.context.require_population("method='multiplier'")
+        return None
 
     def bootstrap(
         self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
@@ -306,26 +302,18 @@ class Resampling:
         whole covariance has degrees of freedom; of a curved fit the draws that its intervals are quantiles
         of. What a bias adds to intervals is not in them: the attribute ``bias`` names the largest.
         """
-        law, found = self.sampled(check_count(n, "n", least=2), as_generator(rng))
-        told: dict[str, str | float] = (
-            {} if self.inference.estimate.bias is None else {"bias": self.inference.estimate.bias.max()}
-        )
-        return draws_dataset(
-            found, self.inference.names, distribution=law, privacy=privacy_line(self.report), **told
-        )
+        distribution, values = self.inference.sampled(check_count(n, "n", least=2), as_generator(rng))
+        attributes: dict[str, str | float] = {
+            "distribution": distribution,
+            "privacy": privacy_line(self.inference.context.report),
+        }
+        if self.inference.estimate.bias is not None:
+            attributes["bias"] = self.inference.estimate.bias.max()
+        return draws_dataset(values, self.inference.names, **attributes)
 
     def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
         """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
         return to_arviz(self.draws(n, rng=rng), group)
-
-
-def normal_draws(estimate: Estimate, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
-    """Return the name of an estimate's sampling distribution and n draws from it, shape (n, p)."""
-    found = parametric_bootstrap(estimate.params, estimate.covariance, draws=n, rng=rng)
-    if math.isinf(estimate.df):
-        return "normal sampling distribution", found.draws
-    wider = np.sqrt(estimate.df / rng.chisquare(estimate.df, (n, 1)))
-    return "multivariate t sampling distribution", estimate.params + wider * (found.draws - estimate.params)
 
 
 def privacy_line(report: PrivacyReport) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from privinf.inference.score_sets import ScoreSet
-from privinf.inference.score_test import ScoreTestResult
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.linear_scores import LinearScores
+from privinf.inference.score_sets import ScoreSet, restricted_score_test, score_sets
+from privinf.inference.score_test import ScoreTestResult, score_test
+from privinf.registry import MODELS
 from privinf.results.constraints import (
     ConstraintLike,
     Constraints,
@@ -19,30 +22,47 @@ from privinf.results.constraints import (
     linear_constraints,
 )
 from privinf.results.wald import Inference
-from privinf.typing import ArrayLike
-from privinf.validation import check_fraction
+from privinf.schema import Design
+from privinf.typing import ArrayLike, Floats
+from privinf.validation import check_array, check_fraction
+
+NEVER_KEPT = (
+    "{} does not release an estimating equation that can be evaluated at other values: its "
+    "scores are summed at one point, divided by their slopes, and published as coordinates "
+    "with a covariance. The score test of its targets is their Wald test: use wald_test(), "
+    "conf_int() or simultaneous()"
+)
+LEFT_OUT = (
+    "this result contains no estimating equation: its fit released only coefficients or "
+    "named targets, or it was saved with records=False"
+)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ScoreTests:
     """Score tests of a model's coefficients and the sets of values that they do not reject.
+
+    A method whose estimating equation is not `LinearScores` extends it: `available`, `slopes_test`,
+    `restricted_test`, `all_sets` and `score_sets_are_quick`.
 
     Attributes
     ----------
     inference : Inference
-    slopes_test : callable
-        The model's test of all slopes, given their values, or None for the global null.
-    restricted_test : callable
-        The model's test of restrictions.
-    all_sets : callable
-        The model's score sets of all coefficients, given alpha.
+    known_sets : dict of float to tuple of ScoreSet
+        The sets that were computed, by alpha.
     """
 
     inference: Inference
-    slopes_test: Callable[[ArrayLike | None], ScoreTestResult]
-    restricted_test: Callable[[Constraints], ScoreTestResult]
-    all_sets: Callable[[float], tuple[ScoreSet, ...]]
     known_sets: dict[float, tuple[ScoreSet, ...]] = field(default_factory=dict)
+
+    @property
+    def available(self) -> bool:
+        """Whether the equation that scores are computed from is there."""
+        return self.inference.context.system is not None and self.inference.context.design is not None
+
+    def score_sets_are_quick(self, alpha: float) -> bool:
+        """Return whether score intervals of this level are computed already, or in well below a second."""
+        return True
 
     def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
         """Test slopes without assuming that the noise is weak.
@@ -90,5 +110,151 @@ class ScoreTests:
 
     def intervals(self, alpha: float) -> pd.DataFrame:
         """Return the convex hulls of the score sets, one row a coefficient."""
-        hulls = [found.hull for found in self.sets(alpha)]
+        hulls = [score_set.hull for score_set in self.sets(alpha)]
         return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.inference.names))
+
+    def slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
+        """Return the score test of private slopes `beta0` in user units; None: that every slope is zero."""
+        system, design = self._equation
+        if self.inference.context.absorbed:
+            return self._reported_test(beta0)
+        if beta0 is None:
+            tested = np.ones(len(design.names), dtype=bool)
+            if design.constant is not None:
+                tested[design.constant] = False
+            if not tested.any():
+                raise NotAvailableError("the model has no slope to test")
+            return score_test(system, tested=tested)
+        null = _private_slopes(beta0, design)
+        return replace(score_test(system, design.scaled_slopes(null), tested=design.private), null=null)
+
+    def restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        """Return the score test of ``R b = q`` in user units."""
+        system, design = self._equation
+        transform, shift = design.to_user
+        R = restrictions.R @ np.eye(len(design.names))[self._places]
+        test = restricted_score_test(system, R @ transform, restrictions.q - R @ shift)
+        return replace(test, null=restrictions.q)
+
+    def all_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        """Return the score sets of all p coefficients in user units.
+
+        Notes
+        -----
+        A slope in user units is a multiple of the scaled one. The constant of centred columns is not: its
+        set comes from the system with the centring undone.
+        """
+        system, design = self._equation
+        transform, shift = design.to_user
+        factors = np.diag(transform)
+        uncentred: Any = Uncentred(system, transform / factors[:, None])
+        sets = score_sets(uncentred, self._places, alpha=alpha, tested=design.private)
+        return tuple(
+            scaled.mapped(float(factors[place]), float(shift[place]))
+            for scaled, place in zip(sets, self._places, strict=True)
+        )
+
+    def _reported_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
+        """Return the test of all coefficients that are reported, where others are absorbed."""
+        names = self.inference.context.reported
+        null = np.zeros(len(names)) if beta0 is None else check_array(beta0, "beta0", ndim=1)
+        if null.shape != (len(names),):
+            raise ArgumentError(f"beta0 must hold {len(names)} coefficients ({', '.join(names)})")
+        return self.restricted_test(Constraints(np.eye(len(names)), null, names))
+
+    @property
+    def _places(self) -> list[int]:
+        """Places of the reported coefficients in the design."""
+        context = self.inference.context
+        names = () if context.design is None else context.design.names
+        return [names.index(name) for name in context.reported]
+
+    @property
+    def _equation(self) -> tuple[LinearScores, Design]:
+        """The estimating equation and the design of its coefficients."""
+        context = self.inference.context
+        if context.system is None or context.design is None:
+            stored = MODELS.get(context.model)
+            never_kept = stored is not None and stored.system is None
+            raise NotAvailableError(
+                "score tests and score intervals rest on the released estimating equation, and "
+                + (NEVER_KEPT if never_kept else LEFT_OUT).format(context.model)
+            )
+        return context.system, context.design
+
+
+@dataclass(frozen=True)
+class Uncentred:
+    """A linear system in coefficients ``c = T b``: what score sets ask of a `LinearScores`.
+
+    Attributes
+    ----------
+    system : LinearScores
+    T : ndarray, shape (p, p)
+        Invertible; adds noisy columns' coefficients to the constant's, so that noise-free columns stay so.
+
+    Notes
+    -----
+    ``psi(c) = T^-T psi(T^-1 c)``: the scores of the regression on ``T^-T x``.
+    """
+
+    system: LinearScores
+    T: Floats
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return self.system.n
+
+    @property
+    def noise_free(self) -> Any:
+        """Columns without noise."""
+        return self.system.noise_free
+
+    @property
+    def cov_type(self) -> str:
+        """Kind of covariance."""
+        return self.system.cov_type
+
+    @property
+    def law(self) -> Any:
+        """Law of the score statistic."""
+        return self.system.law
+
+    @cached_property
+    def A(self) -> Floats:
+        """Minus the derivative of psi."""
+        return np.asarray(self._inverse.T @ self.system.A @ self._inverse, dtype=np.float64)
+
+    @cached_property
+    def g(self) -> Floats:
+        """Psi at zero."""
+        return np.asarray(self._inverse.T @ self.system.g, dtype=np.float64)
+
+    def tensor(self) -> Floats:
+        """Return C with ``null_meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
+        p = len(self.T)
+        lift = np.eye(p + 1)
+        lift[:p, :p] = inverse = self._inverse
+        tensor = np.einsum(
+            "ki,lj,klab,ac,bd->ijcd", lift, lift, self.system.tensor(), inverse, inverse, optimize=True
+        )
+        return np.asarray(tensor, dtype=np.float64)
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.asarray(np.linalg.inv(self.T), dtype=np.float64)
+
+
+def _private_slopes(beta0: Any, design: Design) -> Floats:
+    names = list(design.private_names)
+    if isinstance(beta0, pd.Series):
+        if sorted(map(str, beta0.index)) != sorted(names):
+            raise ArgumentError(f"beta0= must be labeled by the private columns: {', '.join(names)}")
+        beta0 = beta0[names]
+    values = check_array(beta0, "beta0", ndim=1)
+    if values.shape != (len(names),):
+        raise ArgumentError(
+            f"beta0 must hold {len(names)} private slopes ({', '.join(names)}), got {len(values)}"
+        )
+    return values

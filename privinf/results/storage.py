@@ -17,6 +17,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification
 from privinf.registry import MODELS, named, studied
 from privinf.releases import Release
+from privinf.results.context import Context
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note
 from privinf.schema import Design
@@ -180,8 +181,8 @@ def _from_parts(
         release = Release.from_parts(sent, header["release"])
     recipe = _recipe(header["model"])
     found = header["identification"]
-    result = (default if recipe is None else recipe.results)(
-        estimate,
+    kind = default if recipe is None else recipe.results
+    context = Context(
         report=PrivacyReport.from_dict(header["report"]),
         design=None if header["design"] is None else Design.from_dict(header["design"]),
         release=release,
@@ -192,6 +193,7 @@ def _from_parts(
         **{name: _finite(arrays.get(name), name) for name in CONTEXT_ARRAYS},
         **{name: header[name] for name in PLAIN_FIELDS},
     )
+    result = kind(estimate, kind._stored_context(estimate, context))
     result._check_settings()
     return result
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 
@@ -112,15 +111,6 @@ class SummaryOptions:
         return self
 
 
-class SummaryWords(TypedDict, total=False):
-    """Words of `Results.summary` beside the names; see there."""
-
-    title: str | None
-    alpha: float
-    slim: bool
-    notes: SummaryNotes
-
-
 def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
     """Return the summary of a result."""
     alpha = told.check().alpha
@@ -129,7 +119,7 @@ def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
     header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
     known = result._context.ranked
     explained = [note for note in known if note.rank != "detail"] if told.slim else [*notes, *known]
-    return PrivateSummary(
+    summary = PrivateSummary(
         title=told.title_of(result),
         top=_model_facts(result, told),
         header=header,
@@ -139,6 +129,9 @@ def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
         notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
         shown=told.notes,
     )
+    for column in result._summary_columns():
+        summary = summary.with_column(column)
+    return summary
 
 
 def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
@@ -201,7 +194,7 @@ def column(values: Iterable[float]) -> list[str]:
 
 
 def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
-    interval = result._interval(alpha)  # a note says it where it is weak
+    interval = result._inference.interval(alpha)  # a note says it where it is weak
     notes = [Note(ERRORS_NOTE, "table")]
     try:
         sampling = result.bse_sampling.to_numpy()
@@ -273,7 +266,7 @@ def _model_facts(result: FittedResult, told: SummaryOptions) -> tuple[list[Fact]
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
-        *([] if result._no_moments else _moment_facts(result)),
+        *([] if result._fit_statistics.no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
         *_target_fact(result),
         *completed,
@@ -311,7 +304,7 @@ def _moment_facts(result: FittedResult) -> list[Fact]:
 
 
 def _shows_f(result: FittedResult) -> bool:
-    return result._no_moments is None and math.isfinite(result.estimate.df_resid)
+    return result._fit_statistics.no_moments is None and math.isfinite(result.estimate.df_resid)
 
 
 def _test_facts(result: FittedResult) -> tuple[list[Fact], list[Fact]]:
@@ -400,7 +393,8 @@ def _other_covariance(result: FittedResult) -> str:
 def _floored(result: FittedResult) -> bool:
     """Whether the covariance rests on a residual variance that came out negative."""
     known = result._context
-    if result.estimate.cov is None or result.target == "sample" or result._no_moments is not None:
+    no_moments = result._fit_statistics.no_moments
+    if result.estimate.cov is None or result.target == "sample" or no_moments is not None:
         return False
     if sampling_kind(result.cov_type) == "homoskedastic":
         return known.scale is None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import warn
 from privinf.errors import (
     ArgumentError,
     DependentRowsWarning,
@@ -19,11 +18,11 @@ from privinf.errors import (
     SteepDirectionWarning,
     WeakIdentificationWarning,
 )
-from privinf.inference.delta_method import delta_method
+from privinf.inference.bootstrap import parametric_bootstrap
+from privinf.inference.delta_method import DeltaMethod, delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
 from privinf.results.context import Context, index_of
-from privinf.results.prediction import NonlinearResults
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_number, shown
 
@@ -35,7 +34,10 @@ STEEP = (
     "error together, so Wald intervals miss on one side more often. "
     "conf_int(method='score') has correct coverage, and its intervals are nearly as narrow"
 )
-ABSORBED = "predictions require the effects that this fit absorbed: write + C(factor) instead of | factor"
+WEAK = (
+    "identification is weak (statistic {:.3g}, threshold {:.3g}): normal inference may err far more often "
+    "than it says; use score_test() and conf_int(method='score')"
+)
 
 
 class Coefficients(pd.Series):
@@ -52,12 +54,75 @@ class Coefficients(pd.Series):
         return super().__getitem__(key)
 
 
+@dataclass(frozen=True, slots=True)
+class NonlinearResults:
+    """Values of m smooth functions of the coefficients, with first-order inference.
+
+    Attributes
+    ----------
+    values : DeltaMethod
+        The values with their Jacobian.
+    df : float, or ndarray of shape (m,)
+        Degrees of freedom of the t quantiles; infinite: normal.
+    bias : ndarray, shape (m,), or None
+        Largest absolute bias that intervals and tests allow for.
+    """
+
+    values: DeltaMethod
+    df: float | Floats = np.inf
+    bias: Floats | None = None
+
+    @property
+    def value(self) -> Floats:
+        """Values at the estimate, shape (m,)."""
+        return self.values.value
+
+    @property
+    def bse(self) -> Floats:
+        """Standard errors, shape (m,)."""
+        return self.values.bse
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return intervals of level ``1 - alpha``, shape (m, 2)."""
+        half = self._precision.half_length(alpha)
+        return np.column_stack([self.value - half, self.value + half])
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return value, standard error, z (or t) test of zero and interval, one row a function."""
+        low, high = self.conf_int(alpha).T
+        z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
+        letter = "z" if np.isinf(self.df).all() else "t"
+        return pd.DataFrame(
+            {
+                "value": self.value,
+                "std err": self.bse,
+                letter: z,
+                f"P>|{letter}|": self._precision.pvalues(z),
+                "Conf. Int. Low": low,
+                "Conf. Int. Upp.": high,
+            }
+        )
+
+    @property
+    def _precision(self) -> Precision:
+        return Precision(self.bse, self.df, self.bias)
+
+    def __repr__(self) -> str:
+        return self.summary_frame().to_string(float_format="%.4g")
+
+    def _repr_html_(self) -> str:
+        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
+
+
 @dataclass(frozen=True, eq=False)
 class Inference:
     """Normal inference about the coefficients of one estimate: errors, p-values, intervals.
 
     All of it is post-processing of the estimate and its covariance. Where the estimate is too weakly
     identified to have a covariance, what needs one raises NotAvailableError with the reason.
+
+    A method whose intervals are not normal, or that has more to warn of, extends `interval`, `sampled` or
+    `interval_warnings`.
 
     Attributes
     ----------
@@ -169,6 +234,31 @@ class Inference:
         center = self.estimate.params
         return np.column_stack([center - half, center + half])
 
+    def sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
+        """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
+        estimate = self.estimate
+        normal = parametric_bootstrap(estimate.params, estimate.covariance, draws=n, rng=rng).draws
+        if math.isinf(estimate.df):
+            return "normal sampling distribution", normal
+        wider = np.sqrt(estimate.df / rng.chisquare(estimate.df, (n, 1)))
+        return "multivariate t sampling distribution", estimate.params + wider * (normal - estimate.params)
+
+    @property
+    def interval_warnings(self) -> list[tuple[type[Warning], str]]:
+        """What speaks against intervals and tests of this kind: the category of a warning, and its text."""
+        if self.estimate.cov is None:
+            return []
+        warnings: list[tuple[type[Warning], str]] = []
+        if text := self.context.rows_alone(self.cov_type):
+            warnings.append((DependentRowsWarning, text))
+        strength = self.context.identification
+        if strength is not None and strength.weak:
+            text = WEAK.format(strength.statistic, strength.threshold)
+            warnings.append((WeakIdentificationWarning, text))
+        if strength is not None and strength.steep:
+            warnings.append((SteepDirectionWarning, STEEP.format(strength.stretch)))
+        return warnings
+
     def delta_method(self, function: Callable[[pd.Series[float]], ArrayLike]) -> NonlinearResults:
         """Return a smooth function of the coefficients with first-order standard errors.
 
@@ -251,21 +341,3 @@ class Inference:
                 )
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))
-
-
-def warn_if_weak(estimate: Estimate, context: Context, asked: str) -> None:
-    """Warn where normal inference is asked of a result whose identification is flagged as weak."""
-    strength = context.identification
-    if estimate.cov is not None and (said := context.rows_alone(estimate.cov_type)):
-        warn(f"{asked}: {said}", DependentRowsWarning)
-    if strength is None or estimate.cov is None:
-        return
-    if strength.weak:
-        warn(
-            f"{asked}: identification is weak (statistic {strength.statistic:.3g}, threshold "
-            f"{strength.threshold:.3g}): normal inference may err far more often than it says; use "
-            "score_test() and conf_int(method='score')",
-            WeakIdentificationWarning,
-        )
-    if strength.steep:
-        warn(f"{asked}: {STEEP.format(strength.stretch)}", SteepDirectionWarning)

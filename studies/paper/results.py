@@ -16,6 +16,7 @@ from privinf.lasso.coordinates import Debiased, joint_covariance, score_correlat
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.results import LassoResults, sparse_settings
 from privinf.lasso.rows import SparseUnits
+from privinf.results.context import Context
 from privinf.results.notes import must_read
 from privinf.typing import Floats
 from privinf.validation import check_fraction
@@ -164,11 +165,13 @@ def _results(
             noise_cov=noise,
             cov_type="plug-in",
         ),
-        report=described.report,
-        sampling_cov=sampling,
-        model="DebiasedLasso",
-        method=method,
-        options=described.options,
-        settings={"sparse": sparse, "response": described.response, **more},
-        notes=must_read(NOTE, ALONE) if described.per_interval else must_read(NOTE),
+        Context(
+            report=described.report,
+            sampling_cov=sampling,
+            model="DebiasedLasso",
+            method=method,
+            options=described.options,
+            settings={"sparse": sparse, "response": described.response, **more},
+            notes=must_read(NOTE, ALONE) if described.per_interval else must_read(NOTE),
+        ),
     )

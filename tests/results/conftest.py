@@ -8,6 +8,7 @@ import statsmodels.formula.api as smf
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
+from privinf.results.context import Context
 from privinf.schema import Design, Schema
 
 FORMULA = "y ~ x1 + x2 + C(g) + x1:x2"
@@ -65,15 +66,17 @@ def results(ols, design):
     )
     return Results(
         estimate,
-        report=PrivacyReport.of([entry(assumptions=("n is public",))], delta=1e-5),
-        design=design,
-        sampling_cov=0.7 * cov,
-        model="TestOLS",
-        method="least squares",
-        options={"Stabilization": "none"},
-        rsquared=0.5,
-        scale=0.16,
-        notes=("A footnote.",),
+        Context(
+            report=PrivacyReport.of([entry(assumptions=("n is public",))], delta=1e-5),
+            design=design,
+            sampling_cov=0.7 * cov,
+            model="TestOLS",
+            method="least squares",
+            options={"Stabilization": "none"},
+            rsquared=0.5,
+            scale=0.16,
+            notes=("A footnote.",),
+        ),
     )
 
 

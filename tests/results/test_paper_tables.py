@@ -11,6 +11,7 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
+from privinf.results.context import Context
 
 NAMES = ("Intercept", "age & sex", "log_income")
 
@@ -18,7 +19,7 @@ NAMES = ("Intercept", "age & sex", "log_income")
 @pytest.fixture
 def result(make_entry):
     estimate = Estimate(np.array([0.5, -2.0, 0.25]), np.diag([0.01, 0.04, 0.25]), NAMES, 1234)
-    return Results(estimate, report=PrivacyReport.of([make_entry()], delta=1e-5))
+    return Results(estimate, Context(report=PrivacyReport.of([make_entry()], delta=1e-5)))
 
 
 def test_latex_has_rules_escapes_and_a_note(result):

@@ -18,6 +18,7 @@ from privinf.results.export import Export
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.fitted import FittedResult
 from privinf.results.hypotheses import LinearTests
+from privinf.results.prediction import Predictions
 from privinf.results.rendering import UnavailableAttributes
 from privinf.results.resampling import Resampling
 from privinf.results.score_inference import ScoreTests
@@ -29,6 +30,7 @@ COMPONENTS = {
     "_fit_statistics": FitStatistics,
     "_score_tests": ScoreTests,
     "_resampling": Resampling,
+    "_predictions": Predictions,
     "_export": Export,
 }
 

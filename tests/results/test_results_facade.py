@@ -15,6 +15,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, compare
+from privinf.results.context import Context
 from privinf.results.rendering import UnavailableAttributes
 from privinf.schema import Design
 
@@ -23,7 +24,7 @@ def rebuilt(results, **changes):
     context = results._context
     kept = {name: getattr(context, name) for name in context.__slots__}
     estimate = changes.pop("estimate", results.estimate)
-    return Results(estimate, **{**kept, **changes})
+    return Results(estimate, Context(**{**kept, **changes}))
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_context_must_fit_the_estimate(results, design):
     with pytest.raises(ArgumentError, match="design's columns"):
         rebuilt(results, design=Design.from_arrays(["a"], bounds=[(0, 1)]))
     with pytest.raises(ArgumentError, match="'colour' is no option"):
-        Results(results.estimate, report=results.privacy, colour="red")
+        Results(results.estimate, Context(report=results.privacy, colour="red"))
 
 
 def test_simultaneous(results):
@@ -301,7 +302,7 @@ def test_compare(results, ols, weak):
 def test_compare_keeps_coefficients_that_one_fit_lacks(results):
     e = results.estimate
     smaller = Estimate(params=e.params[:2], cov=e.cov[:2, :2], names=e.names[:2], nobs=e.nobs)
-    found = compare({"all": results, "two": Results(smaller, report=results.privacy)})
+    found = compare({"all": results, "two": Results(smaller, Context(report=results.privacy))})
     assert found.params["two"].notna().tolist() == [True, True] + [False] * 4
     assert list(found.params.index) == list(results.names)
     assert str(found).count(results.names[5]) == 1
@@ -376,7 +377,7 @@ def scored():
 @pytest.fixture(scope="module")
 def private(scored, results):
     design, system, estimate, *_ = scored
-    return Results(estimate, report=results.privacy, design=design, system=system, model="Corrected")
+    return Results(estimate, Context(report=results.privacy, design=design, system=system, model="Corrected"))
 
 
 def test_score_test_in_user_units(private):
@@ -452,7 +453,7 @@ def test_why_there_is_no_estimating_equation(results):
     """A debiased lasso never has one; of another model it was left out."""
     with pytest.raises(NotAvailableError, match="saved with records=False"):
         results.score_test()
-    lasso = Results(results.estimate, report=results.privacy, model="DebiasedLasso")
+    lasso = Results(results.estimate, Context(report=results.privacy, model="DebiasedLasso"))
     with pytest.raises(NotAvailableError, match="DebiasedLasso releases no such equation"):
         lasso.conf_int(method="score")
 
@@ -486,11 +487,11 @@ def test_pairs_bootstrap_refuses_what_is_not_the_solution(private, scored):
     moved = Estimate(
         params=e.params + 1.0, cov=e.cov, names=e.names, nobs=e.nobs, scores=e.scores, bread=e.bread
     )
-    other = Results(moved, report=private.privacy, design=scored[0], system=scored[1])
+    other = Results(moved, Context(report=private.privacy, design=scored[0], system=scored[1]))
     with pytest.raises(NotAvailableError, match="is not one"):
         other.bootstrap(method="pairs")
 
 
 def test_reports_of_nothing(results):
-    empty = Results(results.estimate, report=PrivacyReport.of([]))
+    empty = Results(results.estimate, Context(report=PrivacyReport.of([])))
     assert "nothing released" in str(empty.summary())

@@ -11,6 +11,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
+from privinf.results.context import Context
 from privinf.schema import Design
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -33,7 +34,7 @@ def weak(results):
     estimate = Estimate(
         params=np.array([1.0, 2.0]), cov=None, names=("x1", "x2"), nobs=2000, weak_reason="noise"
     )
-    return Results(estimate, report=results.privacy, design=design, system=system)
+    return Results(estimate, Context(report=results.privacy, design=design, system=system))
 
 
 def texts(figure):
@@ -100,7 +101,9 @@ def test_long_names_stay_readable(results):
     e = results.estimate
     names = tuple(f"C(education, Treatment('none'))[T.a rather long level {j}]" for j in range(6))
     ax = plotting.coefficients(
-        Results(Estimate(params=e.params, cov=e.cov, names=names, nobs=e.nobs), report=results.privacy)
+        Results(
+            Estimate(params=e.params, cov=e.cov, names=names, nobs=e.nobs), Context(report=results.privacy)
+        )
     )
     assert len({label.get_text() for label in ax.get_yticklabels()}) == 6
     assert_readable(ax.figure)
@@ -120,7 +123,7 @@ def test_weak_fits_show_score_intervals_with_arrows(weak):
 def test_simulations_are_stamped(results, make_entry):
     report = PrivacyReport.of([make_entry(secure=False)])
     e = results.estimate
-    for ax in (plotting.coefficients(Results(e, report=report)), plotting.budget(report)):
+    for ax in (plotting.coefficients(Results(e, Context(report=report))), plotting.budget(report)):
         assert any("NOT PRIVATE" in text.get_text() for text in ax.texts)
 
 

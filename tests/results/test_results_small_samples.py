@@ -9,6 +9,7 @@ from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, load_results
+from privinf.results.context import Context
 from privinf.schema import Design, Schema
 
 FULL = "y ~ 0 + C(g) + x1"
@@ -47,7 +48,7 @@ def fitted(frame, formula, rows, *, noise=0.0, bias=None, **given):
         formula, Schema({"x1": (-1, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "y": (-3, 3)})
     )
     known = {"rsquared": float(ols.rsquared), "scale": float(ols.scale)} | given
-    return Results(estimate, report=report(), design=design, **known), ols
+    return Results(estimate, Context(report=report(), design=design, **known)), ols
 
 
 @pytest.fixture(params=["y ~ x1 + x2 + C(g)", FULL, "y ~ 0 + x1 + x2", "y ~ x1 * C(g)"])
@@ -103,7 +104,9 @@ def test_noise_raises_the_degrees_of_freedom_row_by_row(frame):
             noise_cov=noise,
             df_resid=ols.df_resid,
         ),
-        report=ours.privacy,
+        Context(
+            report=ours.privacy,
+        ),
     )
     rows = mixed.t_test(np.eye(4))
     assert rows.df_denom.shape == (4,)

@@ -11,6 +11,7 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.results import Results
+from privinf.results.context import Context
 from privinf.results.notes import Note
 from privinf.results.summary import number
 from privinf.schema import Design
@@ -23,7 +24,7 @@ def made(report, names=("const", LONG, "x"), **context):
     estimate = Estimate(
         params=np.arange(p) - 0.5, cov=np.diag(np.arange(1.0, p + 1)), names=tuple(names), nobs=100
     )
-    return Results(estimate, report=report, **context)
+    return Results(estimate, Context(report=report, **context))
 
 
 @pytest.fixture
@@ -48,7 +49,8 @@ def weak_results(report):
     )
     found = Identification(statistic=0.3, threshold=2.0, weak=True, smallest_eigenvalue=0.1, noise_edge=0.3)
     return Results(
-        estimate, report=report, design=design, system=system, identification=found, model="ModulatedOLS"
+        estimate,
+        Context(report=report, design=design, system=system, identification=found, model="ModulatedOLS"),
     )
 
 

@@ -7,6 +7,7 @@ import statsmodels.formula
 
 from privinf.errors import ArgumentError, ExtrapolationWarning, NotAvailableError, SchemaError
 from privinf.results import Results
+from privinf.results.context import Context
 
 EXACT = {"rtol": 1e-10, "atol": 1e-13}
 CONSTRAINTS = [
@@ -168,7 +169,7 @@ def test_delta_method(results, ols):
 
 
 def test_array_models_have_no_factors(results):
-    plain = Results(results.estimate, report=results.privacy)
+    plain = Results(results.estimate, Context(report=results.privacy))
     with pytest.raises(NotAvailableError, match="formula"):
         plain.t_test_pairwise("C(g)")
     with pytest.raises(NotAvailableError, match="neither"):

@@ -19,6 +19,7 @@ from privinf.errors import (
 from privinf.federation import InProcessFederation, Site
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
+from privinf.results.context import Context
 
 TESTS = ("x1 = 0.3", "x1 = x2, C(g)[T.b] = 0.1")
 
@@ -36,7 +37,7 @@ def pair(request, frame, design, results):
         noise_cov=np.zeros((6, 6)),
         df_resid=df,
     )
-    return Results(estimate, report=results.privacy, design=design), theirs
+    return Results(estimate, Context(report=results.privacy, design=design)), theirs
 
 
 def same(ours, theirs):
@@ -138,7 +139,7 @@ def biased(pair, times=1.0):
         df_resid=e.df_resid,
         bias=times * e.bse,
     )
-    return Results(moved, report=ours.privacy, design=ours._context.design)
+    return Results(moved, Context(report=ours.privacy, design=ours._context.design))
 
 
 def test_a_bias_is_on_its_worse_side_under_every_word(pair):
@@ -181,7 +182,7 @@ def test_a_given_covariance_takes_the_degrees_of_freedom_of_sampling(frame, pair
     noisy = Estimate(
         params=e.params, cov=e.cov, names=e.names, nobs=e.nobs, noise_cov=0.5 * e.cov, df_resid=e.df_resid
     )
-    result = Results(noisy, report=ours.privacy)
+    result = Results(noisy, Context(report=ours.privacy))
     if ours.use_t:
         assert result.t_test("x1").df_denom == pytest.approx(4.0 * theirs.df_resid)
     same(result.t_test("x1", e.cov), theirs.t_test("x1", np.array(e.cov)))
@@ -193,7 +194,9 @@ def test_what_does_not_fit_is_refused(pair):
     e = ours.estimate
     weak = Results(
         Estimate(params=e.params, cov=None, names=e.names, nobs=e.nobs, weak_reason="noise"),
-        report=ours.privacy,
+        Context(
+            report=ours.privacy,
+        ),
     )
     with pytest.raises(ArgumentError, match="cov_p must have shape"):
         ours.t_test("x1", np.eye(2))

@@ -49,6 +49,7 @@ from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_PICKS
 from privinf.lasso.sums import SparseSums
+from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, target_notes
 from privinf.typing import RngLike
 
@@ -365,11 +366,13 @@ def _results(
         notes.append(missed.ranked_note)
     return LassoResults(
         estimate,
-        report=report,
-        sampling_cov=sampling,
-        model="DebiasedLasso",
-        method=METHOD.format(WHOM[rows.trust]),
-        options=_options(rows, plan, settings["sparse"]["positions"], fit.spread.rate),
-        settings=settings,
-        notes=(*target_notes(report), *notes),
+        Context(
+            report=report,
+            sampling_cov=sampling,
+            model="DebiasedLasso",
+            method=METHOD.format(WHOM[rows.trust]),
+            options=_options(rows, plan, settings["sparse"]["positions"], fit.spread.rate),
+            settings=settings,
+            notes=(*target_notes(report), *notes),
+        ),
     )

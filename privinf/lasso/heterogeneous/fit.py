@@ -42,6 +42,7 @@ from privinf.lasso.results import (
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import center_response
+from privinf.results.context import Context
 from privinf.results.export import PortableParts
 from privinf.results.notes import Note, must_read, sentence, target_notes
 from privinf.results.summary import large_delta
@@ -316,13 +317,15 @@ def _site_results(
             cov_type="HC0",
             terms=debiased.terms(sampling + np.diag(debiased.privacy), unit),
         ),
-        report=report,
-        sampling_cov=sampling / back,
-        model="DebiasedLasso",
-        method=method,
-        options=dict(options),
-        settings=settings,
-        notes=(*target_notes(report), *hidden_notes(settings), *_notes(planned, site, label)),
+        Context(
+            report=report,
+            sampling_cov=sampling / back,
+            model="DebiasedLasso",
+            method=method,
+            options=dict(options),
+            settings=settings,
+            notes=(*target_notes(report), *hidden_notes(settings), *_notes(planned, site, label)),
+        ),
     )
 
 

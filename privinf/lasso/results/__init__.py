@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import doors
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -24,7 +25,7 @@ from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.diagnostics import EXPLAINED_NOTE, ScoreTail, tail_notes
-from privinf.lasso.extras import Extras, with_bias_bound
+from privinf.lasso.extras import Extras, bias_column
 from privinf.lasso.omitted import MissedColumnTest
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
@@ -32,11 +33,13 @@ from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
 from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
+from privinf.results.context import Context
 from privinf.results.export import caution_kind
+from privinf.results.fit_statistics import FitStatistics
 from privinf.results.fitted import ModelLabels
 from privinf.results.notes import Note, must_read, sentence, target_notes
-from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import SummaryOptions
+from privinf.results.rendering import SummaryColumn
+from privinf.results.wald import Inference
 from privinf.typing import Floats, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
@@ -81,6 +84,7 @@ NONE_SELECTED = (
 )
 # Names of targets that a sentence lists.
 MOST_NAMES = 10
+NO_SQUARES = "this model releases no squares of residuals; their typical size is `residual_scale`"
 SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which noise and selection bias"
 WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
 
@@ -112,6 +116,51 @@ def changed_target(settings: LassoSettings) -> list[str]:
         told = ", ".join(f"{share:.0%} of {name}" for name, share in outside.items())
         texts.append(OUTSIDE.format(told))
     return texts
+
+
+@dataclass(frozen=True, eq=False)
+class TargetInference(Inference):
+    """Inference about the debiased targets, with what tails, omitted columns and the noise do to it."""
+
+    @property
+    def settings(self) -> LassoSettings:
+        """What the fit kept."""
+        return cast(LassoSettings, self.context.settings)
+
+    @property
+    def score_tail(self) -> ScoreTail:
+        """What noisy counts say of scores beyond their clip; see `LassoResults.score_tail`."""
+        if "tail" not in self.settings:
+            raise NotAvailableError(
+                "scores of target='robust' are clipped where it is best for normal errors"
+            )
+        return ScoreTail(*self.settings["tail"])
+
+    @property
+    def missed_column_test(self) -> MissedColumnTest:
+        """Test that no column outside the fit has an effect; see `LassoResults.missed_column_test`."""
+        if "missed" not in self.settings:
+            raise NotAvailableError("missed_column_test: no column outside the fit was tested")
+        return MissedColumnTest.of(self.settings["missed"])
+
+    @property
+    def interval_warnings(self) -> list[tuple[type[Warning], str]]:
+        """What speaks against intervals and tests: the category of a warning, and its text."""
+        settings = self.settings
+        warnings: list[tuple[type[Warning], str]] = []
+        if "tail" in settings and (ratio := self.score_tail.ratio) > HEAVY:
+            warnings.append((HeavyTailWarning, HEAVY_TAIL.format(ratio)))
+        if "missed" in settings and (missed := self.missed_column_test).doubtful:
+            warnings.append((WeakIdentificationWarning, missed.note))
+        warnings += [(ChangedTargetWarning, text) for text in changed_target(settings)]
+        texts = [
+            ASTRAY_NOTE if settings.get("astray", False) else None,
+            settings.get("doubt"),
+            hidden_targets_text(settings) if self.estimate.cov is not None else None,
+            settings.get("sight", {}).get("missed"),
+            settings.get("marks", {}).get("warning"),
+        ]
+        return warnings + [(WeakIdentificationWarning, text) for text in texts if text]
 
 
 @doors
@@ -195,53 +244,33 @@ class LassoResults(JointResults):
         NotAvailableError
             Every column is in the fit, or sites have parts of their own.
         """
-        if "missed" not in self._settings:
-            raise NotAvailableError("missed_column_test: no column outside the fit was tested")
-        return MissedColumnTest.of(self._settings["missed"])
+        return self._inference.missed_column_test
 
-    def _summarized(self, told: SummaryOptions) -> PrivateSummary:
-        """Return the summary; shares of the targets that are explained, and a bias bound, have columns."""
-        summary = super()._summarized(told)
+    def _summary_columns(self) -> tuple[SummaryColumn, ...]:
+        """Return the shares of the targets that are explained, and the bias bound, where there are any."""
+        columns: tuple[SummaryColumn, ...] = ()
         if "marks" in self._settings:
             shares = [f"{share:.2f}" for share in self.explained_shares().explained]
-            summary = summary.with_column("(R2 of x)", shares, 3, EXPLAINED_NOTE)
+            columns += (SummaryColumn(name="(R2 of x)", cells=shares, place=3, note=EXPLAINED_NOTE),)
         extras = self._settings.get("extras", {})
-        return with_bias_bound(summary, np.array(extras["bias_bound"])) if "bias_bound" in extras else summary
+        return (*columns, bias_column(extras["bias_bound"])) if "bias_bound" in extras else columns
 
-    @property
-    def _no_moments(self) -> str | None:
-        return "this model releases no squares of residuals; their typical size is `residual_scale`"
+    @cached_property
+    def _inference(self) -> TargetInference:
+        return TargetInference(self._estimate, self._context)
+
+    @cached_property
+    def _fit_statistics(self) -> FitStatistics:
+        return FitStatistics(self._inference, NO_SQUARES)
 
     @property
     def score_tail(self) -> ScoreTail:
         """What noisy counts say of scores beyond their clip; NotAvailableError where none were counted."""
-        if "tail" not in self._settings:
-            raise NotAvailableError(
-                "scores of target='robust' are clipped where it is best for normal errors"
-            )
-        return ScoreTail(*self._settings["tail"])
-
-    def _warn_if_weak(self, asked: str) -> None:
-        if "tail" in self._settings and (ratio := self.score_tail.ratio) > HEAVY:
-            warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
-        if "missed" in self._settings and (missed := self.missed_column_test).doubtful:
-            warn(f"{asked}: {missed.note}", WeakIdentificationWarning)
-        for text in changed_target(self._settings):
-            warn(f"{asked}: {text}", ChangedTargetWarning)
-        if self._settings.get("astray", False):
-            warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
-        if (doubt := self._settings.get("doubt")) is not None:
-            warn(f"{asked}: {doubt}", WeakIdentificationWarning)
-        if self._estimate.cov is not None and (text := hidden_targets_text(self._settings)):
-            warn(f"{asked}: {text}", WeakIdentificationWarning)
-        if (unseen := self._settings.get("sight", {}).get("missed")) is not None:
-            warn(f"{asked}: {unseen}", WeakIdentificationWarning)
-        if (marked := self._settings.get("marks", {}).get("warning")) is not None:
-            warn(f"{asked}: {marked}", WeakIdentificationWarning)
+        return self._inference.score_tail
 
     @property
     def _settings(self) -> LassoSettings:
-        return cast(LassoSettings, self._context.settings)
+        return self._inference.settings
 
     def _check_settings(self) -> None:
         settings = self._settings
@@ -255,8 +284,8 @@ class LassoResults(JointResults):
         check_choice(settings.get("target", "mean"), ScoreTarget, "target")
         check_choice(self.family, LassoFamily, "family")
         changed_target(settings)
-        for name in ("sparse_params", "_design"):
-            getattr(self, name)
+        for component, name in ((self, "sparse_params"), (self._predictions, "design")):
+            getattr(component, name)
         with suppress(NotAvailableError):
             self.explained_shares()
         for name in (
@@ -360,13 +389,15 @@ def lasso_results(
         notes += (cost_note(detection.releases, len(names)), *must_read(detection.warning) * detection.weak)
     return LassoResults(
         estimate,
-        report=report,
-        sampling_cov=sampling,
-        model="DebiasedLasso",
-        method=f"debiased lasso, {WHOM[rows.trust]}",
-        options=options,
-        settings=settings,
-        notes=notes,
+        Context(
+            report=report,
+            sampling_cov=sampling,
+            model="DebiasedLasso",
+            method=f"debiased lasso, {WHOM[rows.trust]}",
+            options=options,
+            settings=settings,
+            notes=notes,
+        ),
     )
 
 
@@ -412,12 +443,14 @@ def results_without_intervals(
     )
     return LassoResults(
         estimate,
-        report=report,
-        model="DebiasedLasso",
-        method=method,
-        options=dict(options),
-        settings=settings,
-        notes=(*target_notes(report), *notes),
+        Context(
+            report=report,
+            model="DebiasedLasso",
+            method=method,
+            options=dict(options),
+            settings=settings,
+            notes=(*target_notes(report), *notes),
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import JointMethod, MaxTest, joint_bootstrap
 from privinf.lasso.results.sparse import SparseResults
 from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.resampling import Resampling
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
@@ -28,6 +30,15 @@ NO_MULTIPLIERS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class TargetResampling(Resampling):
+    """Draws from the distribution of the targets' coefficients: no record's score is released."""
+
+    def null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        """Raise NotAvailableError: multipliers need scores of records."""
+        raise NotAvailableError(NO_MULTIPLIERS)
+
+
 @doors
 class JointResults(SparseResults):
     """The part of a debiased lasso's results about several targets, and what a fit releases on demand.
@@ -36,6 +47,10 @@ class JointResults(SparseResults):
     -----
     **Privacy.** Post-processing of releases.
     """
+
+    @cached_property
+    def _resampling(self) -> TargetResampling:
+        return TargetResampling(self._inference)
 
     @property
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
@@ -71,13 +86,22 @@ class JointResults(SparseResults):
 
         Parameters
         ----------
-        alpha, method, cols
-            As for `Results.conf_int`.
+        alpha : float
+            Between 0 and 1.
+        method : {"wald", "score"}
+            "score" inverts the score test, which this fit does not have: NotAvailableError says why.
+        cols : sequence of names or positions, optional
+            Targets to return; default: all.
         bias_bound : bool
             Whether they are widened at both ends by `bias_bound`. Without it what the privacy errors of
             coefficients and precision columns do together counts as a variance, which is right where the two
             are independent; with it as a bias that fails 1% of the time. What is assumed and what the paper's
             text lost is said in `privinf.lasso.coordinates`.
+
+        Returns
+        -------
+        DataFrame
+            One row a target.
 
         Raises
         ------
@@ -131,9 +155,6 @@ class JointResults(SparseResults):
         drawn = PrivateDraws(values=tuple(released.pop("values")), **released)
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
         return joint_bootstrap(self.estimate, drawn, chosen, check_fraction(alpha, "alpha"))
-
-    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
-        raise NotAvailableError(NO_MULTIPLIERS)
 
     def max_test(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,10 @@ from scipy.special import expit
 from privinf.error_boundary import doors
 from privinf.errors import NotAvailableError
 from privinf.results import Results
-from privinf.results.prediction import prediction_rows
+from privinf.results.prediction import Predictions, prediction_rows
 from privinf.results.rendering import ratios
 from privinf.schema import Design
-from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget
+from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget, Which
 
 SPARSE_INSTEAD = (
     "predict_sparse(rows) gives the sparse fit's point predictions. These have no intervals: the error of "
@@ -74,6 +75,44 @@ class LassoSettings(TypedDict):
     marks: NotRequired[dict[str, Any]]
     missed: NotRequired[dict[str, Any]]
     missing: NotRequired[Missing]
+
+
+@dataclass(frozen=True, eq=False)
+class LassoPredictions(Predictions):
+    """Predicted means of new rows, where every column and the constant has a debiased coefficient."""
+
+    @property
+    def settings(self) -> LassoSettings:
+        """What the fit kept."""
+        return cast(LassoSettings, self.inference.context.settings)
+
+    @cached_property
+    def design(self) -> Design | None:
+        """The design of the formula; None of arrays."""
+        stored = self.settings.get("design")
+        return None if stored is None else Design.from_dict(stored)
+
+    @property
+    def refusal(self) -> str:
+        """Why this result predicts for no new row; empty where it does."""
+        if self.settings.get("family", "gaussian") == "binomial":
+            return NO_LEVEL_OF_ODDS
+        sparse = self.settings["sparse"]
+        missing = [name for name in sparse["columns"] if name not in self.inference.names]
+        if missing:
+            first = ", ".join(missing[:3])
+            return NOT_ALL.format(first + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""))
+        if sparse.get("centred", True):
+            return CENTRED
+        robust = self.settings.get("target", "robust") == "robust"
+        noise = self.inference.estimate.noise_cov
+        return MIDDLE if robust and noise is not None and noise.any() else ""
+
+    def rows(self, exog: ColumnsLike | None, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        """Return the design matrix of new rows, shape (rows, p), and their labels."""
+        if self.refusal:
+            raise NotAvailableError(self.refusal)
+        return prediction_rows(exog, self.inference.names, self.design, transform=transform)
 
 
 @doors
@@ -152,7 +191,7 @@ class SparseResults(Results):
         sparse = self._sparse
         if "intercept" not in sparse:
             raise NotAvailableError("predict_sparse: this result was stored without its intercept; fit again")
-        design = self._design if transform else None
+        design = self._predictions.design if transform else None
         rows, index = prediction_rows(
             exog, tuple(sparse["columns"]), design, transform=transform, constant=sparse["constant"]
         )
@@ -166,28 +205,38 @@ class SparseResults(Results):
             refused |= {"odds_ratios"}
         return refused | {"predict_sparse"} if "intercept" not in self._sparse else refused
 
-    def _no_predictions(self) -> str:
-        if self.family == "binomial":
-            return NO_LEVEL_OF_ODDS
-        left = [name for name in self._sparse["columns"] if name not in self.names]
-        if left:
-            some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-            return NOT_ALL.format(some)
-        if self._sparse.get("centred", True):
-            return CENTRED
-        noise = self._estimate.noise_cov
-        return MIDDLE if self.score_target == "robust" and noise is not None and noise.any() else ""
-
-    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        if reason := self._no_predictions():
-            raise NotAvailableError(reason)
-        self._caution("a prediction")
-        return prediction_rows(exog, self.names, self._design, transform=transform)
-
     @cached_property
-    def _design(self) -> Design | None:
-        stored = self._settings.get("design")
-        return None if stored is None else Design.from_dict(stored)
+    def _predictions(self) -> LassoPredictions:
+        return LassoPredictions(self._inference, self._fit_statistics)
+
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
+        """Return predicted means of new rows by the debiased coefficients.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            The same here: the mean is linear.
+
+        Returns
+        -------
+        Series
+            One number a row, under the labels of the rows.
+
+        Raises
+        ------
+        NotAvailableError
+            A column or the constant has no debiased coefficient, or the target is not the mean: the message
+            says which; `predict_sparse` predicts from the sparse fit.
+        """
+        means = super().predict(exog, transform, which)
+        self._caution("a prediction")
+        return means
 
     @property
     def selected(self) -> tuple[str, ...]:
