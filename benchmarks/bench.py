@@ -122,11 +122,11 @@ def score_costs(d: int, repetitions: int = 5, former: bool = True) -> dict[str, 
     fit = pi.MomentOLS(y, X, bounds=[(-side, side)] * d, y_bounds=(-2.0, 2.0)).fit(mu=2.0, rng=1)
 
     def intervals() -> object:
-        vars(fit).pop("_known_score_sets", None)
+        vars(fit).pop("_score_tests", None)
         return fit.conf_int(method="score")
 
     def searched() -> object:
-        with patch("privinf.results.context.score_sets", former_score_sets.score_sets):
+        with patch("privinf.results.score_inference.score_sets", former_score_sets.score_sets):
             return intervals()
 
     return medians({"now": intervals} | ({"former": searched} if former else {}), repetitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
 from privinf.results import Results
 from privinf.results.cautions import warned_once
 from privinf.schema import Design
-from privinf.typing import Floats, Table
+from privinf.typing import ColumnsLike, Floats, Table
 
 ABSENT = "marginaleffects is not installed: pip install 'privinf[marginaleffects]'"
 NO_FORMULA = (
@@ -83,7 +83,7 @@ def model_of(result: Results, rows: Table) -> Any:
         raise NotAvailableError(NO_FORMULA)
     with warned_once(result, "marginaleffects"):
         result.cov_params()
-        result._predictions.rows(rows, True)
+        result._predictions.rows(cast("ColumnsLike", rows), True)
     estimate = result.estimate
     if (
         estimate.bias is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from privinf.error_boundary import doors, warn
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results.cautions import Cautious
-from privinf.results.context import Context, index_of
+from privinf.results.context import Context
 from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.hypotheses import LinearTests
@@ -24,8 +24,6 @@ from privinf.results.rendering import SummaryColumn
 from privinf.results.resampling import Resampling
 from privinf.results.score_inference import ScoreTests
 from privinf.results.wald import Inference
-from privinf.typing import IntervalMethod
-from privinf.validation import check_choice
 
 if TYPE_CHECKING:
     from privinf.inference.score_test import Identification
@@ -245,67 +243,8 @@ class FittedResult(Cautious):
     t_test_pairwise = delegated("_tests", LinearTests.t_test_pairwise)
     wald_test_terms = delegated("_tests", LinearTests.wald_test_terms)
 
-    def compare_f_test(self, restricted: FittedResult) -> tuple[float, float, int]:
-        """Test this fit against one of some of its columns, made from the same release.
-
-        Parameters
-        ----------
-        restricted : results
-            Of the same response; its columns are among those of this fit.
-
-        Returns
-        -------
-        statistic, pvalue : float
-            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
-            `use_t`, else chi2.
-        df : int
-            How many columns are left out.
-
-        Raises
-        ------
-        ArgumentError
-            The fits are of other releases or responses, or are not nested.
-
-        Notes
-        -----
-        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
-        forms it from rows, would have the noise of both fits in it and no F law.
-        """
-        return self._tests.compare_f_test(restricted._inference)
-
-    def conf_int(
-        self,
-        alpha: float = 0.05,
-        method: IntervalMethod = "wald",
-        cols: Sequence[str | int] | None = None,
-    ) -> pd.DataFrame:
-        """Return intervals of level ``1 - alpha``, columns 0 and 1.
-
-        Parameters
-        ----------
-        alpha : float
-            Between 0 and 1.
-        method : {"wald", "score"}
-            "score" inverts the score test, which holds its level however strong the noise is: intervals are
-            conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
-        cols : sequence of names or positions, optional
-            Coefficients to return; default: all.
-
-        Returns
-        -------
-        DataFrame
-            One row a coefficient.
-
-        Warns
-        -----
-        WeakIdentificationWarning
-            Normal intervals were asked for and `identification` says that they should not be trusted.
-        """
-        if check_choice(method, IntervalMethod, "method") == "wald":
-            table = pd.DataFrame(self._inference.interval(alpha), index_of(self.names))
-        else:
-            table = self._score_tests.intervals(alpha)
-        return table if cols is None else table.iloc[[self._inference.position(column) for column in cols]]
+    compare_f_test = delegated("_tests", LinearTests.compare_f_test)
+    conf_int = delegated("_score_tests", ScoreTests.conf_int)
 
     # ---- measures of fit
 

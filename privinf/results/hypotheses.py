@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
 
     from privinf.results.contrasts import SchemaResults
+
+
+class HasInference(Protocol):
+    """A result that another one is compared with."""
+
+    @property
+    def _inference(self) -> Inference: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +134,34 @@ class LinearTests:
         """
         return self._joint(r_matrix, cov_p, invcov, use_f=True)
 
-    def compare_f_test(self, restricted: Inference) -> tuple[float, float, int]:
-        """Test this fit against one of some of its columns; see `Results.compare_f_test`."""
-        zero = left_out(self.inference.context, self.inference.names, restricted.context, restricted.names)
+    def compare_f_test(self, restricted: HasInference) -> tuple[float, float, int]:
+        """Test this fit against one of some of its columns, made from the same release.
+
+        Parameters
+        ----------
+        restricted : results
+            Of the same response; its columns are among those of this fit.
+
+        Returns
+        -------
+        statistic, pvalue : float
+            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
+            `use_t`, else chi2.
+        df : int
+            How many columns are left out.
+
+        Raises
+        ------
+        ArgumentError
+            The fits are of other releases or responses, or are not nested.
+
+        Notes
+        -----
+        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
+        forms it from rows, would have the noise of both fits in it and no F law.
+        """
+        smaller = restricted._inference
+        zero = left_out(self.inference.context, self.inference.names, smaller.context, smaller.names)
         test = self.wald_test(np.eye(len(self.inference.names))[zero])
         return float(test.statistic), float(test.pvalue), len(zero)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -21,10 +22,11 @@ from privinf.results.constraints import (
     describes_restrictions,
     linear_constraints,
 )
+from privinf.results.context import index_of
 from privinf.results.wald import Inference
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Floats
-from privinf.validation import check_array, check_fraction
+from privinf.typing import ArrayLike, Floats, IntervalMethod
+from privinf.validation import check_array, check_choice, check_fraction
 
 NEVER_KEPT = (
     "{} does not release an estimating equation that can be evaluated at other values: its "
@@ -40,7 +42,7 @@ LEFT_OUT = (
 
 @dataclass(frozen=True, eq=False)
 class ScoreTests:
-    """Score tests of a model's coefficients and the sets of values that they do not reject.
+    """Score tests of a model's coefficients, the sets of values that they do not reject, and intervals.
 
     A method whose estimating equation is not `LinearScores` extends it: `available`, `slopes_test`,
     `restricted_test`, `all_sets` and `score_sets_are_quick`.
@@ -112,6 +114,40 @@ class ScoreTests:
         """Return the convex hulls of the score sets, one row a coefficient."""
         hulls = [score_set.hull for score_set in self.sets(alpha)]
         return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.inference.names))
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: IntervalMethod = "wald",
+        cols: Sequence[str | int] | None = None,
+    ) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha : float
+            Between 0 and 1.
+        method : {"wald", "score"}
+            "score" inverts the score test, which holds its level however strong the noise is: intervals are
+            conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
+        cols : sequence of names or positions, optional
+            Coefficients to return; default: all.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            Normal intervals were asked for and `identification` says that they should not be trusted.
+        """
+        if check_choice(method, IntervalMethod, "method") == "wald":
+            table = pd.DataFrame(self.inference.interval(alpha), index_of(self.inference.names))
+        else:
+            table = self.intervals(alpha)
+        return table if cols is None else table.iloc[[self.inference.position(column) for column in cols]]
 
     def slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
         """Return the score test of private slopes `beta0` in user units; None: that every slope is zero."""

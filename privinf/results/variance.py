@@ -221,7 +221,7 @@ class LeaveOut:
         added = transform.T @ bread @ transform - system.A  # by a stabilization
         found = []
         for part in range(PARTS):
-            one: Any = system.leaving_out(part, PARTS)  # type: ignore[attr-defined]
+            one: Any = system.leaving_out(part, PARTS)
             gram = one.A + added
             beta = np.linalg.solve(gram, one.g)
             share = (PARTS - 1.0) / PARTS  # fewer records have more error; terms are of all

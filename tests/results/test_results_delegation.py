@@ -34,6 +34,8 @@ COMPONENTS = {
     "_export": Export,
 }
 
+PUBLIC = vars(Results).keys() | vars(FittedResult).keys()
+
 
 @pytest.fixture(scope="module")
 def result():
@@ -49,7 +51,7 @@ def delegated():
         (name, component, kind)
         for component, kind in COMPONENTS.items()
         for name, member in vars(kind).items()
-        if inspect.isfunction(member) and not name.startswith("_") and name in vars(Results)
+        if inspect.isfunction(member) and not name.startswith("_") and name in PUBLIC
     ]
 
 
