@@ -44,7 +44,7 @@ def fit(population, rows, schema, mu, seed):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         result = model.fit(mu=mu, delta=DELTA, rng=seed)
-    warned = any("cut tails" in str(one.message) for one in seen)
+    warned = any("clip the tails" in str(one.message) for one in seen)
     return result.bse.to_numpy(), result.conf_int().to_numpy(), warned
 
 

@@ -99,7 +99,7 @@ def totals(count: int, seed: int) -> tuple[Counter[str], float, float]:
                 .values[0]
             )
         except AlignmentError as problem:
-            told = "is void" in str(problem) and len(ledger) == 1
+            told = "is invalid" in str(problem) and len(ledger) == 1
             found["void, charged and said" if told else "another error"] += 1
             continue
         beyond = abs(true + lying.amount) > most + 10 * sd

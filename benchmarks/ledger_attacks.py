@@ -351,8 +351,8 @@ def attack(tries: int = TRIES, seed: int = 19) -> tuple[Counter[tuple[str, str]]
 def noticed_by(text: str) -> str:
     """Return which words of an error tell who noticed."""
     told = {
-        "has shown two ledgers": "asker or peers",
-        "went back": "asker or peers",
+        "has shown two different ledgers": "asker or peers",
+        "older than one seen before": "asker or peers",
         "lacks lines": "asker or peers",
         "that this process has seen": "the living process",
         "charged or answered any more": "the living site",

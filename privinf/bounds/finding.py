@@ -43,12 +43,12 @@ MOST_BEYOND = 0.05
 POOLED_LEVEL = "other"  # name of the level as which rare levels are pooled
 ANOTHER = "another"  # the same where a column has a level of that name
 NO_COMMON_LEVEL = (
-    "column {!r}: no level was seen in {:.0f} rows or more, so nearly all levels are pooled as one; spend "
+    "column {!r}: no level was found in {:.0f} or more rows, so nearly all levels are pooled into one; spend "
     "more, or declare the levels"
 )
 BEYOND_ALL_BOUNDS = (
-    "column {!r}: at least {:.0%} of its rows lie beyond the bounds found, since no bound is sought more "
-    "than 2^43 from 0; divide it by a power of ten, or declare its bounds"
+    "column {!r}: at least {:.0%} of its rows are outside the bounds that were found, because bounds are "
+    "searched only up to 2^43; divide the column by a power of ten, or declare its bounds"
 )
 
 
@@ -255,7 +255,7 @@ class _Searches:
 def _same(sizes: set[int]) -> int:
     """Return the number of rows that all passes found."""
     if len(sizes) > 1:
-        raise AlignmentError("the table was changed while it was read: start again")
+        raise AlignmentError("the table was changed while it was read; start again")
     return sizes.pop()
 
 
@@ -264,10 +264,10 @@ def _kinds(kinds: dict[str, ColumnKind], names: Sequence[str] | None) -> dict[st
     if names is None:
         kinds = {name: kind for name, kind in kinds.items() if kind == "number"}
         if not kinds:
-            raise SchemaError("no column of the table holds numbers: name some in columns=")
+            raise SchemaError("the table has no numeric column; list the columns to search in columns=")
         return kinds
     if absent := [name for name in names if name not in kinds]:
-        raise SchemaError(f"the data lack the column(s) {', '.join(absent)}")
+        raise SchemaError(f"the table does not have the column(s) {', '.join(absent)}; correct columns=")
     return {name: kinds[name] for name in names}
 
 
@@ -276,9 +276,14 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
     if not texts or math.isinf(budget.mu):
         return 0.5
     if grouped:
-        raise NotAvailableError("levels are found where each person has one row: declare them")
+        raise NotAvailableError(
+            "levels cannot be found if a person can have several rows; declare the levels of the columns"
+        )
     if budget.delta is None:
-        raise ArgumentError("levels need delta=, with which one record's own may be shown: or declare them")
+        raise ArgumentError(
+            "finding levels needs delta=, because a record's own level may be shown with this probability; "
+            "pass delta=, or declare the levels"
+        )
     epsilon = gaussian_epsilon(budget.mu, budget.delta)
     remaining = [
         (budget.delta - gaussian_delta(epsilon, budget.mu * math.sqrt(1.0 - 0.5 * k / columns))) / k
@@ -332,8 +337,9 @@ def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, 
 def _check_signal(n: float, mu: float, columns: int) -> None:
     if n * mu < LEAST_SIGNAL:
         raise NotAvailableError(
-            f"{LABEL} needs n mu >= {LEAST_SIGNAL:g} a column, n over max_rows: here it is {n * mu:.3g} for "
-            f"each of {columns}; name fewer columns, spend more, or declare bounds. Nothing was spent"
+            f"{LABEL} needs n mu >= {LEAST_SIGNAL:g} for each column, where n is rows / max_rows, but has "
+            f"{n * mu:.3g} for each of {columns} columns; list fewer columns, spend more, or declare bounds. "
+            "Nothing was spent"
         )
 
 
@@ -342,8 +348,8 @@ def _checked(name: str, column_range: Range, clip: float) -> Range:
         warn(BEYOND_ALL_BOUNDS.format(name, min(column_range.beyond, 1.0)), ChangedTargetWarning)
     elif column_range.hidden:
         warn(
-            f"column {name!r}: as far as the noise lets one see all rows have one value, and up to "
-            f"{column_range.most:.0%} may lie beyond the bounds found; spend more, or declare its bounds",
+            f"column {name!r}: within the noise all rows have one value, and up to {column_range.most:.0%} "
+            "of them may be outside the bounds that were found; spend more, or declare its bounds",
             ChangedTargetWarning,
         )
     return column_range

@@ -20,13 +20,13 @@ from privinf.typing import AnyPath, Floats, Json
 
 CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
 MOVED = (
-    "Bounds and levels were bought, and may clip or pool up to {}: coefficients are those of the "
-    "columns as they are then, not as they were. A smaller clip= in find_bounds moves them less."
+    "Bounds and levels were found by find_bounds, and may clip or pool up to {}. Coefficients are those of "
+    "a regression on the clipped or pooled columns; a smaller clip= in find_bounds changes them less."
 )
 MAY_SHIFT = (
-    "bounds that were bought cut tails: {} may have moved by {} standard errors. Intervals are for the "
-    "columns as they are clipped; for the rows as they were, declare bounds, ask find_bounds for a smaller "
-    "clip=, or spend more on it"
+    "the bounds found by find_bounds clip the tails, so the coefficients {} may have moved by {} standard "
+    "errors. Intervals are for the regression on clipped values; declare wider bounds, pass a smaller clip= "
+    "to find_bounds, or spend more on it"
 )
 # A move of half a standard error takes an interval's coverage from 95% to 92%.
 NOTABLE_SHIFT = 0.5
@@ -153,12 +153,12 @@ class FoundSchema(Schema):
     def __repr__(self) -> str:
         total = self.privacy
         lines = [
-            f"{name}: levels below {row.wanted:.1%} pooled, at most {row.at_most:.1%} of the rows"
+            f"{name}: levels below {row.wanted:.1%} are pooled, at most {row.at_most:.1%} of the rows"
             if not math.isnan(row.threshold)
-            else f"{name}: at most {row.at_most:.1%} of the rows outside, {row.wanted:.1%} wanted"
+            else f"{name}: at most {row.at_most:.1%} of the rows are outside, target {row.wanted:.1%}"
             for name, row in self.clips.iterrows()
         ]
-        cost = f"bought for epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
+        cost = f"found with epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
         stamp = f"; {total.stamp}" if total.stamp else ""
         return "\n".join([Schema.__repr__(self), *lines, cost + stamp])
 
@@ -214,7 +214,7 @@ def load_schema(path: AnyPath) -> Schema:
     if (bought := saved.bought) is None:
         return plain
     clips = pd.DataFrame.from_dict(bought["clips"], "index", columns=CLIP_COLUMNS).astype(float)
-    privacy = PrivacyReport.from_dict(parse_json(bought["privacy"], "the price of the bounds"))
+    privacy = PrivacyReport.from_dict(parse_json(bought["privacy"], "the privacy report of the bounds"))
     unchanged = [name for name, row in clips.iterrows() if _as_bought(plain.columns.get(str(name)), row)]
     if not unchanged:
         return plain

@@ -17,51 +17,51 @@ __all__ = ["main"]
 COMMANDS = {
     "analyst": (
         "privinf.cli.sites:analyst_group",
-        "Be an analyst whom sites know: sign questions, so that nobody else can ask in your name.",
+        "Make the key that signs your queries as an analyst.",
     ),
     "completion": (
         "privinf.cli.schemas:completion_command",
-        "Print what makes a shell complete privinf's commands, for its startup file.",
+        "Print shell code that completes privinf's commands.",
     ),
     "federation": (
         "privinf.cli.federations:federation_group",
-        "Bring sites together: keys and certificates, the server, and fits over all sites.",
+        "Set up a federation of sites, and fit models to all their rows.",
     ),
     "fit": (
         "privinf.cli.fits:fit_command",
-        "Fit a regression to the rows of one table, which is charged, or to releases, which costs nothing.",
+        "Fit a regression to a table's rows, or to releases.",
     ),
     "join": (
         "privinf.cli.releases:join_command",
-        "Put the releases of all parties into one file, once they are seen to belong together.",
+        "Check the releases of all parties, and join them into one file.",
     ),
     "ledger": (
         "privinf.cli.ledgers:ledger_group",
-        "Keep account of all that is released about the same people.",
+        "Create and inspect budget ledgers, which record all releases.",
     ),
     "plan": (
         "privinf.cli.plans:plan_group",
-        "Make or check the public plan that all data holders follow.",
+        "Make or check the public plan that all parties follow.",
     ),
     "release": (
         "privinf.cli.releases:release_command",
-        "Turn your rows into one file of noisy sums that may leave the house.",
+        "Turn your rows into one file of noisy sums that you may share.",
     ),
     "report": (
         "privinf.cli.fits:report_command",
-        "Write a web page of a saved result, .npz: summary, plots, trade-off curve, ledger lines.",
+        "Write a saved result (.npz) as an HTML page.",
     ),
     "schema": (
         "privinf.cli.schemas:schema_group",
-        "Write down what is public about a table, and check it: columns, bounds, levels.",
+        "Write and check a schema: public columns, bounds and levels.",
     ),
     "site": (
         "privinf.cli.holders:site_group",
-        "Be a site of a federation: hold rows, and answer named sums under your own policy and budget.",
+        "Run a site, which holds rows and answers queries about them.",
     ),
     "study": (
         "privinf.cli.fits:study_command",
-        "Predict intervals and power of a regression, from a schema and guesses: no row is read.",
+        "Predict a regression's intervals and power before data exist.",
     ),
 }
 
@@ -74,37 +74,37 @@ COMMANDS = {
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of options: [fit] epsilon = 1; what is typed wins.",
+    help="TOML file of options, such as [fit] epsilon = 1; options on the command line override it.",
 )
 @click.version_option(package_name="privinf")
 @click.pass_context
 def main(ctx: click.Context, config: Path | None) -> None:
-    """Statistical inference from private data: results, standard errors, and what they cost in privacy.
+    """Fit regressions with differential privacy: estimates, standard errors, and the privacy spent.
 
     \b
-    Before there are rows:
-    0. privinf study            which estimator, how wide its intervals, how many people, which budget
+    To plan a study, before there are rows:
+    0. privinf study            choose estimator, budget and number of people; predict intervals
 
     \b
     One table, one curator:
-    1. privinf schema suggest   write down what is public: columns, bounds, levels; check it
-    2. privinf ledger create    set the limit of what may ever be released
-    3. privinf fit --schema     fit a regression to the rows; or privinf release --schema, and fit it later
+    1. privinf schema suggest   declare the public columns, bounds and levels; privinf schema check
+    2. privinf ledger create    set the budget of all releases about these people
+    3. privinf fit --schema     fit a regression to the rows; or privinf release --schema, to fit later
 
     \b
-    Different columns of the same people, at several parties:
+    Several parties with different columns of the same people:
     1. Together:     privinf plan new    agree on people, columns with bounds, and budgets
-    2. Each holder:  privinf release     turn its own rows into one file that may leave the house
-    3. The analyst:  privinf fit         run a regression on those files alone
+    2. Each party:   privinf release     turn its own rows into one noisy file to share
+    3. The analyst:  privinf fit         fit a regression to these files alone
 
     \b
-    The same columns of different people:
-    1. Each site:    privinf site        answer named sums under its own policy and budget
-    2. Together:     privinf federation  roster, certificates, server, and fits over all sites
-    The analyst:     privinf analyst     a key to sign questions by
+    Several sites with the same columns of different people:
+    1. Each site:    privinf site        answer queries under its own policy and budget
+    2. Together:     privinf federation  set up roster, certificates and server; fit over all sites
+    The analyst:     privinf analyst     make a key that signs queries
 
-    Every file that leaves a holder says what it may reveal about one person (epsilon, delta). Errors leave
-    everything as it was: exit code 2, nothing spent, nothing half-written, unless the message says so.
+    Every released file states its privacy guarantee for one person (epsilon, delta). A refused command exits
+    with code 2. It spends nothing and writes nothing, unless its message states otherwise.
     """  # noqa: D301
     if config is not None:
         from privinf.cli.inputs import read_toml  # late: help needs none of what reads files
@@ -120,7 +120,8 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], p
         command = group.get_command(ctx, name)
         if command is None or not isinstance(item, dict):
             raise ArgumentError(
-                f"{place}: [{name}] is not a command; there are {', '.join(group.list_commands(ctx))}"
+                f"{place}: [{name}] is not a table of a command; "
+                f"the commands are {', '.join(group.list_commands(ctx))}"
             )
         if isinstance(command, click.Group):
             defaults[name] = _defaults(ctx, command, item, f"{place}, {name}")

@@ -35,6 +35,7 @@ EPSILON_WORD = re.compile(r"[0-9]+(\.[0-9]+)?")
 KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 SITE_NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
+SITE_NAME_RULE = "a site's name must have 1 to 64 characters, each a letter, a digit, - or _"
 LOOK_EVERY = 0.25  # seconds between looks at what a process does
 PAUSE = 3.0  # seconds before a process that ended is started again
 TAGGED = "superlink.privinf"
@@ -48,9 +49,9 @@ def read_bundle(path: Path) -> dict[str, Any]:
     content = _record(path, "a site's bundle", BUNDLE, BUNDLE_FIELDS)
     for field in ("name", "public", "verifying", "node", "socket"):
         if not isinstance(content[field], str):
-            raise StorageError(f"{path}: {field} must be a text")
+            raise StorageError(f"{path}: {field} must be a string")
     if not SITE_NAME.fullmatch(content["name"]):
-        raise StorageError(f"{path}: a site's name has letters, digits, - and _, at most 64 of them")
+        raise StorageError(f"{path}: {SITE_NAME_RULE}")
     return content
 
 
@@ -70,7 +71,9 @@ def analysts_of(words: Iterable[str], delta: float | None = None) -> list[dict[s
         key, limited, epsilon = key.strip().lower().partition(":")
         if not sign or (limited and (delta is None or not EPSILON_WORD.fullmatch(epsilon))):
             form = "NAME=KEY" if delta is None else "NAME=KEY or NAME=KEY:EPSILON"
-            raise ArgumentError(f"{word}: write {form}, the key as privinf analyst key prints it")
+            raise ArgumentError(
+                f"--analyst {word} must be {form}, with the key that privinf analyst key prints"
+            )
         budget = {"budget": {"epsilon": float(epsilon), "delta": delta}} if limited else {}
         analysts.append({"name": name, "key": key, **budget})
     Analyst.listed(analysts)
@@ -80,7 +83,7 @@ def analysts_of(words: Iterable[str], delta: float | None = None) -> list[dict[s
 def _record(path: Path, noun: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
     content = unsealed(parse_json(read_text(path, noun), str(path)), noun, fields)
     if (content["format"], content["version"]) != (format, KIT_VERSION):
-        raise StorageError(f"{path} is not {noun} of a version that this privinf reads")
+        raise StorageError(f"{path} is not {noun} in a format that this version of privinf reads")
     return content
 
 
@@ -205,7 +208,7 @@ def executable(name: str) -> str:
     neighbour = Path(sys.executable).parent / name
     path = str(neighbour) if neighbour.exists() else shutil.which(name)
     if path is None:
-        raise NotAvailableError(f"{name} is not installed: pip install 'privinf[flower]'")
+        raise NotAvailableError(f"the program {name} is not installed; run pip install 'privinf[flower]'")
     return path
 
 
@@ -243,7 +246,7 @@ def flwr(folder: Path, record: Mapping[str, Any], *words: str) -> None:
     )
     if ended.returncode:
         last = (ended.stdout + ended.stderr).strip().splitlines()[-3:]
-        raise AlignmentError(f"flwr {words[0]} failed: {' '.join(last)}")
+        raise AlignmentError(f"Flower's command flwr {words[0]} failed: {' '.join(last)}")
 
 
 def reachable(address: str) -> bool:

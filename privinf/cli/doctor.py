@@ -49,6 +49,7 @@ SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "le
 # The secret files in the folder of a fit, beside its questions and releases.
 CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
 Level = Literal["error", "warning"]
+REMAKE = "run privinf federation init again, with the present bundles of all sites"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,14 @@ class Diagnostic:
 @click.argument("folder", type=FOLDER)
 @json_option
 def doctor_command(folder: Path, as_json: bool) -> None:
-    """Say what a site lacks and what of it is too open; code 2 where it would not start.
+    """Check a site's files and their permissions; exit with code 2 if the site would not start.
 
     \b
     privinf site doctor north
-    privinf site doctor fit.rounds       # the folder that a fit has as its checkpoint
+    privinf site doctor fit.rounds       # the checkpoint folder of a fit
 
-    Reads no row. Checkpoints in the site's folder are looked at too.
-    What it cannot see: other copies of the files, and who else is administrator here.
+    No row is read. Checkpoint folders inside the site's folder are also checked.
+    Other copies of the files, and other administrators of this computer, cannot be detected.
     """  # noqa: D301
     alone = _is_checkpoint(folder) and not (folder / "site.toml").exists()
     results = list(secrets_in(folder)) if alone else findings(folder, read_site(folder))
@@ -80,7 +81,7 @@ def doctor_command(folder: Path, as_json: bool) -> None:
     else:
         click.echo(
             "\n".join(f"{finding.level}: {finding.what}: {finding.remedy}" for finding in results)
-            or "nothing is wrong"
+            or "no problems found"
         )
     if any(finding.level == "error" for finding in results):
         raise click.exceptions.Exit(2)
@@ -90,7 +91,7 @@ def doctor_command(folder: Path, as_json: bool) -> None:
 @click.argument("folder", type=FOLDER)
 @json_option
 def status_command(folder: Path, as_json: bool) -> None:
-    """Say whether a site answers, and what its ledger has spent and has left, epsilon first, and by whom."""
+    """Print whether a site answers, and the budget that is spent, in total and by each analyst, and left."""
     site = read_site(folder)
     try:
         reply = RemoteSite(site["socket"], timeout=5.0).handle(Query(Requests.DESCRIBE), site["name"])
@@ -111,7 +112,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=1))
         return
-    rows = "its analysts alone" if facts["rows"] is None else f"{facts['rows']} rows"
+    rows = "only to its listed analysts" if facts["rows"] is None else f"{facts['rows']} rows"
     answers = f"answers, {rows}" if facts["answers"] else "does not answer"
     click.echo(f"site {facts['site']}: {answers}")
     click.echo(
@@ -126,7 +127,9 @@ def read_site(folder: Path) -> dict[str, str]:
     """Return what site.toml says (ArgumentError where it lacks a word or has one too many)."""
     content = read_toml(folder / "site.toml")
     if set(content) != set(SITE_WORDS) or not all(isinstance(text, str) for text in content.values()):
-        raise ArgumentError(f"{folder / 'site.toml'} must say {', '.join(SITE_WORDS)}, each a text")
+        raise ArgumentError(
+            f"{folder / 'site.toml'} must have the keys {', '.join(SITE_WORDS)}, each with a string"
+        )
     return content
 
 
@@ -141,7 +144,11 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     for word in ("data", "schema", "policy", "ledger", "key", "node_key", "federation"):
         path = folder / site[word]
         if not path.exists():
-            remedy = "copy it from privinf federation init" if word == "federation" else "put it back"
+            remedy = (
+                "copy the file that privinf federation init wrote"
+                if word == "federation"
+                else "restore the file"
+            )
             yield Diagnostic("error", f"{path} is missing", remedy)
             continue
         status = path.stat()
@@ -162,10 +169,12 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "error",
             f"the path of the socket has more than {LONGEST_PATH} bytes",
-            "name a shorter one in site.toml",
+            "set socket to a shorter path in site.toml",
         )
     elif not socket.parent.is_dir():
-        yield Diagnostic("error", f"{socket.parent} is no folder", "make it: the socket is put there")
+        yield Diagnostic(
+            "error", f"the folder of the socket, {socket.parent}, does not exist", "create the folder"
+        )
 
 
 def _secret(path: Path, kind: SecretKind) -> Iterator[Diagnostic]:
@@ -199,14 +208,16 @@ def _contents(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         try:
             yield from look(folder, site)
         except (PrivinfError, OSError) as problem:
-            yield Diagnostic("error", str(problem), "put a good file in its place")
+            yield Diagnostic("error", str(problem), "replace the file by a valid one")
 
 
 def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     schema = read_schema_file(folder / site["schema"])
     if schema.blank:
         yield Diagnostic(
-            "error", f"the schema has blanks: {', '.join(schema.blank)}", "fill in public bounds and levels"
+            "error",
+            f"the schema has blanks for {', '.join(schema.blank)}",
+            "fill in public bounds and levels",
         )
     wide = [
         name
@@ -216,8 +227,8 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if wide:
         yield Diagnostic(
             "warning",
-            f"bounds beyond {WIDE:g}: {', '.join(wide)}",
-            "noise grows with bounds: change the unit",
+            f"the bounds of {', '.join(wide)} are beyond {WIDE:g}",
+            "use a larger unit, because noise grows with the bounds",
         )
 
 
@@ -225,21 +236,25 @@ def _policy(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     policy = read_policy(folder / site["policy"])
     if policy.trusted_server:
         yield Diagnostic(
-            "warning", "the policy sends un-noised sums to the server", "only where you trust it with them"
+            "warning",
+            "the policy sends sums without noise to the server",
+            "allow this only if you trust the server with them",
         )
     elif not policy.secure_sums:
-        yield Diagnostic("error", "the policy answers nothing", 'allow "secure_sums" in it')
+        yield Diagnostic("error", "the policy allows no queries", 'set "secure_sums" to true in the policy')
     if policy.simulation:
         yield Diagnostic(
-            "warning", "the policy allows releases without noise", 'for made-up rows only: drop "simulation"'
+            "warning",
+            "the policy allows releases without noise",
+            'remove "simulation" unless the rows are simulated',
         )
     if policy.secure_sums and (folder / site["federation"]).exists():
         roster = Roster.from_json(read_federation(folder / site["federation"])["roster"])
         if len(roster) < policy.min_sites:
             yield Diagnostic(
                 "error",
-                f"masked sums need {policy.min_sites} sites, the roster has {len(roster)}",
-                'lower "min_sites", or have more sites',
+                f"masked sums need {policy.min_sites} sites, but the roster has {len(roster)}",
+                'lower "min_sites" in the policy, or add sites',
             )
 
 
@@ -248,9 +263,15 @@ def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         return
     ledger = read_site_ledger(folder / site["ledger"]).ledger
     if ledger.budget is None:
-        yield Diagnostic("error", "the ledger has no limit", "make one with a limit: privinf site init")
+        yield Diagnostic(
+            "error", "the ledger has no limit", "make a ledger with a limit by privinf site init"
+        )
     elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > LARGE_EPSILON:
-        yield Diagnostic("warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person")
+        yield Diagnostic(
+            "warning",
+            f"the ledger's limit is epsilon {limit:.4g}",
+            "choose a lower limit, because this one protects a person little",
+        )
 
 
 def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
@@ -263,45 +284,49 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, verifying):
         yield Diagnostic(
             "error",
-            "the roster has another key for this site, or none",
-            "make the federation of the present bundles",
+            "the roster does not have this site's present key",
+            REMAKE,
         )
     if not roster.signed:
         yield Diagnostic(
             "warning",
-            "the roster has no verifying keys: replies are not signed, and privinf federation fit refuses it",
-            "make the federation of the present bundles",
+            "the roster has no verifying keys, so replies are not signed, and privinf federation fit refuses "
+            "them",
+            REMAKE,
         )
     listed = {analyst.key for analyst in read_policy(folder / site["policy"]).analysts}
     if listed and not listed & {analyst["key"] for analyst in federation["analysts"]}:
         yield Diagnostic(
             "warning",
             "the policy lists none of the federation's analysts",
-            'list in "analysts" whom you want to answer: federation.json has their keys',
+            'add the analysts to "analysts" in the policy, with their keys from federation.json',
         )
     pinned = folder / "roster.json"
     if pinned.exists() and Roster.from_json(read_text(pinned, "a roster")).digest != roster.digest:
         yield Diagnostic(
             "error",
-            "the roster is another one than at the last start",
-            f"agree on it anew, then delete {pinned}",
+            "the roster differs from the roster of the last start",
+            f"compare the new roster's digest with the other sites, then delete {pinned}",
         )
     schema = read_schema_file(folder / site["schema"])
     if federation["schema"] is not None and not schema.blank and federation["schema"] != schema.to_dict():
         yield Diagnostic(
-            "error", "the schema is another one than the federation's", "sites must have the same schema"
+            "error",
+            "the site's schema differs from the federation's schema",
+            "use the federation's schema at this site",
         )
     if federation["address"]:
         days = days_left(federation["authority"])
         if days < SOON:
             yield Diagnostic(
                 "error" if days <= 0.0 else "warning",
-                f"the certificates end in {days:.0f} days",
-                "make the federation anew",
+                f"the certificates expire in {days:.0f} days",
+                "run privinf federation init again",
             )
         executable("flower-supernode")
         yield Diagnostic(
             "warning",
-            "the Flower node runs under the account that reads the rows",
-            "code that is sent to nodes can read them: see docs/howto/hospitals.md",
+            "the Flower node runs under the account that reads the rows, so code sent to the node can read "
+            "the rows",
+            "see docs/howto/hospitals.md",
         )

@@ -69,7 +69,7 @@ FIT_WORDS = {
     ),
     STATISTIC: ("max_colluding",),
 }
-SIMULATED = "is for made-up data: say --simulation, and the policy of every site must allow it"
+SIMULATED = "a fit to simulated data needs --simulation, which the policy of every site must also allow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,27 +128,30 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     """
     content = read_toml(path)
     if unknown := [name for name in content if name not in PLAN]:
-        raise ArgumentError(f"{path}: a plan knows no {unknown[0]!r}; it has {', '.join(PLAN)}")
+        raise ArgumentError(f"{path}: {unknown[0]!r} is not a key of a plan; the keys are {', '.join(PLAN)}")
     if (STATISTIC in content) == ("model" in content):
         raise ArgumentError(
-            f"{path}: say model = one of {', '.join(FEDERATED_MODELS)}; or statistic = a site's statistic"
+            f"{path}: set either model, to one of {', '.join(FEDERATED_MODELS)}, or statistic, to the name "
+            "of a site's statistic"
         )
     model = _choice(content.get("model", STATISTIC), (*FEDERATED_MODELS, STATISTIC), path, "model")
     for name, kinds in (("formula", str), ("out", str)):
         if not isinstance(content.get(name), kinds):
-            raise ArgumentError(f"{path} must say {name} = a text")
+            raise ArgumentError(f"{path}: set {name} to a string")
     named = content.get("schema")
     schema_path = schema if named is None else path.parent / named
     if schema_path is None:
-        raise ArgumentError(f"{path} must say schema = the file of the schema")
+        raise ArgumentError(f"{path}: set schema to the path of the schema file")
     family = _choice(content.get("family", "gaussian"), get_args(Family), path, "family")
     if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
-        raise ArgumentError(f"{path}: family belongs to FederatedGLM and DebiasedLasso")
+        raise ArgumentError(f"{path}: family is only for FederatedGLM and DebiasedLasso")
     if content.get("args") and model != STATISTIC:
-        raise ArgumentError(f"{path}: [args] belongs to a statistic; words of a model's fit go to [options]")
+        raise ArgumentError(
+            f"{path}: [args] is only for a statistic; put options of a model's fit in [options]"
+        )
     folder = content.get("checkpoint")
     if folder is not None and model not in ("MomentOLS", "FederatedGLM"):
-        raise ArgumentError(f"{path}: checkpoint belongs to MomentOLS and FederatedGLM")
+        raise ArgumentError(f"{path}: checkpoint is only for MomentOLS and FederatedGLM")
     return AskedFit(
         model=model,
         statistic=content.get(STATISTIC, ""),
@@ -265,18 +268,18 @@ def _plain(value: float) -> float | str:
 def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> dict[str, Any]:
     words = {name: content[name] for name in SPENDING if name in content}
     if not words.keys() - {"delta"}:
-        raise ArgumentError(f"{path} must say what may be spent: epsilon and delta (or mu, or rho)")
+        raise ArgumentError(f"{path}: set the privacy budget, epsilon and delta (or mu, or rho)")
     for name, value in words.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ArgumentError(f"{path}: {name} must be a number")
         if math.isinf(value) and not simulation:
-            raise ArgumentError(f"{path}: {name} = inf adds no noise and {SIMULATED}")
+            raise ArgumentError(f"{path}: {name} = inf adds no noise; {SIMULATED}")
     if "seed" not in content:
         return words
     if isinstance(content["seed"], bool) or not isinstance(content["seed"], int):
-        raise ArgumentError(f"{path}: seed must be a whole number")
+        raise ArgumentError(f"{path}: seed must be an integer")
     if not simulation:
-        raise ArgumentError(f"{path}: seed {SIMULATED}")
+        raise ArgumentError(f"{path}: seed makes the noise reproducible; {SIMULATED}")
     return words | {"rng": content["seed"]}
 
 
@@ -285,19 +288,20 @@ def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, An
     options = _table(content, "options", path)
     if unknown := [name for name in options if name not in FIT_WORDS[model]]:
         raise ArgumentError(
-            f"{path}: [options] of {model} has no {unknown[0]!r}: {', '.join(FIT_WORDS[model])}"
+            f"{path}: [options] of {model} has no option {unknown[0]!r}; the options are "
+            f"{', '.join(FIT_WORDS[model])}"
         )
     settings = _table(content, "optimizer", path)
     if not settings:
         return options
     if model != "FederatedGLM":
-        raise ArgumentError(f"{path}: [optimizer] belongs to FederatedGLM")
+        raise ArgumentError(f"{path}: [optimizer] is only for FederatedGLM")
     name = _choice(settings.pop("name", None), OPTIMIZERS, path, "[optimizer] name")
     reason = ""
     try:
         return options | {"optimizer": getattr(pi, name)(**settings)}
     except TypeError:
-        reason = f"{name} has no such setting"
+        reason = f"has a setting that {name} does not have"
     except PrivinfError as problem:
         reason = str(problem)
     raise ArgumentError(f"{path}: [optimizer] {reason}")
@@ -306,7 +310,7 @@ def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, An
 def _table(content: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
     table = content.get(name, {})
     if not isinstance(table, dict):
-        raise ArgumentError(f"{path}: [{name}] must be a table")
+        raise ArgumentError(f"{path}: [{name}] must be a TOML table")
     return dict(table)
 
 

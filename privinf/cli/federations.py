@@ -44,19 +44,20 @@ from privinf.secret_files import check_secret
 
 # In a federation's folder: by which questions are signed.
 ANALYST_KEY = "analyst.key"
-FIT = """# What is asked of the sites: privinf federation fit fit.toml
+SERVER_STOPPED = "the federation's server stopped unexpectedly; see its log, {}"
+FIT = """# The plan of a fit over all sites; run it with privinf federation fit fit.toml
 # model = "MomentOLS", "FederatedGLM" or "DebiasedLasso"; or statistic = "column_sums", with [args] and mu
 model = "FederatedGLM"
 formula = "FILL IN: y ~ a + b"
 family = "binomial"       # gaussian, binomial, poisson
-trust = "secure-sum"      # or "server": sites send it un-noised sums
+trust = "secure-sum"      # or "server": sites send sums without noise to a trusted server
 epsilon = 1.0
 delta = 1e-6
-checkpoint = "fit.rounds" # the same command goes on where it was stopped
-out = "fit"               # fit.json and fit.npz
+checkpoint = "fit.rounds" # folder from which the same command resumes a stopped fit
+out = "fit"               # results are written to fit.json and fit.npz
 
-# [options]               # further words of the model's fit, such as cov_type = "HC0"
-# [optimizer]             # of FederatedGLM: name = "DPSGD", epochs = 5
+# [options]               # further options of the model's fit, such as cov_type = "HC0"
+# [optimizer]             # for FederatedGLM, such as name = "DPSGD", epochs = 5
 """
 
 
@@ -65,14 +66,14 @@ out = "fit"               # fit.json and fit.npz
 
 @click.group("federation")
 def federation_group() -> None:
-    """Bring sites together: keys and certificates, the server, and fits over all sites.
+    """Set up a federation of sites, and fit models to all their rows.
 
     \b
-    1. Each site:   privinf site init         keys, policy, schema, ledger, and a public bundle
-    2. Together:    privinf federation init   roster and certificates, from the bundles
-    3. Each site:   privinf site up           answer questions, until stopped
-    4. The server:  privinf federation up     carry messages, until stopped
-    5. The analyst: privinf federation fit    a model of all sites' rows, from a TOML file
+    1. Each site:   privinf site init         make keys, policy, schema, ledger and a public bundle
+    2. Together:    privinf federation init   make roster and certificates from the bundles
+    3. Each site:   privinf site up           answer queries until stopped
+    4. The server:  privinf federation up     carry messages until stopped
+    5. The analyst: privinf federation fit    fit a model to all sites' rows, by a TOML file
     """  # noqa: D301
 
 
@@ -85,23 +86,25 @@ def federation_group() -> None:
     multiple=True,
     default=("localhost", "127.0.0.1"),
     show_default=True,
-    help="Where sites reach the server; the first one is told to them.",
+    help="Host name or address of the server in its certificate; sites connect to the first one.",
 )
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Its port.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port of the server."
+)
 @click.option(
     "--days",
     type=click.IntRange(1, 3650),
     default=365,
     show_default=True,
-    help="How long the certificates hold.",
+    help="Number of days for which the certificates are valid.",
 )
-@click.option("--sockets", is_flag=True, help="No Flower: all sites are daemons of this machine.")
+@click.option("--sockets", is_flag=True, help="Run all sites as daemons on this machine, without Flower.")
 @click.option(
     "--analyst",
     "analysts",
     multiple=True,
     metavar="NAME=KEY",
-    help="Who asks, by privinf analyst key; default: a new key, FOLDER/analyst.key.",
+    help="Analyst and public key (privinf analyst key). Default: a new key, FOLDER/analyst.key. Repeatable.",
 )
 @json_option
 def init_command(
@@ -114,20 +117,21 @@ def init_command(
     analysts: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make a federation of the sites whose public bundles are given, in a new folder.
+    """Make a federation, in a new folder, from the public bundles of its sites.
 
     \b
     privinf federation init hospitals *.bundle.json --host server.example
 
-    federation.json in it is public, and goes to every site: the roster of keys, the schema, and the
-    certificate of the authority that signed the server's. ca.key and server.key stay where they are, and so
-    does analyst.key, by which questions are signed unless --analyst names those who have a key. Whoever
-    hands out the roster could put himself among the sites: let them compare its digest aloud.
+    Send federation.json from the new folder to every site. It is public and holds the roster of keys, the
+    schema, and the certificate of the authority that signed the server's certificate. Keep ca.key,
+    server.key and analyst.key secret. Queries are signed by analyst.key, unless --analyst lists analysts who
+    have keys. The person who distributes the roster could add a false site to it, so the sites should
+    compare the roster's digest, for example by telephone.
     """  # noqa: D301
     if folder.exists():
-        raise ArgumentError(f"{folder} is there already: choose another name")
+        raise ArgumentError(f"the folder {folder} already exists; choose another name")
     if not folder.absolute().parent.is_dir():
-        raise ArgumentError(f"{folder.absolute().parent} is no folder")
+        raise ArgumentError(f"the folder {folder.absolute().parent} does not exist; create it first")
     records = [read_bundle(path) for path in bundles]
     analyst_key = IdentityKey()
     listed = analysts_of(analysts or [f"analyst={analyst_key.verifying}"])
@@ -166,7 +170,7 @@ def init_command(
     plan = str(folder / "fit.toml")
     facts = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
     first = f"{len(roster)} sites, digest of the roster {roster.digest}"
-    say(facts, as_json, first, f"to every site: {public}; fill in: {plan}")
+    say(facts, as_json, first, f"send {public} to every site; fill in {plan}")
 
 
 @federation_group.command("up")
@@ -178,17 +182,22 @@ def up_command(folder: Path, listen: str) -> None:
     \b
     privinf federation up hospitals
 
-    Whoever reaches its port with the certificate of the authority can send code to all nodes: Flower has no
-    accounts for that. Leave it on 127.0.0.1, and put a proxy in front that passes on /v1/fleet/ alone.
+    Anyone who can reach the server's port and has the authority's certificate can send code to all nodes,
+    because Flower has no user accounts for this. Keep the server on 127.0.0.1, behind a proxy that forwards
+    only /v1/fleet/.
     """  # noqa: D301
     record = read_federation(folder / "federation.json")
     if not record["address"]:
-        raise ArgumentError(f"{folder} was made with --sockets: it needs no server")
+        raise ArgumentError(
+            f"the federation {folder} was made with --sockets and has no server; run privinf federation fit"
+        )
     if days_left(read_text(folder / "server.pem", "a certificate")) <= 0.0:
-        raise ArgumentError(f"the certificates in {folder} have expired: make the federation anew")
+        raise ArgumentError(
+            f"the certificates in {folder} have expired; make the federation again (privinf federation init)"
+        )
     check_secret((folder / "server.key").absolute(), "the server's key", "key")
     if listen != "127.0.0.1":
-        click.echo(f"Warning: whoever reaches {listen} can send code to all nodes", err=True)
+        click.echo(f"Warning: anyone who can reach {listen} can send code to all nodes", err=True)
     port = int(record["address"].rpartition(":")[2])
     stopping = stopped_by_signals()
     log = folder / "superlink.log"
@@ -208,7 +217,7 @@ def up_command(folder: Path, listen: str) -> None:
     try:
         while not reachable(f"{_reachable_host(listen)}:{port}"):
             if process.poll() is not None:
-                raise AlignmentError(f"the server ended: see {log}")
+                raise AlignmentError(SERVER_STOPPED.format(log))
             if stopping.wait(LOOK_EVERY):
                 return
         for name in record["sites"]:
@@ -224,7 +233,7 @@ def up_command(folder: Path, listen: str) -> None:
         while process.poll() is None and not stopping.wait(LOOK_EVERY):
             pass
         if process.poll() is not None and not stopping.is_set():
-            raise AlignmentError(f"the server ended: see {log}")
+            raise AlignmentError(SERVER_STOPPED.format(log))
     finally:
         end(process)
 
@@ -234,22 +243,22 @@ def up_command(folder: Path, listen: str) -> None:
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the federation; default: that of the plan.",
+    help="Folder of the federation. Default: the folder of the plan file.",
 )
 @click.option(
     "--key",
     "key_file",
     type=FILE,
-    help="Your secret key (privinf analyst key); default: the folder's analyst.key.",
+    help="Your secret key (privinf analyst key). Default: analyst.key in the federation's folder.",
 )
 @click.option(
     "--simulation",
     is_flag=True,
-    help="Made-up rows: the plan may say epsilon = inf or a seed, if sites allow it.",
+    help="Allow epsilon = inf or a seed in the plan, for simulated rows, if all sites allow it.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace results that are there.")
+@click.option("--overwrite", is_flag=True, help="Replace existing results.")
 @click.option(
-    "--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait, over Flower."
+    "--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for Flower's results."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def fit_command(
@@ -261,15 +270,15 @@ def fit_command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Fit a model to the rows of all sites, as a TOML file says.
+    """Fit a model to the rows of all sites, as specified in a TOML file.
 
     \b
     privinf federation fit hospitals/fit.toml
 
-    Run it where the server runs. What a site refuses or does not answer is told with its name; what was
-    charged stays charged, and a plan with a checkpoint goes on from there when the command is repeated.
-    Replies must be signed by the keys of federation.json, and heads.json beside it remembers how far each
-    site's ledger was: keep it.
+    Run this command on the server's machine. If a site refuses or does not answer, the error names the site.
+    Charges already made are kept; if the plan has a checkpoint, repeat the command to resume the fit.
+    Replies must be signed by the keys in federation.json. Keep heads.json in the same folder: it records the
+    latest ledger line of each site, by which an outdated ledger is detected.
     """  # noqa: D301
     folder = plan_file.parent if folder is None else folder
     record = read_federation(folder / "federation.json")
@@ -322,10 +331,13 @@ def over_flower(
         seconds = timeout
         while not answer_path.exists():
             if seconds <= 0.0:
-                raise AlignmentError(f"no results within {timeout:g} s: see {folder / 'superlink.log'}")
+                raise AlignmentError(
+                    f"Flower returned no results within {timeout:g} seconds (--timeout); see the log, "
+                    f"{folder / 'superlink.log'}"
+                )
             waiting.wait(LOOK_EVERY)
             seconds -= LOOK_EVERY
-        result = parse_json(read_text(answer_path, "results"), "what the server wrote")
+        result = parse_json(read_text(answer_path, "results"), "the server's results file")
     if "error" in result:
         raise AlignmentError(str(result["error"]))
     return dict(result)
@@ -362,7 +374,7 @@ def _reachable_host(listen: str) -> str:
 def _by_name(bundles: list[dict[str, Any]], field: str) -> dict[str, str]:
     names = [bundle["name"] for bundle in bundles]
     if len(set(names)) < len(names):
-        raise ArgumentError("two bundles have the name of one site")
+        raise ArgumentError("two bundles are for the same site; pass one bundle for each site")
     return {bundle["name"]: bundle[field] for bundle in bundles}
 
 
@@ -374,6 +386,7 @@ def _schema(bundles: list[dict[str, Any]]) -> dict[str, Any] | None:
     for bundle in bundles[1:]:
         if bundle["schema"] != schemas[0]:
             raise AlignmentError(
-                f"site {bundle['name']!r} has another schema than site {bundles[0]['name']!r}"
+                f"the schema of site {bundle['name']!r} differs from the schema of site "
+                f"{bundles[0]['name']!r}; all sites must use the same schema"
             )
     return dict(schemas[0])

@@ -14,6 +14,7 @@ import privinf as pi
 from privinf.accounting import Ledger
 from privinf.cli.inputs import open_ledger, read_schema_file, read_toml, spending_of, spending_options
 from privinf.cli.outputs import (
+    ALPHA_HELP,
     FILE,
     NEW_FILE,
     NO_LEDGER,
@@ -54,8 +55,12 @@ ON_ROWS = (
     *ROLE_COLUMNS,
 )
 ON_RELEASES = ("plain", "shrink")  # options of a fit on the releases of several parties
-UNREACHED = "{}. Nothing was charged. {}--coefficients-only returns coefficients without intervals"
-MOMENTS_INSTEAD = "--model moments has score intervals at any budget, wide ones here; "
+UNREACHED = "{}. Nothing was charged. {}"
+COEFFICIENTS_INSTEAD = "Pass --coefficients-only for coefficients without intervals"
+MOMENTS_INSTEAD = (
+    "Pass --model moments for score intervals, which are wide at this budget, or --coefficients-only for "
+    "coefficients without intervals"
+)
 OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)  # kinds of release that such a fit reads
 
 
@@ -96,37 +101,41 @@ class FitOptions(TypedDict):
     "--schema",
     "schema_file",
     type=FILE,
-    help="Bounds and levels, schema.toml: FILES is then one table of rows.",
+    help="Schema of bounds and levels, schema.toml; FILES is then one table of rows.",
 )
 @click.option(
     "--model",
     type=click.Choice(list(ROW_MODELS)),
-    help="Rows: ols (default), logit, poisson, or moments (one release of sums).",
+    help="Model for rows: ols (default), logit, poisson, or moments (one release of sums).",
 )
 @spending_options
 @click.option(
     "--ledger",
     "ledger_file",
     type=NEW_FILE,
-    help="Rows: the account that is charged (privinf ledger create).",
+    help="For rows: ledger to charge, made by privinf ledger create.",
 )
-@click.option("--cov-type", type=click.Choice(get_args(CovWord)), help="Kind of standard errors.")
+@click.option("--cov-type", type=click.Choice(get_args(CovWord)), help="Type of standard errors.")
 @click.option(
-    "--missing", type=click.Choice(get_args(Missing)), help="Missing values of rows; default: raise."
+    "--missing",
+    type=click.Choice(get_args(Missing)),
+    help="For rows: how to treat missing values. Default: raise.",
 )
 @click.option("--weights", help="Column of observation weights.")
-@click.option("--offset", help="Column whose coefficient is 1 (poisson, logit).")
-@click.option("--exposure", help="Column whose logarithm has the coefficient 1 (poisson).")
-@click.option("--coefficients-only", is_flag=True, help="Rows: fit where no intervals are possible.")
-@click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
-@click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
+@click.option("--offset", help="Column whose coefficient is fixed at 1 (poisson, logit).")
+@click.option("--exposure", help="Column whose logarithm has its coefficient fixed at 1 (poisson).")
+@click.option("--coefficients-only", is_flag=True, help="For rows: fit even if no intervals can be computed.")
+@click.option(
+    "--plain", is_flag=True, help="Uncorrected least squares on noisy releases; biased, no intervals."
+)
+@click.option("--shrink", is_flag=True, help="Shrink coefficients for prediction; no intervals.")
 @click.option(
     "--target",
     type=click.Choice(get_args(JoinedTarget)),
-    help="Releases, moments: intervals for the population (default) or these people.",
+    help="For releases and moments: intervals for the population (default) or for these people (sample).",
 )
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
-@click.option("--out", type=NEW_FILE, help="Save the result, .npz, for privinf.load_results.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
+@click.option("--out", type=NEW_FILE, help="Save the result as .npz, for privinf.load_results.")
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the result as JSON, for other programs.")
 @click.option(
     "--summary", type=NEW_FILE, help="Write the summary to a file that ends in .html, .txt, .csv or .tex."
@@ -134,26 +143,28 @@ class FitOptions(TypedDict):
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
 def fit_command(**given: Unpack[FitOptions]) -> None:
-    """Fit a regression to the rows of one table, which is charged, or to releases, which costs nothing.
+    """Fit a regression to a table's rows, or to releases.
+
+    A fit to rows spends a privacy budget. A fit to releases spends nothing further.
 
     \b
-    Rows, at whoever may see them:
+    Rows, on a machine that may hold them:
       privinf fit "wage ~ age + sex" rows.parquet --schema schema.toml \\
           --epsilon 1 --delta 1e-6 --ledger study.ledger --out wage.npz
 
     \b
-    Releases, as often as you like:
+    Releases, any number of times without further privacy loss:
       privinf fit "wage ~ age" moments.npz
       privinf fit "glucose ~ age + bmi" clinic_a.npz clinic_b.npz --summary out.html
 
-    Standard errors hold sampling and privacy noise together. Everything is checked before the ledger is
-    charged, and the ledger is charged before a row counts.
+    Standard errors include both sampling error and privacy noise. All arguments are checked before the
+    ledger is charged, and the ledger is charged before any result is computed from rows.
     """  # noqa: D301
     for path in (given["out"], given["json_file"], given["summary"]):
         if path is not None:
             check_free(path, given["overwrite"])
     if given["summary"] is not None and given["summary"].suffix.lower() not in SUMMARIES:
-        raise ArgumentError(f"{given['summary']}: a summary ends in {', '.join(SUMMARIES)}")
+        raise ArgumentError(f"--summary {given['summary']} must end in one of {', '.join(SUMMARIES)}")
     result, told = _of_releases(given) if given["schema_file"] is None else _of_rows(given)
     made = result.summary(alpha=given["alpha"])
     if not given["quiet"]:
@@ -165,11 +176,14 @@ def fit_command(**given: Unpack[FitOptions]) -> None:
 
 @click.command("report")
 @click.argument("result_file", metavar="RESULT", type=FILE)
-@click.option("--html", "page", type=NEW_FILE, required=True, help="The page to write.")
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
+@click.option("--html", "page", type=NEW_FILE, required=True, help="HTML file to write.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
 @overwrite_option
 def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool) -> None:
-    """Write a web page of a saved result, .npz: summary, plots, trade-off curve, ledger lines."""
+    """Write a saved result (.npz) as an HTML page.
+
+    The page has the summary, plots, the trade-off curve of the privacy guarantee, and the ledger lines.
+    """
     check_free(page, overwrite)
     pi.load_results(result_file).report(page, alpha=alpha, overwrite=overwrite)
     click.echo(f"written: {page}")
@@ -196,19 +210,19 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     assert given["schema_file"] is not None
     if len(given["files"]) != 1 or given["files"][0].suffix.lower() == ".npz":
         raise ArgumentError(
-            "--schema is for the rows of one table, CSV, Parquet or a folder of them; releases are fitted "
-            "without it"
+            "with --schema, FILES must be one table of rows: a CSV or Parquet file, or a folder of them; "
+            "omit --schema to fit releases"
         )
-    _refuse(given, ON_RELEASES, "belongs to releases of several parties, and --schema to rows")
+    _refuse(given, ON_RELEASES, "{} is only for releases of several parties, but --schema is for rows")
     path = given["ledger_file"]
     spending = spending_of(given)
     schema = read_schema_file(given["schema_file"])
     ledger = Ledger() if path is None else open_ledger(path)
     words: dict[str, Any] = {name: given[name] for name in ROLE_COLUMNS if given[name] is not None}  # type: ignore[literal-required]
     if (kind := given["model"] or "ols") == "moments" and words.keys() - {"weights"}:
-        raise ArgumentError("--offset and --exposure belong to --model poisson and logit")
+        raise ArgumentError("--offset and --exposure are only for --model poisson and logit")
     if kind != "moments" and given["target"] is not None:
-        raise ArgumentError("--target belongs to releases and to --model moments")
+        raise ArgumentError("--target is only for releases and --model moments")
     if given["missing"] is not None:
         words["missing"] = given["missing"]
     rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
@@ -216,7 +230,7 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     model = named.from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
     budget = {name: value for name, value in spending.items() if name != "rng"}
     if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**budget)):
-        instead = MOMENTS_INSTEAD if kind == "ols" else ""
+        instead = MOMENTS_INSTEAD if kind == "ols" else COEFFICIENTS_INSTEAD
         raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:], instead))
     chosen: dict[str, str] = {}
     if given["cov_type"] is not None:
@@ -225,7 +239,7 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
         chosen["target"] = given["target"]
     if given["coefficients_only"]:
         if kind == "moments":
-            raise ArgumentError("--coefficients-only is for --model ols, logit and poisson")
+            raise ArgumentError("--coefficients-only is only for --model ols, logit and poisson")
         chosen["intervals"] = "optional"
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
@@ -235,13 +249,13 @@ def _of_releases(given: FitOptions) -> tuple[Results, list[str]]:
     """Return the fit of releases."""
     if rows := [path for path in given["files"] if path.is_dir() or path.suffix.lower() != ".npz"]:
         raise ArgumentError(
-            f"{rows[0]} is no release (.npz): rows need --schema, the public bounds of their columns "
-            f"(privinf schema suggest {rows[0]})"
+            f"{rows[0]} is not a release (.npz); to fit a table of rows, pass --schema with its public "
+            f"bounds (made by privinf schema suggest {rows[0]})"
         )
-    _refuse(given, (*ON_ROWS, "missing"), "belongs to a fit of rows: give their --schema")
+    _refuse(given, (*ON_ROWS, "missing"), "{} is only for a fit to rows, which needs --schema")
     if len(given["files"]) > 1 or (one := load_release(given["files"][0])).kind.startswith(OF_PARTIES):
         return _of_parties(joined_files(given["files"]), given), []
-    _refuse(given, ON_RELEASES, "belongs to releases of several parties")
+    _refuse(given, ON_RELEASES, "{} is only for releases of several parties")
     return one.regress(given["formula"], target=given["target"] or "population"), []
 
 
@@ -249,7 +263,7 @@ def _of_parties(joined: Release, given: FitOptions) -> Results:
     plain = given["plain"]
     shrink = given["shrink"]
     if plain and shrink:
-        raise ArgumentError("--plain and --shrink are different fits: choose one")
+        raise ArgumentError("--plain and --shrink cannot be combined; choose one of them")
     if joined.law["method"] == "random-mixing":
         model: pi.RMGMOLS | pi.DGMOLS = pi.RMGMOLS.from_release(joined)
     else:
@@ -263,7 +277,7 @@ def _refuse(given: FitOptions, words: tuple[str, ...], reason: str) -> None:
     """Raise ArgumentError for the first of these options that was given."""
     for word in words:
         if given[word] is not None and given[word] is not False:  # type: ignore[literal-required]
-            raise ArgumentError(f"--{word.removesuffix('_file').replace('_', '-')} {reason}")
+            raise ArgumentError(reason.format(f"--{word.removesuffix('_file').replace('_', '-')}"))
 
 
 def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
@@ -308,39 +322,61 @@ class PlanCommandOptions(TypedDict):
 
 @click.command("study")
 @click.argument("formula")
-@click.option("--schema", "schema_file", type=FILE, required=True, help="Bounds and levels, schema.toml.")
-@click.option("--n", type=int, required=True, help="How many people.")
+@click.option(
+    "--schema", "schema_file", type=FILE, required=True, help="Schema of bounds and levels, schema.toml."
+)
+@click.option("--n", type=int, required=True, help="Number of people.")
 @spending_options
 @click.option(
-    "--guesses", "guesses_file", type=FILE, help="TOML: rsquared = ..., [means], [sds], [shares.COLUMN]"
+    "--guesses",
+    "guesses_file",
+    type=FILE,
+    help="TOML file of guesses, such as rsquared = 0.3, with tables [means], [sds], [shares.COLUMN].",
 )
 @click.option(
     "--family",
     type=click.Choice(get_args(Family)),
     default="gaussian",
     show_default=True,
-    help="Of the response.",
+    help="Family of the response.",
 )
 @click.option(
-    "--trust", type=click.Choice(get_args(StudyTrust)), help="Who sees rows; default: each in turn."
+    "--trust",
+    type=click.Choice(get_args(StudyTrust)),
+    help="Trust model, that is, who sees rows. Default: all of them.",
 )
-@click.option("--party", multiple=True, help="Trust per-party: NAME=COLUMN,COLUMN; once for each.")
-@click.option("--coefficient", help="For --width and --effect; default: all slopes.")
-@click.option("--width", type=float, help="Of an interval: print what would reach it (needs --trust).")
-@click.option("--effect", type=float, help="Instead: a coefficient that a test is to find.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="How probably it is found.")
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
+@click.option(
+    "--party",
+    multiple=True,
+    metavar="NAME=COLUMN,COLUMN",
+    help="Columns of one party, for --trust per-party; repeat for each party.",
+)
+@click.option("--coefficient", help="Coefficient that --width or --effect is for. Default: all slopes.")
+@click.option(
+    "--width", type=float, help="Target width of the interval; prints changes that reach it (needs --trust)."
+)
+@click.option(
+    "--effect",
+    type=float,
+    help="Smallest coefficient that the test should detect, instead of --width (needs --trust).",
+)
+@click.option("--power", type=float, default=0.8, show_default=True, help="Power of the test for --effect.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the table as JSON.")
-@click.option("--plot", "plot_file", type=NEW_FILE, help="Draw it, .png, .svg or .pdf (needs --trust).")
+@click.option(
+    "--plot", "plot_file", type=NEW_FILE, help="Plot the intervals as .png, .svg or .pdf (needs --trust)."
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
 def study_command(**given: Unpack[PlanCommandOptions]) -> None:
-    """Predict intervals and power of a regression, from a schema and guesses: no row is read.
+    """Predict a regression's intervals and power before data exist.
+
+    The prediction uses a schema and guesses. No row is read.
 
     \b
-    Which estimator serves, under each trust:
+    Compare estimators under each trust model:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6
-    What it takes:
+    Print changes of budget and size that give an interval of width 0.05:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
           --trust central --guesses guesses.toml --coefficient age --width 0.05
     """  # noqa: D301
@@ -348,12 +384,12 @@ def study_command(**given: Unpack[PlanCommandOptions]) -> None:
         if path is not None:
             check_free(path, given["overwrite"])
     if given["plot_file"] is not None and given["plot_file"].suffix.lower() not in PICTURES:
-        raise ArgumentError(f"{given['plot_file']}: a picture ends in {', '.join(PICTURES)}")
+        raise ArgumentError(f"--plot {given['plot_file']} must end in one of {', '.join(PICTURES)}")
     goal = given["width"] is not None or given["effect"] is not None
     if not goal and (given["coefficient"] is not None or given["power"] != 0.8):
-        raise ArgumentError("--coefficient and --power belong to --width or --effect: what is to be reached")
+        raise ArgumentError("--coefficient and --power are only for --width or --effect; pass one of these")
     if given["trust"] is None and (goal or given["plot_file"] is not None):
-        raise ArgumentError("--width, --effect and --plot are of one trust: name it with --trust")
+        raise ArgumentError("--width, --effect and --plot need one trust model; pass --trust")
     schema = read_schema_file(given["schema_file"])
     words = spending_of(given)
     words |= {"family": given["family"], "trust": given["trust"], "alpha": given["alpha"]}
@@ -374,7 +410,7 @@ def study_command(**given: Unpack[PlanCommandOptions]) -> None:
                 effect=given["effect"],
                 power=given["power"],
             )
-            told += f"\n\nWhat would do\n{found.to_string(index=False, na_rep='-')}"
+            told += f"\n\nChanges that reach the target\n{found.to_string(index=False, na_rep='-')}"
         if given["plot_file"] is not None:
             picture: Any = study.plot().figure
             picture.savefig(given["plot_file"])
@@ -390,6 +426,6 @@ def _parties_of(given: tuple[str, ...]) -> dict[str, list[str]] | None:
     for text in given:
         name, equals, columns = text.partition("=")
         if not equals or not name or name in found:
-            raise ArgumentError(f"--party {text!r}: write NAME=COLUMN,COLUMN, once for each party")
+            raise ArgumentError(f"--party {text!r} must be NAME=COLUMN,COLUMN, once for each party")
         found[name] = columns.split(",")
     return found or None

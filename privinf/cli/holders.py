@@ -23,6 +23,7 @@ from privinf.cli.deployment import (
     LOOK_EVERY,
     PAUSE,
     SITE_NAME,
+    SITE_NAME_RULE,
     analysts_of,
     end,
     environment,
@@ -37,7 +38,7 @@ from privinf.cli.deployment import (
 from privinf.cli.doctor import FOLDER, doctor_command, findings, read_site, status_command
 from privinf.cli.inputs import read_schema_file
 from privinf.cli.ledgers import anchor_option
-from privinf.cli.outputs import FILE, json_option, say
+from privinf.cli.outputs import DELTA_HELP, FILE, json_option, say
 from privinf.cli.schemas import suggest_command
 from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_group, site_rows
 from privinf.errors import ArgumentError
@@ -53,40 +54,46 @@ from privinf.secret_files import check_secret
     type=click.Path(path_type=Path),
     required=True,
     prompt="File of the rows",
-    help="Its rows, which are left where they are.",
+    help="File of the site's rows; it is not copied or moved.",
 )
-@click.option("--schema", "schema_file", type=FILE, help="The schema that sites share; default: a template.")
+@click.option("--schema", "schema_file", type=FILE, help="Schema of all sites. Default: a template.")
 @click.option(
     "--epsilon",
     type=float,
     required=True,
-    prompt="Limit of all releases together, epsilon",
-    help="Limit of the ledger: epsilon of all releases together.",
+    prompt="Total budget of all releases, epsilon",
+    help="Limit of the ledger, which is epsilon of all releases together.",
 )
-@click.option("--delta", type=float, required=True, prompt="Its delta, such as 1e-6", help="Its delta.")
+@click.option(
+    "--delta",
+    type=float,
+    required=True,
+    prompt="delta of the total budget, such as 1e-6",
+    help=DELTA_HELP,
+)
 @click.option(
     "--trust",
     type=click.Choice(["secure-sum", "server"]),
     default="secure-sum",
     show_default=True,
-    help="What the policy allows: masked sums, or also plain ones to a server.",
+    help="Sums that the policy allows: masked ones only (secure-sum), or also raw ones to a trusted server.",
 )
 @click.option(
     "--min-sites",
     type=click.IntRange(2),
     default=2,
     show_default=True,
-    help="Fewest sites over which a masked sum may go.",
+    help="Smallest number of sites in a masked sum.",
 )
 @click.option(
     "--analyst",
     "analysts",
     multiple=True,
     metavar="NAME=KEY[:EPSILON]",
-    help="Who alone may ask (privinf analyst key); default: who reaches the site.",
+    help="Analyst who may send queries (privinf analyst key); repeatable. Default: anyone who can connect.",
 )
-@click.option("--simulation", is_flag=True, help="The rows are made up: releases without noise are allowed.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Folder to make; default: the site's name.")
+@click.option("--simulation", is_flag=True, help="Allow releases without noise, because rows are simulated.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder to create. Default: the site's name.")
 @json_option
 @click.pass_context
 def init_command(
@@ -103,21 +110,25 @@ def init_command(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a site's folder: keys that stay in it, policy, schema, ledger, and a public bundle.
+    """Make a site's folder, with secret keys, policy, schema, ledger, and a public bundle.
 
     \b
     privinf site init north --data rows.csv --schema schema.json --epsilon 4 --delta 1e-6
     privinf --config answers.toml site init north      # [site.init] data = "rows.csv" ...
 
-    SITE_NAME.bundle.json is public, and goes to whoever runs privinf federation init; all else stays here.
+    Send SITE_NAME.bundle.json, which is public, to the person who runs privinf federation init. Keep all
+    other files at the site.
     """  # noqa: D301
     if not SITE_NAME.fullmatch(name):
-        raise ArgumentError("a site's name has letters, digits, - and _, at most 64 of them")
+        raise ArgumentError(SITE_NAME_RULE)
     folder = Path(name) if folder is None else folder
     if folder.exists():
-        raise ArgumentError(f"{folder} is there already: keys and ledgers are never replaced")
+        raise ArgumentError(
+            f"the folder {folder} already exists, and keys and ledgers are never replaced; pass another "
+            "--folder"
+        )
     if not data.exists():
-        raise ArgumentError(f"there is no {data}")
+        raise ArgumentError(f"--data {data} does not exist; pass the file of the site's rows")
     budget = Budget(epsilon=epsilon, delta=delta)
     terms = {"secure_sums": True, "min_sites": min_sites} | (
         {"trusted_server": True} if trust == "server" else {}
@@ -155,9 +166,12 @@ def init_command(
         raise
     facts = {"site": name, "folder": str(folder), "limit": str(budget), "fill_in": list(declared.blank)}
     facts |= {"bundle": str(folder / f"{name}.bundle.json")}
-    say(facts, as_json, f"site {name}: {folder}; ledger {budget}; to the others: {facts['bundle']}")
+    say(facts, as_json, f"site {name}: {folder}; ledger {budget}; send to the others {facts['bundle']}")
     if declared.blank:
-        click.echo(f"fill in {folder / schema.name}: {', '.join(declared.blank)}", err=True)
+        click.echo(
+            f"fill in the bounds and levels of {', '.join(declared.blank)} in {folder / schema.name}",
+            err=True,
+        )
 
 
 @click.command("up")
@@ -165,21 +179,22 @@ def init_command(
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @click.pass_context
 def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
-    """Check a site, and answer for its rows until SIGTERM: a daemon, and a Flower node where there is one.
+    """Check a site and answer queries until SIGTERM, by a daemon and, in a Flower federation, a Flower node.
 
     \b
     privinf site up north
 
-    federation.json (privinf federation init) must be in the folder. On the first start the roster is pinned:
-    read its digest aloud to the other sites. The node runs under this account; code that is sent to it can
-    read what this account can. Where that matters, run privinf site serve under an account of its own.
+    federation.json (privinf federation init) must be in the folder. The first start pins the roster; compare
+    its digest with the other sites, for example by telephone. The Flower node runs under this account, so
+    code that is sent to the node can read everything that this account can read. To prevent this, run
+    privinf site serve under a separate account.
     """  # noqa: D301
     site = read_site(folder)
     results = findings(folder, site)
     for finding in results:
         click.echo(f"{finding.level.capitalize()}: {finding.what}: {finding.remedy}", err=True)
     if any(finding.level == "error" for finding in results):
-        raise ArgumentError(f"site {site['name']} is not started: see above")
+        raise ArgumentError(f"site {site['name']} was not started; correct the errors listed above")
     federation = read_federation(folder / site["federation"])
     roster = Roster.from_json(federation["roster"])
     save_text(folder / "roster.json", roster.to_json() + "\n", overwrite=True)
@@ -207,10 +222,10 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
 
 @click.command("rebase")
 @click.argument("folder", type=FOLDER, required=False)
-@click.option("--data", type=click.Path(path_type=Path), help="The rows as they are now.")
-@click.option("--schema", "schema_file", type=FILE, help="The schema as it is now.")
-@click.option("--policy", "policy_file", type=FILE, help="The policy as it is now.")
-@click.option("--ledger", "ledger_file", type=FILE, help="The ledger of privinf site serve.")
+@click.option("--data", type=click.Path(path_type=Path), help="Present file of the rows.")
+@click.option("--schema", "schema_file", type=FILE, help="Present schema.")
+@click.option("--policy", "policy_file", type=FILE, help="Present policy.")
+@click.option("--ledger", "ledger_file", type=FILE, help="Ledger of the site (privinf site serve --ledger).")
 @anchor_option
 @json_option
 def rebase_command(
@@ -222,15 +237,16 @@ def rebase_command(
     anchor: Path | None,
     as_json: bool,
 ) -> None:
-    """Record that a site's rows, schema or policy are meant to be others than those of its ledger.
+    """Record in a site's ledger that its rows, schema or policy were changed on purpose.
 
     \b
     privinf site rebase north
     privinf site rebase --data rows.csv --schema schema.json --policy policy.json --ledger north.ledger
 
-    A ledger remembers what it was first served with, and site up and site serve refuse anything else: a file
-    that was cut, rows in another order. Stop the site first. All charges stay, since the people may be the
-    same; questions that were charged before are not answered from new rows.
+    A ledger records the rows, schema and policy of its first start. After that, privinf site up and privinf
+    site serve refuse other ones, such as a shortened file or reordered rows. Stop the site before this
+    command. All charges are kept, because the people may be the same. Queries that were charged before the
+    change are not answered from the new rows.
     """  # noqa: D301
     parts = [data, schema_file, policy_file, ledger_file]
     if folder is not None:
@@ -239,7 +255,7 @@ def rebase_command(
         parts = [own_path if path is None else path for path, own_path in zip(parts, site_paths, strict=True)]
     rows_file, schema_path, policy_path, ledger_path = parts
     if rows_file is None or schema_path is None or policy_path is None or ledger_path is None:
-        raise ArgumentError("name the site's folder, or --data, --schema, --policy and --ledger")
+        raise ArgumentError("pass the site's folder, or all of --data, --schema, --policy and --ledger")
     schema = read_schema_file(schema_path)
     policy = read_policy(policy_path)
     rows = site_rows(rows_file, schema)
@@ -253,7 +269,7 @@ def rebase_command(
     facts = {"done": outcome, "changed": list(changed) if outcome == "rebased" else [], "rows": now.rows}
     facts |= {"rows_before": None if before is None else before.rows}
     changes = f" ({', '.join(changed)})" if outcome == "rebased" else ""
-    say(facts, as_json, f"{ledger_path}: {outcome}{changes}, {now.rows} rows; all charges stay")
+    say(facts, as_json, f"{ledger_path}: {outcome}{changes}, {now.rows} rows; all charges are kept")
 
 
 @contextmanager

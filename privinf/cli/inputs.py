@@ -24,12 +24,14 @@ def spending_options(command: Command) -> Command:
     """Give a command the options of what it may spend."""
     for option in (
         click.option(
-            "--seed", type=int, help="Simulation only: noise that whoever knows the seed can remove."
+            "--seed",
+            type=int,
+            help="Seed for simulations only (NOT PRIVATE): anyone who knows it can remove the noise.",
         ),
-        click.option("--rho", type=float, help="Instead: in zCDP."),
-        click.option("--mu", type=float, help="Instead: in Gaussian DP."),
+        click.option("--rho", type=float, help="Privacy budget in zCDP, instead of --epsilon."),
+        click.option("--mu", type=float, help="Privacy budget in Gaussian DP, instead of --epsilon."),
         click.option("--delta", type=float, help=DELTA_HELP),
-        click.option("--epsilon", type=float, help="What everything released by this command may reveal."),
+        click.option("--epsilon", type=float, help="epsilon of the (epsilon, delta) budget of this command."),
     ):
         command = option(command)
     return command
@@ -39,7 +41,7 @@ def spending_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the words of a budget that were given, as models take them."""
     words = {name: options[name] for name in SPENDING if options[name] is not None}
     if not words.keys() - {"delta"}:
-        raise ArgumentError("say what may be spent: --epsilon (or --mu, or --rho)")
+        raise ArgumentError("no privacy budget is given; pass --epsilon (or --mu, or --rho)")
     return words if options["seed"] is None else words | {"rng": options["seed"]}
 
 
@@ -49,8 +51,10 @@ def open_ledger(path: Path, remedy: str = "") -> LedgerFile:
         return LedgerFile(path)
     except FileMissingError:
         pass
-    make = f"make it: privinf ledger create {path} --epsilon ... --delta ..."
-    raise ArgumentError(f"there is no ledger at {path}: {make}{remedy and ', '}{remedy}")
+    raise ArgumentError(
+        f"there is no ledger at {path}; run privinf ledger create {path} --epsilon ... --delta ..."
+        f"{remedy and ', '}{remedy}"
+    )
 
 
 def read_schema_file(path: Path) -> Schema:
@@ -75,4 +79,4 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as problem:
         reason = str(problem)
-    raise ArgumentError(f"{path} is no TOML that can be read: {reason}")
+    raise ArgumentError(f"{path} is not a valid TOML file: {reason}")

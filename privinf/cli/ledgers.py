@@ -35,23 +35,30 @@ from privinf.secret_files import FORBIDDEN, check_folder, open_secret, own_path
 from privinf.wire import readable
 
 anchor_option = click.option(
-    "--anchor", type=NEW_FILE, help="File in another folder that remembers the ledger's last line."
+    "--anchor",
+    type=NEW_FILE,
+    help="Anchor file that records the ledger's last line. Default: in ~/.local/state/privinf/anchors.",
 )
 
 
 @click.group("ledger")
 def ledger_group() -> None:
-    """Keep account of all that is released about the same people."""
+    """Create and inspect budget ledgers, which record all releases.
+
+    Use one ledger for all releases about the same people.
+    """
 
 
 @ledger_group.command("create")
 @click.argument("path", type=NEW_FILE)
-@click.option("--epsilon", type=float, help="The limit of all releases together.")
+@click.option("--epsilon", type=float, help="Limit of all releases together, epsilon.")
 @click.option("--delta", type=float, help=DELTA_HELP)
-@click.option("--mu", type=float, help="Instead: a limit in Gaussian DP.")
-@click.option("--rho", type=float, help="Instead: a limit in zCDP.")
-@click.option("--name", help="Whose account it is, for messages; default: person, or record with --site.")
-@click.option("--site", is_flag=True, help="The ledger of a site: privinf site serve --ledger.")
+@click.option("--mu", type=float, help="Limit in Gaussian DP, instead of --epsilon.")
+@click.option("--rho", type=float, help="Limit in zCDP, instead of --epsilon.")
+@click.option(
+    "--name", help="Unit that the limit protects, for messages. Default: person, or record with --site."
+)
+@click.option("--site", is_flag=True, help="Make a site's ledger, for privinf site serve --ledger.")
 @anchor_option
 @json_option
 def create_command(
@@ -65,23 +72,23 @@ def create_command(
     anchor: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a ledger with a limit, which commands are given as --ledger.
+    """Create a budget ledger to pass as --ledger.
 
     \b
     privinf ledger create study.ledger --epsilon 2 --delta 1e-6
     privinf ledger create --site north.ledger --epsilon 4 --delta 1e-6
 
-    The limit is set once. A ledger is on a local disk, and has an anchor in another folder, which notices an
-    older copy in its place. Keep both as you keep the rows.
+    The limit cannot be changed later. Keep the ledger on a local disk. Its anchor, a file in another folder,
+    detects that the ledger was replaced by an older copy. Protect both files as carefully as the rows.
     """  # noqa: D301
     check_free(path, overwrite=False)
     if epsilon is not None and delta is None:
         raise ArgumentError(
-            "a limit in epsilon needs --delta: Gaussian noise has no pure epsilon; --delta 1e-6 is common, "
-            "at most 1/n"
+            "--epsilon needs --delta, because Gaussian noise has no pure epsilon guarantee; --delta 1e-6 is "
+            "common, and it should be at most 1/n"
         )
     if anchor is not None and not site:
-        raise ArgumentError("--anchor belongs to --site")
+        raise ArgumentError("--anchor is only for a site's ledger; pass --site too, or omit --anchor")
     budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     name = name or ("record" if site else "person")
     if site:
@@ -96,12 +103,12 @@ def create_command(
 @click.argument("path", type=FILE)
 @json_option
 def show_command(path: Path, as_json: bool) -> None:
-    """Say what was spent, for what, and what is left: epsilon first.
+    """Print the budget that is spent, for which releases, and the budget that is left.
 
     \b
     privinf ledger show north.ledger
 
-    Of either kind of ledger, also while a site has its own open.
+    Works for ledgers of curators and of sites, also while a site is running.
     """  # noqa: D301
     journal = read_site_ledger(path) if _is_site(path) else None
     facts = _record_of(LedgerFile(path) if journal is None else journal.ledger)
@@ -121,7 +128,9 @@ def show_command(path: Path, as_json: bool) -> None:
     for line in analyst_lines(facts):
         click.echo(line)
     for pin in facts.get("bound", ()):
-        event = f"rebased: other {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows in order"
+        event = (
+            f"rebased: new {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows and their order"
+        )
         click.echo(f"{event}; {pin['rows']} rows")
 
 
@@ -194,27 +203,29 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 @ledger_group.command("free")
 @click.argument("path", type=FILE)
 @click.argument("names", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every reservation.")
+@click.option("--all", "every", is_flag=True, help="Free all reservations.")
 @anchor_option
 @json_option
 def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path | None, as_json: bool) -> None:
-    """Give back what reservations of a site's ledger hold and have not spent.
+    """Free the unspent budget of reservations in a site's ledger.
 
     \b
     privinf ledger free north.ledger 0d5e...    # names as privinf ledger show prints them
     privinf ledger free north.ledger --all
 
-    For fits that died; else a reservation ends after seven days. Stop the site first.
+    Use this for fits that were aborted; otherwise a reservation ends after seven days. Stop the site first.
     """  # noqa: D301
     with SiteLedger.open(path, anchor=anchor) as ledger:
         reservations = ledger.journal.reservations
         if unknown := set(names) - {reservation.name for reservation in reservations}:
-            raise ArgumentError(f"there is no reservation {', '.join(sorted(unknown))}: see ledger show")
+            raise ArgumentError(
+                f"the ledger has no reservation {', '.join(sorted(unknown))}; privinf ledger show lists them"
+            )
         chosen = [reservation for reservation in reservations if every or reservation.name in names]
         for reservation in chosen:
             ledger.journal.free(reservation)
     facts = {"ledger": str(path), "given_back": [reservation.name for reservation in chosen]}
-    say(facts, as_json, f"{path}: {len(chosen)} reservation(s) given back")
+    say(facts, as_json, f"{path}: {len(chosen)} reservation(s) freed")
 
 
 def _epsilon(entries: list[Any], delta: float | None) -> float:
@@ -226,19 +237,19 @@ def _epsilon(entries: list[Any], delta: float | None) -> float:
 @anchor_option
 @json_option
 def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
-    """Take a ledger for the latest as it is, and record that in the ledger and in its anchor.
+    """Accept a ledger's present content as its latest, and record this in the ledger and in its anchor.
 
     \b
     privinf ledger anchor north.ledger
 
-    For a ledger that was moved, or whose anchor was lost. Do it only if you know that no later copy of the
-    ledger exists: what a later one has that this one lacks could be spent again.
+    Use this for a ledger that was moved or whose anchor was lost, and only if no later copy of the ledger
+    exists. Charges that only a later copy records could be spent a second time.
     """  # noqa: D301
     place = own_path(path)
     witness = Anchor.of(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
     facts = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
-    say(facts, as_json, f"{path}: {head.count} lines, remembered at {witness.path}")
+    say(facts, as_json, f"{path}: {head.count} lines, recorded in the anchor {witness.path}")
 
 
 @ledger_group.command("upgrade")
@@ -246,14 +257,14 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
 @anchor_option
 @json_option
 def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
-    """Make a ledger of version 1 one of version 2, which cannot be put back unseen.
+    """Upgrade a ledger from version 1 to version 2, which detects replacement by an older copy.
 
     \b
     privinf ledger upgrade north.ledger
 
-    All charges stay. The old file is kept beside it, under a name that ends in .version-1. Its owner alone
-    may read the ledger and the old file from then on (mode 0600). Of a ledger of version 2 that others may
-    read, this is all that is done.
+    All charges are kept. The old file is kept in the same folder, under a name that ends in .version-1. Both
+    files become readable by their owner only (mode 0600). If the ledger already has version 2, only its
+    mode is changed.
     """  # noqa: D301
     place = own_path(path)
     old_file = upgraded(place, Anchor.of(place, anchor))
@@ -262,8 +273,10 @@ def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
         "version": CHAINED_VERSION,
         "kept": None if old_file is None else str(old_file),
     }
-    outcome = "its owner alone may read it now" if old_file is None else f"the old file is {old_file}"
-    say(facts, as_json, f"{path} is of version 2; {outcome}")
+    outcome = (
+        "only its owner can read it now" if old_file is None else f"the old file was saved as {old_file}"
+    )
+    say(facts, as_json, f"the ledger {path} has version 2; {outcome}")
 
 
 def _tightened(path: Path) -> bool:
@@ -293,15 +306,15 @@ def upgraded(path: Path, anchor: Anchor) -> Path | None:
             if f'"version": {CHAINED_VERSION}'.encode() in _beginning(path):
                 if _tightened(path):
                     return None
-                raise StorageError(f"{path} is of version 2 already: there is nothing to upgrade")
+                raise StorageError(f"the ledger {path} already has version 2 and needs no upgrade")
             kind, read_lines = (FORMAT, _old_lines) if _is_site(path) else (CURATOR, _old_account)
             header, *lines = read_lines(path)
             if (header.get("format"), header.get("version")) != (kind, 1):
-                raise StorageError(f"{path} is no ledger of version 1")
+                raise StorageError(f"{path} is not a ledger of version 1, so it cannot be upgraded")
             first = {name: header.get(name) for name in ("id", "name", "budget")}
             return written_anew(path, kind, anchor, first, lines)
     except Timeout:
-        raise StorageError(f"the ledger {path} is open elsewhere: stop what charges it first") from None
+        raise StorageError(f"the ledger {path} is open in another process; stop that process first") from None
 
 
 def written_anew(
@@ -320,7 +333,7 @@ def written_anew(
         content += written
     try:
         if os.path.lexists(old_file):
-            raise StorageError(f"{old_file} is there already, and is another ledger: move it away first")
+            raise StorageError(f"the file {old_file} already exists and is another ledger; move it first")
         os.link(path, old_file)
         anchor.record(first["id"], Head(1 + len(lines), tag))
         with written_whole(path, private=True, lasting=True) as stream:
@@ -368,7 +381,7 @@ def _old_lines(path: Path) -> list[dict[str, Any]]:
     lines = [_old_line(line) for line in complete.split(b"\n")[:-1]]
     # A line that is whole but for the byte that ends it was not torn: its end was changed.
     if not lines or any(line is None for line in lines) or _old_line(torn[:-1]) is not None:
-        raise StorageError(f"the ledger {path} is damaged, or no site's ledger of version 1")
+        raise StorageError(f"the ledger {path} is damaged, or is not a site's ledger of version 1")
     return [line for line in lines if line is not None]
 
 

@@ -18,21 +18,23 @@ from privinf.errors import ArgumentError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 NO_LEDGER = (
-    "Note: without --ledger nothing remembers this release; a second one of the same people would add to "
-    "what is known about them."
+    "Note: without --ledger this release is not recorded, so the privacy loss of later releases about the "
+    "same people is not added to it."
 )
 # Of --delta.
 DELTA_HELP = "delta of the (epsilon, delta) guarantee; well below 1/n, such as 1e-6."
+# Of --alpha.
+ALPHA_HELP = "Significance level; intervals have confidence level 1 - alpha."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def overwrite_option(command: Command) -> Command:
     """Give a command the option --overwrite."""
-    return click.option("--overwrite", is_flag=True, help="Replace the output if it is there.")(command)
+    return click.option("--overwrite", is_flag=True, help="Replace existing output files.")(command)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the output as JSON.")
 
 
 def say(facts: Mapping[str, Any], as_json: bool, *lines: str) -> None:
@@ -44,11 +46,17 @@ def say(facts: Mapping[str, Any], as_json: bool, *lines: str) -> None:
 def check_free(path: Path, overwrite: bool) -> None:
     """Raise ArgumentError if a file stands at `path`, or no file can; before any work is done."""
     if not path.parent.is_dir():
-        raise ArgumentError(f"{path.parent} is no folder: make it, or choose another place for {path.name}")
+        raise ArgumentError(
+            f"the folder {path.parent} does not exist; create it, or choose another folder for {path.name}"
+        )
     if not os.access(path.parent, os.W_OK):
-        raise ArgumentError(f"{path.parent} cannot be written to: choose another place for {path.name}")
+        raise ArgumentError(
+            f"the folder {path.parent} is not writable; choose another folder for {path.name}"
+        )
     if path.exists() and not overwrite:
-        raise ArgumentError(f"{path} is there already: choose another name, or replace it with --overwrite")
+        raise ArgumentError(
+            f"the file {path} already exists; choose another name, or replace it with --overwrite"
+        )
 
 
 def report_line(report: PrivacyReport) -> str:

@@ -35,8 +35,11 @@ ARRAYS_DIGEST = "arrays_sha256"  # digest of its arrays
 ARGUMENTS_DIGEST = "asked_sha256"  # digest of the arguments
 OPENS = "pending_key"  # key of the pending file
 NONCE = bytes(12)  # every key encrypts one file
-NOT_CHARGED = "what is staged is not charged yet: copy or save the ledger that it was staged for"
-UNDER_WAY = "another release to {} is under way: wait until it has ended"
+NOT_CHARGED = (
+    "a staged ledger has releases that are not charged yet, so it cannot be copied or saved; "
+    "copy or save the real ledger"
+)
+UNDER_WAY = "another release to {} is running; wait until it has ended"
 
 
 class StagedLedger(Ledger):
@@ -208,12 +211,12 @@ def finish(out: Path, ledger: Ledger, account: Path, digest: str, *, overwrite: 
             line, content = opened
             if line.noise[ARGUMENTS_DIGEST] != digest:
                 raise ArgumentError(
-                    f"a release to {out} by other arguments was charged and not finished: repeat that "
-                    "command first, or choose another name"
+                    f"an earlier command with other arguments charged a release to {out} and did not finish; "
+                    "repeat that command first, or choose another name"
                 )
             if out.exists() and not overwrite and read_bytes(out, "a release", most=None) != content:
                 raise ArgumentError(
-                    f"{out} is there already, and is another release: replace it with --overwrite"
+                    f"the file {out} already exists and holds another release; pass --overwrite to replace it"
                 )
             _place(content, out)
             pending.unlink()
@@ -272,7 +275,7 @@ def _standing(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> str:
     """Return whether the lines were charged, for a message."""
     if not _charged(ledger, lines):
         return "Nothing was charged"
-    return "It was charged: repeat the same command to finish it, without a second charge"
+    return "The release was charged; repeat the same command to finish it without a second charge"
 
 
 @contextmanager

@@ -52,10 +52,10 @@ class NewOptions(TypedDict):
 
 @click.group("plan")
 def plan_group() -> None:
-    """Make or check the public plan that all data holders follow.
+    """Make or check the public plan that all parties follow.
 
-    A plan holds no data: who takes part, how many people, which columns with which bounds, and how much each
-    release may reveal. Everybody may read it.
+    A plan contains no data. It lists the parties, the number of people, the columns with their bounds, and
+    the privacy budget of each release. It is public.
     """
 
 
@@ -63,18 +63,18 @@ def plan_group() -> None:
 @click.option(
     "--columns",
     type=FILE,
-    help="CSV file with the fields party,column,low,high,levels (levels separated by |), or a JSON "
-    'file {"party": {"column": [low, high] or ["level", ...]}}.',
+    help="CSV file with the header party,column,low,high,levels (levels separated by |), or JSON file of the "
+    'form {"party": {"column": [low, high] or ["level", ...]}}.',
 )
 @click.option(
     "--column",
     "specs",
     multiple=True,
     metavar="PARTY:COLUMN:LOW:HIGH",
-    help="One column, instead of a file or beside it; PARTY:COLUMN:LEVEL|LEVEL for categories. Repeat it.",
+    help="One column; for categories, PARTY:COLUMN:LEVEL|LEVEL. Repeatable, with or without --columns.",
 )
 @click.option("--n", type=int, help="Number of people; not needed with --roster.")
-@click.option("--epsilon", type=float, required=True, help="What each party's release may reveal.")
+@click.option("--epsilon", type=float, required=True, help="epsilon of each party's release.")
 @click.option(
     "--delta",
     type=float,
@@ -85,66 +85,68 @@ def plan_group() -> None:
     "--party-epsilon",
     multiple=True,
     metavar="PARTY=EPSILON",
-    help="Another epsilon for one party. Repeat it.",
+    help="Epsilon of one party, instead of --epsilon. Repeatable.",
 )
 @click.option("--id", "id_", metavar="COLUMN", help="Id column by which the rows of all parties are aligned.")
 @click.option(
     "--roster", type=FILE, help="CSV or Parquet file whose id column lists the people of the study."
 )
-@click.option("--k", default="auto", show_default=True, help="Number of mixed rows, or auto.")
-@click.option("--label", help="Column that will be the response, if one is meant: improves the automatic k.")
+@click.option(
+    "--k", default="auto", show_default=True, help="Number of mixed rows (random sums of people), or auto."
+)
+@click.option("--label", help="Column that will be the response; improves the automatic k.")
 @click.option(
     "--rsquared",
     type=float,
     default=DEFAULT_RSQUARED,
     show_default=True,
-    help="Guess of R-squared for the automatic k and the forecast.",
+    help="Guessed R-squared, for the automatic k and the forecast.",
 )
 @click.option(
     "--kind",
     type=click.Choice(get_args(MixingKind)),
     default="countsketch",
     show_default=True,
-    help="Mixing matrix; all are equally accurate.",
+    help="Type of mixing matrix; all are equally accurate.",
 )
-@click.option("--seed", type=int, help="Public seed of the mixing matrix; default: a fresh one.")
+@click.option("--seed", type=int, help="Public seed of the mixing matrix. Default: random.")
 @click.option(
     "--method",
     type=click.Choice(get_args(MixingMethod)),
     default="random-mixing",
     show_default=True,
-    help="Sums over people, or every person's row with (much) noise.",
+    help="Release random sums over people (random-mixing), or every person's row with much more noise.",
 )
 @click.option(
     "--intercept/--no-intercept",
     default=None,
-    help="Whether regressions will have a constant; default: with random mixing.",
+    help="Whether regressions have an intercept. Default: only with random mixing.",
 )
 @click.option(
     "--diameter",
     type=click.Choice(get_args(DiameterChoice)),
     default="own",
     show_default=True,
-    help="Noise by each party's own range, or by the largest.",
+    help="Scale the noise by each party's own range, or by the largest range of all parties.",
 )
 @click.option(
     "--calibration",
     type=click.Choice(get_args(Calibration)),
     default="exact",
     show_default=True,
-    help="Exact Gaussian noise, or the classic (larger) formula.",
+    help="Formula for the Gaussian noise: exact, or classic (more noise).",
 )
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as plan.json.")
 @overwrite_option
 def new_command(**options: Unpack[NewOptions]) -> None:
-    """Make a plan and print what it costs and whether it can identify a regression.
+    """Make a plan; print its privacy guarantee and whether it can identify a regression.
 
     \b
     privinf plan new --column clinic_a:age:18:90 --column "clinic_a:sex:f|m" \\
         --column clinic_b:glucose:50:250 --n 250000 --id patient \\
         --epsilon 1 --delta 1e-6 --out plan.json
 
-    Bounds are public and must come from knowledge, not from the data: values outside are clipped.
+    Bounds are public and must come from prior knowledge, not from the data. Values outside are clipped.
     """  # noqa: D301
     check_free(options["out"], options["overwrite"])
     plan = _plan_of(options)
@@ -186,10 +188,10 @@ def _plan_of(options: NewOptions) -> MixingPlan:
     type=float,
     default=DEFAULT_RSQUARED,
     show_default=True,
-    help="Guess of R-squared for the forecast.",
+    help="Guessed R-squared for the forecast.",
 )
 def check_command(plan: Path, rsquared: float) -> None:
-    """Print what a plan costs and whether it can identify a regression, before any row is read."""
+    """Print a plan's privacy guarantee and whether it can identify a regression, before any row is read."""
     click.echo(_described(MixingPlan.load(plan), rsquared))
 
 
@@ -197,13 +199,13 @@ def _people(n: int | None, id_: str | None, roster: Path | None) -> tuple[int, s
     """Return the number of people and the digest of their ids."""
     if roster is None:
         if n is None:
-            raise ArgumentError("say how many people the study has: --n, or --roster with --id")
+            raise ArgumentError("the number of people is missing; pass --n, or --roster with --id")
         return n, None
     if id_ is None:
-        raise ArgumentError("--roster needs --id, the name of its id column")
+        raise ArgumentError("--roster needs --id, the name of the id column in that file")
     people, digest = read_roster(roster, id_)
     if n is not None and n != people:
-        raise ArgumentError(f"--n {n} is not the number of people of the roster, {people}: leave it out")
+        raise ArgumentError(f"--n {n} differs from the number of people in the roster, {people}; omit --n")
     return people, digest
 
 
@@ -213,7 +215,7 @@ def _rows(k: str) -> int | Literal["auto"]:
     try:
         return int(k)
     except ValueError:
-        raise ArgumentError(f"--k {k}: give a whole number, or auto") from None
+        raise ArgumentError(f"--k {k} must be an integer, or auto") from None
 
 
 def _party_levels(pairs: Iterable[str], parties: Iterable[str]) -> dict[str, float]:
@@ -222,11 +224,13 @@ def _party_levels(pairs: Iterable[str], parties: Iterable[str]) -> dict[str, flo
     for pair in pairs:
         name, _, value = pair.rpartition("=")
         if name not in names:
-            raise ArgumentError(f"--party-epsilon {pair}: write PARTY=EPSILON; parties: {', '.join(names)}")
+            raise ArgumentError(
+                f"--party-epsilon {pair} must be PARTY=EPSILON, where PARTY is one of {', '.join(names)}"
+            )
         try:
             levels[name] = float(value)
         except ValueError:
-            raise ArgumentError(f"--party-epsilon {pair}: the epsilon must be a number") from None
+            raise ArgumentError(f"--party-epsilon {pair}: epsilon must be a number") from None
     return levels
 
 
@@ -235,10 +239,12 @@ def _described(plan: MixingPlan, rsquared: float) -> str:
     for name, party in plan.parties.items():
         lines += ["", f"columns of {name}:", *(f"  {line}" for line in repr(party.schema).splitlines()[1:])]
     if plan.id is None:
-        lines += ["", "no id column: rows must be in the same order at every party"]
+        lines += ["", "the plan has no id column, so rows must be in the same order at every party"]
     else:
         alignment = (
-            "checked against the roster's digest" if plan.ids_sha256 else "no roster: compared at the join"
+            "ids are checked against the roster's digest"
+            if plan.ids_sha256
+            else "without a roster, ids are compared by privinf join"
         )
         lines += ["", f"rows are aligned by {plan.id!r} ({alignment})"]
     return "\n".join([*lines, f"digest of the plan: {plan.digest}"])
@@ -265,7 +271,7 @@ def read_columns(path: Path | None, specs: Iterable[str]) -> dict[str, Schema]:
         lines += _json_lines(path) if path.suffix.lower() == ".json" else _csv_lines(path)
     lines += [_from_spec(spec) for spec in specs]
     if not lines:
-        raise ArgumentError("no column is declared: use --columns FILE or --column PARTY:COLUMN:LOW:HIGH")
+        raise ArgumentError("no column is declared; pass --columns FILE or --column PARTY:COLUMN:LOW:HIGH")
     parties: dict[str, dict[str, Declared]] = {}
     for party, column, declared in lines:
         columns = parties.setdefault(party, {})
@@ -281,7 +287,7 @@ def _from_spec(spec: str) -> tuple[str, str, Declared]:
         return parts[0], parts[1], _bounds(parts[2], parts[3], f"--column {spec}")
     if len(parts) == 3 and all(parts):
         return parts[0], parts[1], _levels(parts[2].split("|"), f"--column {spec}")
-    raise ArgumentError(f"--column {spec}: write PARTY:COLUMN:LOW:HIGH or PARTY:COLUMN:LEVEL|LEVEL|...")
+    raise ArgumentError(f"--column {spec} must be PARTY:COLUMN:LOW:HIGH or PARTY:COLUMN:LEVEL|LEVEL|...")
 
 
 def _csv_lines(path: Path) -> Lines:
@@ -289,21 +295,21 @@ def _csv_lines(path: Path) -> Lines:
         with open(path, encoding="utf-8-sig", newline="") as stream:
             records = list(csv.DictReader(stream))
     except (UnicodeDecodeError, csv.Error):
-        raise ArgumentError(f"{path} is not a CSV file in UTF-8") from None
+        raise ArgumentError(f"{path} must be a CSV file in UTF-8") from None
     lines: Lines = []
     for number, record in enumerate(records, start=2):
         cells = {str(key).strip(): (value or "").strip() for key, value in record.items() if key is not None}
         unknown = [name for name in cells if name not in CSV_FIELDS]
         if unknown or not {"party", "column"} <= cells.keys():
-            raise ArgumentError(f"{path}: the first line must name the fields {','.join(CSV_FIELDS)}")
+            raise ArgumentError(f"{path}: the first line must be the header {','.join(CSV_FIELDS)}")
         if not any(cells.values()):
             continue
         place = f"{path}, line {number}"
         if not cells["party"] or not cells["column"]:
-            raise ArgumentError(f"{place}: name the party and the column")
+            raise ArgumentError(f"{place}: the party or the column is missing")
         levels, low, high = (cells.get(name, "") for name in ("levels", "low", "high"))
         if bool(levels) == bool(low or high):
-            raise ArgumentError(f"{place}: give either low and high, or levels separated by |")
+            raise ArgumentError(f"{place}: a column needs either low and high, or levels separated by |")
         declared = _levels(levels.split("|"), place) if levels else _bounds(low, high, place)
         lines.append((cells["party"], cells["column"], declared))
     return lines
@@ -311,7 +317,7 @@ def _csv_lines(path: Path) -> Lines:
 
 def _json_lines(path: Path) -> Lines:
     content = parse_json(read_text(path, "a JSON file").removeprefix("\ufeff"), str(path))
-    form = 'write {"party": {"column": [low, high] or ["level", "level", ...]}}'
+    form = 'the content must be {"party": {"column": [low, high] or ["level", "level", ...]}}'
     if not isinstance(content, dict) or not all(isinstance(columns, dict) for columns in content.values()):
         raise ArgumentError(f"{path}: {form}")
     return [

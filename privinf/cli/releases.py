@@ -51,16 +51,19 @@ class ReleaseOptions(TypedDict):
 
 @click.command("release")
 @click.option("--plan", "plan_file", type=FILE, help="The public plan of several parties, plan.json.")
-@click.option("--party", help="Which party of the plan you are.")
+@click.option("--party", help="Your party's name in the plan.")
 @click.option(
     "--schema",
     "schema_file",
     type=FILE,
-    help="Without a plan: the schema of one table, schema.toml (privinf schema).",
+    help="Schema of one table, schema.toml (privinf schema), instead of --plan.",
 )
-@click.option("--formula", help="With --schema: make the release for this regression.")
+@click.option("--formula", help="Regression that the release should serve, with --schema.")
 @click.option(
-    "--term", "terms", multiple=True, help="With --schema: a column, C(column), a:b or I(a**2). Repeat it."
+    "--term",
+    "terms",
+    multiple=True,
+    help="Term of the release, with --schema: a column, C(column), a:b or I(a**2). Repeatable.",
 )
 @click.option(
     "--data",
@@ -68,48 +71,51 @@ class ReleaseOptions(TypedDict):
     required=True,
     help="Your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of them.",
 )
-@click.option("--out", type=NEW_FILE, required=True, help="The file that may leave the house, .npz.")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write and share, .npz.")
 @click.option(
-    "--ledger", "ledger_file", type=NEW_FILE, help="Account of all that was ever released about these people."
+    "--ledger", "ledger_file", type=NEW_FILE, help="Ledger of all releases about these people (required)."
 )
 @spending_options
-@click.option("--roster", type=FILE, help="File whose id column lists the people: says how many are missing.")
+@click.option(
+    "--roster", type=FILE, help="File whose id column lists the people; errors then give the number missing."
+)
 @click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),
     default="raise",
     show_default=True,
-    help="Missing values: refuse, or put in the middle of the public bounds.",
+    help="How to treat missing values: raise an error, or impute the midpoint of the public bounds.",
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
 def release_command(**options: Unpack[ReleaseOptions]) -> None:
-    """Turn your rows into one file of noisy sums that may leave the house.
+    """Turn your rows into one file of noisy sums that you may share.
 
     \b
-    One table of all columns: sums for every regression among them (privinf fit)
+    One table: sums for every regression among its columns (privinf fit)
       privinf release --schema schema.toml --data rows.parquet --epsilon 1 --delta 1e-6 \\
           --ledger study.ledger --out moments.npz
 
     \b
-    One of several parties with columns of the same people
+    One of several parties with different columns of the same people:
       privinf release --plan plan.json --party clinic_b --data rows.parquet \\
           --ledger clinic_b.ledger --out clinic_b.npz
 
-    Runs on your own machine and sends nothing. With a plan, rows are aligned by its id column; people who
-    are missing, too many or there twice are refused, and the plan says what is spent. First everything is
-    checked, the rows are read and noise is drawn; then the ledger is charged, or refuses; then the file is
-    put to its place. A command that was killed goes on where it was when it is repeated: one charge, one
-    file. The ledger is made before, once: privinf ledger create clinic_b.ledger --epsilon 2 --delta 1e-6.
+    The command runs on your own machine and sends nothing. Make the ledger first, once, by privinf ledger
+    create clinic_b.ledger --epsilon 2 --delta 1e-6. The ledger is charged after all checks, and before the
+    file is written. To finish a command that was interrupted, repeat it: there is one charge and one file.
+
+    With a plan, rows are aligned by the plan's id column, and the plan sets the budget. Missing, additional
+    and duplicated people are refused.
     """  # noqa: D301
     if (options["plan_file"] is None) == (options["schema_file"] is None):
-        raise ArgumentError("give --plan and --party, or the --schema of one table")
+        raise ArgumentError("pass either --plan and --party, or --schema for one table")
     path = options["ledger_file"]
     digest = _arguments_digest(options)
     if path is None:
-        make = "privinf ledger create study.ledger --epsilon ... --delta ..."
         raise ArgumentError(
-            f"a release is charged: name the ledger of these people, --ledger; make it, {make}"
+            "--ledger is missing; pass the ledger of these people, made by "
+            "privinf ledger create study.ledger --epsilon ... --delta ..."
         )
     ledger = StagedLedger(open_ledger(path))
     has_folder = options["out"].parent.is_dir()
@@ -118,7 +124,7 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
         and finish(options["out"], ledger.real, path, digest, overwrite=options["overwrite"]) is not None
     ):
         if not options["quiet"]:
-            click.echo(f"charged and written before: {options['out']}; nothing was charged again")
+            click.echo(f"already charged and written: {options['out']}; nothing was charged again")
         return
     check_free(options["out"], options["overwrite"])
     release, privacy = _of_party(options, ledger) if options["plan_file"] else _of_table(options, ledger)
@@ -141,18 +147,22 @@ def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     for word in ("formula", "terms", "epsilon", "delta", "mu", "rho"):
         if options[word] is not None and options[word] != ():
             name = "--term" if word == "terms" else f"--{word}"
-            raise ArgumentError(f"{name} belongs to --schema: the plan says what is released and spent")
+            raise ArgumentError(
+                f"{name} is only for --schema; with --plan, the plan sets the terms and the budget"
+            )
     assert options["plan_file"] is not None
     plan = MixingPlan.load(options["plan_file"])
     party = options["party"]
     if party is None:
-        raise ArgumentError(f"say which party you are: --party, one of {', '.join(plan.parties)}")
+        raise ArgumentError(f"--party is missing; pass your party's name, one of {', '.join(plan.parties)}")
     schema = plan.party(party).schema
     if math.isinf(plan.party(party).total_mu(plan.calibration)):
-        raise NotAvailableError("the plan gives this party epsilon=inf: a release without noise is no file")
+        raise NotAvailableError(
+            "the plan gives this party epsilon=inf, and a release without noise is never written to a file"
+        )
     ledger.check(plan.losses(party))
     if options["roster"] is not None and plan.id is None:
-        raise ArgumentError("--roster needs an id column, and the plan has none")
+        raise ArgumentError("--roster needs a plan with an id column, and this plan has none; omit --roster")
     rows = open_table(
         options["data"], schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=options["roster"]
     )
@@ -164,11 +174,11 @@ def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     """Return the second moments of one table, and what is told of their privacy."""
     for word in ("party", "roster"):
         if options[word] is not None:
-            raise ArgumentError(f"--{word} belongs to --plan")
+            raise ArgumentError(f"--{word} is only for --plan; omit it with --schema")
     assert options["schema_file"] is not None
     schema = read_schema_file(options["schema_file"])
     if options["formula"] is not None and options["terms"]:
-        raise ArgumentError("--formula and --term are two ways to say what is released: choose one")
+        raise ArgumentError("--formula and --term cannot be combined; pass one of them")
     terms = None if options["formula"] is not None else list(options["terms"] or schema.columns)
     moments = Moments(schema, options["formula"], columns=terms, missing=options["missing"])
     rows = open_rows(options["data"], progress=False if options["quiet"] else None)
@@ -228,16 +238,16 @@ RELEASES = click.argument("files", type=FILE, nargs=-1, required=True)
 
 @click.command("join")
 @RELEASES
-@click.option("--plan", "plan_file", type=FILE, help="Insist that the files follow this plan, all parties.")
+@click.option("--plan", "plan_file", type=FILE, help="Plan that the files must follow, with all its parties.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, .npz.")
 @overwrite_option
 def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, overwrite: bool) -> None:
-    """Put the releases of all parties into one file, once they are seen to belong together.
+    """Check the releases of all parties, and join them into one file.
 
     \b
     privinf join clinic_a.npz clinic_b.npz clinic_c.npz --plan plan.json --out joined.npz
 
-    Prints what the files reveal together about one person, and what each party's file reveals alone.
+    The privacy guarantees for one person are printed, for all files together and for each party's file.
     """  # noqa: D301
     check_free(out, overwrite)
     joined = joined_files(files)
@@ -258,7 +268,7 @@ def joined_files(files: tuple[Path, ...]) -> Release:
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:
     if joined.law["plan"] != plan.digest:
-        raise AlignmentError("the files were made from another plan than the one given")
+        raise AlignmentError("the files were made with a plan that differs from --plan")
     missing = [name for name in plan.parties if name not in joined.law["parties"]]
     if missing:
-        raise AlignmentError(f"the file(s) of {', '.join(missing)} are missing: the plan names them")
+        raise AlignmentError(f"the file(s) of the plan's parties {', '.join(missing)} are missing; add them")

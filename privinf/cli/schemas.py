@@ -57,45 +57,53 @@ class SuggestOptions(TypedDict):
 
 @click.group("schema")
 def schema_group() -> None:
-    """Write down what is public about a table, and check it: columns, bounds, levels."""
+    """Write and check a schema: public columns, bounds and levels."""
 
 
 @schema_group.command("suggest")
 @click.argument("data", type=DATA)
-@click.option("--column", "columns", multiple=True, help="A column that is wanted. Repeat it; default: all.")
-@click.option("--unit", help="Column that tells whose row it is, where one person has several.")
-@click.option("--max-rows", type=int, default=1, show_default=True, help="Most rows of one person.")
+@click.option("--column", "columns", multiple=True, help="Column to include; repeatable. Default: all.")
+@click.option("--unit", help="Column that identifies the person, if a person can have several rows.")
 @click.option(
-    "--clip", type=float, help=f"With a budget: share of rows that bounds may leave out; default: {CLIP}."
+    "--max-rows", type=int, default=1, show_default=True, help="Largest number of rows of one person."
+)
+@click.option(
+    "--clip",
+    type=float,
+    help=f"With a budget: target share of rows outside the bounds that are found. Default: {CLIP}.",
 )
 @spending_options
-@click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: the account that is charged.")
+@click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: ledger to charge.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
 @overwrite_option
 def suggest_command(**options: Unpack[SuggestOptions]) -> None:
-    """Write a schema of a table's columns, with blanks that you fill in, or with bounds that you buy.
+    """Write a schema of a table's columns, with blanks to fill in, or with bounds found privately.
 
     \b
     privinf schema suggest rows.csv --out schema.toml
     privinf schema suggest rows.csv --out schema.toml --epsilon 0.2 --delta 1e-6 --ledger study.ledger
 
-    Without a budget no value of a row is told: names and kinds of columns alone, and the file cannot be used
-    before bounds and levels from a code book stand in it. With a budget the bounds of numbers are found by
-    noisy looks at the rows, and charged; so are common levels of columns of texts that --column names, which
-    no ledger with a limit can hold.
+    Without a budget, the schema has only names and kinds of columns, and no value of a row. Fill in bounds
+    and levels from a code book before you use it. With a budget, the bounds of numeric columns are found by
+    noisy releases, which are charged. The common levels of text columns can be found too, if --column lists
+    those columns, but a ledger with a limit cannot record that release.
     """  # noqa: D301
     check_free(options["out"], options["overwrite"])
     bought = any(options[word] is not None for word in ("epsilon", "mu", "rho"))
     if bought:
         schema = _bought(options)
     elif any(options[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
-        raise ArgumentError("--ledger, --delta, --seed and --clip belong to --epsilon")
+        raise ArgumentError(
+            "--ledger, --delta, --seed and --clip are only for bounds found privately; pass --epsilon too"
+        )
     else:
         schema = _blank(options)
     try:
         schema.save(options["out"], overwrite=options["overwrite"])
     except StorageError as problem:
-        raise Refusal(f"{problem}{'; what was bought is charged and lost' if bought else ''}") from None
+        raise Refusal(
+            f"{problem}{'; the bounds that were found are charged and lost' if bought else ''}"
+        ) from None
     blanks = f"; fill in {', '.join(schema.blank)}" if schema.blank else ""
     click.echo(f"written: {options['out']}{blanks}")
 
@@ -113,7 +121,7 @@ def _blank(options: SuggestOptions) -> Schema:
     first = next(iter(source.read(names, "guessed")), None)
     if first is None:
         raise SchemaError(
-            f"{source.name}: the table has no rows, so that the kinds of its columns cannot be told"
+            f"{source.name}: the table has no rows, so the kinds of its columns cannot be determined"
         )
     return Schema.from_frame_names(first.iloc[:0], unit=options["unit"], max_rows=options["max_rows"])
 
@@ -130,8 +138,8 @@ def _refuse_values(table: str, names: Sequence[str]) -> None:
     values = [name for name in names if re.fullmatch(WRITTEN_VALUE, name)]
     if values or (numbers and not _are_names(numbers, alone=len(numbers) == len(names))):
         raise SchemaError(
-            f"{table} has numbers or dates in its first line, where names of columns belong: write a line of "
-            "names above the rows; where these are names, say which columns are wanted, --column NAME"
+            f"the first line of {table} has numbers or dates instead of column names; add a header line, or, "
+            "if these are the names, pass each column by --column NAME"
         )
 
 
@@ -179,36 +187,39 @@ def _bought(options: SuggestOptions) -> Schema:
 
 @schema_group.command("check")
 @click.argument("schema", type=FILE)
-@click.option("--formula", help="Also check that it bounds all that a regression needs.")
-@click.option("--data", type=DATA, help="Also check that a table has these columns, of these kinds.")
+@click.option("--formula", help="Also check that it bounds all columns of this regression.")
+@click.option("--data", type=DATA, help="Also check that this table has these columns and kinds.")
 @click.option(
     "--undeclared",
     is_flag=True,
-    help="Also list the table's values that the schema does not declare. For the holder of the rows alone.",
+    help="Also list values of --data that the schema does not declare. For the holder of the rows only.",
 )
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
-    """Print a schema, and refuse one that has blanks or does not fit a formula or a table.
+    """Print a schema; fail if it has blanks or does not match a formula or a table.
 
     \b
     privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
 
-    Of the table names and types are read: how many values lie outside the bounds would be news of its rows.
-    With --undeclared the values of its factors are read and printed: show that output to nobody else.
+    Only names and types of the table's columns are read. The number of values outside the bounds is private
+    and is not printed. With --undeclared, values of categorical columns are read and printed; do not share
+    that output.
     """  # noqa: D301
     declared = read_schema_file(schema)
     click.echo(repr(declared))
     if declared.blank and formula is None:
-        raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(declared.blank)}")
+        raise SchemaError(
+            f"the schema {schema} has blanks; fill in the bounds or levels of {', '.join(declared.blank)}"
+        )
     if formula is not None:
         click.echo(f"coefficients: {', '.join(Design.from_formula(formula, declared).names)}")
     if undeclared and data is None:
-        raise ArgumentError("--undeclared needs --data: the table whose values are compared with the schema")
+        raise ArgumentError("--undeclared needs --data, the table whose values are compared with the schema")
     if data is not None:
         _check_kinds(declared, data)
         if undeclared:
             _list_undeclared(declared, data)
     if declared.blank:
-        click.echo(f"blank, and not needed for this formula: {', '.join(declared.blank)}")
+        click.echo(f"columns that are blank but not in this formula: {', '.join(declared.blank)}")
 
 
 def _check_kinds(schema: Schema, data: Path) -> None:
@@ -221,7 +232,10 @@ def _check_kinds(schema: Schema, data: Path) -> None:
     texts = [name for name, kind in kinds.items() if kind == "levels" and name not in schema.blank]
     wrong = [name for name in texts if not schema[name].categorical and schema[name].unit != DAYS]
     if wrong:
-        raise SchemaError(f"{source.name} holds texts (or dates) in {', '.join(wrong)}, declared as numbers")
+        raise SchemaError(
+            f"{source.name}: the column(s) {', '.join(wrong)} contain text or dates, but the schema declares "
+            "them as numbers"
+        )
     click.echo(f"{source.name} has these {len(names)} columns")
 
 
@@ -234,16 +248,18 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
             values[name] |= dict.fromkeys(strange)
     for name, undeclared in values.items():
         if undeclared:
-            click.echo(f"{name}: not declared: {', '.join(map(repr, undeclared))}")
+            click.echo(f"undeclared levels of {name}: {', '.join(map(repr, undeclared))}")
     if not any(values.values()):
-        click.echo("every value of every factor is declared")
+        click.echo("all levels of all categorical columns are declared")
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete privinf's commands, for its startup file.
+    """Print shell code that completes privinf's commands.
+
+    Append it to the shell's startup file.
 
     \b
     privinf completion bash >> ~/.bashrc

@@ -39,15 +39,17 @@ class SiteFiles(TypedDict):
 
 @click.group("site")
 def site_group() -> None:
-    """Be a site of a federation: hold rows, and answer named sums under your own policy and budget.
+    """Run a site, which holds rows and answers queries about them.
+
+    Each site decides by its own policy, and within its own budget, which queries it answers.
 
     \b
-    1. Each site:  privinf site key      make a key, and tell the others its public part
+    1. Each site:  privinf site key      make a key, and send its public part to the others
     2. Together:   privinf site roster   agree on one file with the public keys of all sites
-    3. Each site:  privinf site serve    answer questions, until stopped
+    3. Each site:  privinf site serve    answer queries until stopped
 
-    The first two are for secure sums, in which no server sees a site's own numbers. A site that answers for
-    certain models only lists their digests in its policy: privinf site design prints them.
+    Keys and roster are for secure sums, in which no server sees a site's own numbers. To answer queries of
+    certain models only, list the digests that privinf site design prints in the site's policy.
     """  # noqa: D301
 
 
@@ -55,13 +57,13 @@ def site_group() -> None:
 @click.argument("path", type=NEW_FILE)
 @json_option
 def key_command(path: Path, as_json: bool) -> None:
-    """Make the site's secret key, if it is not there, and print its two public parts, for the roster.
+    """Make the site's secret key, unless it exists, and print its two public parts, for the roster.
 
     \b
     privinf site key north.key
 
-    Who has the file can take the masks off all that the site ever sent, and sign in its name: protect it as
-    you protect the rows.
+    Anyone who has this file can remove the masks from every sum that the site sent, and can sign in its
+    name. Protect the file as carefully as the rows.
     """  # noqa: D301
     key = _own_key(path)
     say({"public": key.public, "verifying": key.verifying}, as_json, f"{key.public}:{key.verifying}")
@@ -80,21 +82,24 @@ def _own_key(path: Path) -> IdentityKey:
 
 @click.group("analyst")
 def analyst_group() -> None:
-    """Be an analyst whom sites know: sign questions, so that nobody else can ask in your name."""
+    """Make the key that signs your queries as an analyst.
+
+    Nobody without this key can send queries in your name.
+    """
 
 
 @analyst_group.command("key")
 @click.argument("path", type=NEW_FILE)
 @json_option
 def analyst_key_command(path: Path, as_json: bool) -> None:
-    """Make your secret key, if it is not there, and print its public part, for the sites' policies.
+    """Make your secret key, unless it exists, and print its public part, for the sites' policies.
 
     \b
     privinf analyst key ada.key
 
-    A site lists you in its policy: {"analysts": [{"name": "ada", "key": "..."}]}, perhaps with a budget of
-    your own, "budget": {"epsilon": 1, "delta": 1e-6}, within the site's. Questions are signed where
-    a federation is given the key: SocketFederation(paths, key=IdentityKey.load("ada.key")).
+    A site lists you in its policy as {"analysts": [{"name": "ada", "key": "..."}]}. It can also give you a
+    budget of your own, "budget": {"epsilon": 1, "delta": 1e-6}, within the site's budget. To sign queries,
+    pass the key to the federation: SocketFederation(paths, key=IdentityKey.load("ada.key")).
     """  # noqa: D301
     verifying = _own_key(path).verifying
     say({"key": verifying}, as_json, verifying)
@@ -111,9 +116,9 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
     \b
     privinf site roster north=3f...a1:77...d0 south=90...7c:0b...e4 --out roster.json
 
-    The two parts of each site are what privinf site key prints. Where the second is left out, of all sites,
-    nothing is signed. Every site keeps the same file, got from the others by other means than the server:
-    the digest that is printed is for reading aloud.
+    PUBLIC:VERIFYING is the output of privinf site key. If VERIFYING is omitted for all sites, replies are
+    not signed. All sites must use the same roster, and should not receive it through the server. Compare
+    the printed digest, for example by telephone.
     """  # noqa: D301
     check_free(out, overwrite)
     keys: dict[str, str] = {}
@@ -121,31 +126,37 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
     for word in sites:
         name, sign, key = word.partition("=")
         if not sign:
-            raise ArgumentError(f"{word}: write NAME=PUBLIC:VERIFYING, as privinf site key prints it")
+            raise ArgumentError(
+                f"the argument {word} must be NAME=PUBLIC:VERIFYING, with the keys that privinf site key "
+                "prints"
+            )
         if name in keys:
-            raise ArgumentError(f"site {name!r} stands twice")
+            raise ArgumentError(f"site {name!r} is listed twice; list each site once")
         keys[name], sign, second = key.strip().lower().partition(":")
         if sign:
             verifying[name] = second
     roster = Roster(keys, verifying)
     save_text(out, roster.to_json() + "\n", overwrite=overwrite)
     if not roster.signed:
-        click.echo("no verifying keys (version 1): secure sums work, and replies are not signed", err=True)
+        click.echo(
+            "the roster has no verifying keys (version 1), so replies are not signed; secure sums work",
+            err=True,
+        )
     facts = {"sites": list(roster.keys), "digest": roster.digest, "signed": roster.signed, "out": str(out)}
     say(facts, as_json, f"{len(roster)} sites, digest {roster.digest}", f"written: {out}")
 
 
 @site_group.command("design")
 @click.argument("formula")
-@click.option("--schema", "schema_file", type=FILE, required=True, help="The schema that sites share.")
+@click.option("--schema", "schema_file", type=FILE, required=True, help="Schema of all sites.")
 @json_option
 def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
-    """Print the digest of a model's columns, for the list "designs" of a site's policy.
+    """Print the digests of a model's columns, for the list "designs" in a site's policy.
 
     \b
     privinf site design "wage ~ age + C(region)" --schema schema.json
 
-    No row is read: a design follows from the formula and the schema.
+    No row is read, because a design depends only on the formula and the schema.
     """  # noqa: D301
     design = Design.from_formula(formula, read_schema_file(schema_file))
     digests = list(dict.fromkeys((design.digest, design.conditioned().digest)))
@@ -160,45 +171,50 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     "--data",
     type=click.Path(path_type=Path),
     required=True,
-    help="Its rows: CSV (.csv, .tsv, .gz) or Parquet.",
+    help="File of the site's rows: CSV (.csv, .tsv, .gz) or Parquet.",
 )
 @click.option(
     "--schema",
     "schema_file",
     type=FILE,
     required=True,
-    help='JSON: {"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}',
+    help="Schema file (.toml or .json), such as "
+    '{"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}.',
 )
-@click.option("--formula", help="Model to be ready for from the start; others may follow.")
+@click.option("--formula", help="Model to prepare at the start; queries of other models can follow.")
 @click.option(
     "--policy",
     "policy_file",
     type=FILE,
     required=True,
-    help='JSON of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.',
+    help='JSON file of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.',
 )
 @click.option(
     "--ledger",
     "ledger_file",
     type=NEW_FILE,
     required=True,
-    help="Account of all that was ever released about these rows.",
+    help="Ledger of all releases about these rows.",
 )
 @click.option(
-    "--anchor", type=NEW_FILE, help="File that remembers the ledger's last line, if not at the default."
+    "--anchor", type=NEW_FILE, help="Anchor file that records the ledger's last line, if not the default."
 )
 @click.option(
     "--key", "key_file", type=FILE, help="Secret key (privinf site key), for secure sums and signatures."
 )
 @click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
-@click.option("--socket", "path", type=NEW_FILE, required=True, help="Where the daemon can be asked.")
-@click.option("--group", help="Group of the system whose members may ask; default: this account alone.")
+@click.option(
+    "--socket", "path", type=NEW_FILE, required=True, help="Path of the Unix socket that the daemon creates."
+)
+@click.option(
+    "--group", help="Operating-system group that may send queries. Default: only the daemon's account."
+)
 @click.option(
     "--allow-uid",
     "allowed",
     type=int,
     multiple=True,
-    help="Number of an account that may ask; default: all that can open the socket.",
+    help="User id (uid) that may send queries; repeatable. Default: all that can open the socket.",
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def serve_command(
@@ -212,18 +228,18 @@ def serve_command(
     quiet: bool,
     **files: Unpack[SiteFiles],
 ) -> None:
-    """Hold the rows of a site and answer questions to it at a socket, until SIGTERM or SIGINT.
+    """Hold the rows of a site and answer queries at a socket, until SIGTERM or SIGINT.
 
     \b
     privinf site serve --name clinic --data rows.csv --schema schema.json --policy policy.json \\
         --ledger clinic.ledger \\
         --key clinic.key --roster roster.json --socket /run/privinf/clinic.sock
 
-    The ledger is made before, once: privinf ledger create --site clinic.ledger --epsilon 4 --delta 1e-6. The
-    first start binds it to these rows, schema and policy; a change is recorded by privinf site rebase.
-    Rows, key and ledger stay in this process. Run it under an account of its own that alone can read these
-    files; whoever may open the socket (the account itself, or --group) may ask, and the policy and the
-    ledger's limit decide. What happens is logged to the standard error, a line of JSON for each question.
+    Make the ledger first, once, by privinf ledger create --site clinic.ledger --epsilon 4 --delta 1e-6. The
+    first start binds the ledger to these rows, schema and policy; to change them, run privinf site rebase.
+    Run the daemon under a separate account, and let only this account read the rows, key and ledger. Anyone
+    who can open the socket (this account, or --group) can send queries; the policy and the ledger's limit
+    determine which are answered. Each query is logged to standard error as a line of JSON.
     """  # noqa: D301
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     content = _content(name, data, files)
@@ -231,12 +247,12 @@ def serve_command(
         ledger = stack.enter_context(opened_ledger(ledger_file, anchor))
         site = Site(**content, ledger=ledger)
         for column, reason in site.defects.items():
-            click.echo(f"Warning: {column} is not offered: {reason}", err=True)
+            click.echo(f"Warning: the column {column} cannot be used: {reason}", err=True)
         daemon = stack.enter_context(SiteDaemon(site, name, path, group=group, allow_uids=allowed or None))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
         if not quiet:
-            click.echo(f"site {name} with {len(site)} rows answers at {daemon.path}")
+            click.echo(f"site {name} with {len(site)} rows answers queries at {daemon.path}")
             signed = content["roster"] is not None and content["roster"].signed
             click.echo(f"replies are {'' if signed else 'not '}signed")
         daemon.serve()
@@ -264,7 +280,9 @@ def read_policy(path: Path) -> SitePolicy:
     content = _object(path)
     for name, value in content.items():
         if name not in TERMS:
-            raise ArgumentError(f"{path}: a policy knows no {name!r}; it has {', '.join(TERMS)}")
+            raise ArgumentError(
+                f"{path}: {name!r} is not a setting of a policy; the settings are {', '.join(TERMS)}"
+            )
         if (name in FLAGS) != isinstance(value, bool):
             raise ArgumentError(f"{path}: {name} must {'be' if name in FLAGS else 'not be'} true or false")
     if content.get("operations") is not None:
@@ -277,7 +295,7 @@ def _operations(path: Path, names: Any) -> tuple[str, ...]:
         look_up(names)
     operations = list(SITE_OPS)
     if not isinstance(names, list) or not all(name in operations for name in names):
-        raise ArgumentError(f"{path}: operations must be a list of some of {', '.join(operations)}")
+        raise ArgumentError(f"{path}: operations must be a list with names from {', '.join(operations)}")
     return tuple(names)
 
 
@@ -287,12 +305,17 @@ def _identity(
     """Return key and roster, for secure sums and signatures, which must know the site by this key."""
     if key_file is None or roster_file is None:
         if key_file is not None or roster_file is not None or policy.secure_sums:
-            raise ArgumentError("secure sums need --key and --roster, the public keys of all sites")
+            raise ArgumentError(
+                "secure sums need both --key, the site's secret key, and --roster, the public keys of all "
+                "sites"
+            )
         return None, None
     key = IdentityKey.load(key_file)
     roster = Roster.from_json(read_text(roster_file, "a roster"))
     if not PairKeys(key, roster).owns(name):
-        raise ArgumentError(f"{roster_file} has another key for site {name!r}, or none, than {key_file}")
+        raise ArgumentError(
+            f"the roster {roster_file} does not have the public key of {key_file} for site {name!r}"
+        )
     return key, roster
 
 
@@ -302,12 +325,14 @@ def opened_ledger(path: Path, anchor: Path | None) -> SiteLedger:
         return SiteLedger.open(path, anchor=anchor)
     except FileMissingError:
         pass
-    make = f"privinf ledger create --site {path} --epsilon ... --delta ..."
-    raise ArgumentError(f"there is no ledger at {path}: make it once, {make}")
+    raise ArgumentError(
+        f"there is no ledger at {path}; make it, once, by privinf ledger create --site {path} --epsilon ... "
+        "--delta ..."
+    )
 
 
 def _object(path: Path) -> dict[str, Any]:
     content = parse_json(read_text(path, "a JSON file"), str(path))
     if not isinstance(content, dict):
-        raise StorageError(f"{path} must hold a JSON object")
+        raise StorageError(f"{path} must contain a JSON object")
     return content

@@ -26,7 +26,8 @@ from privinf.wire import Formats
 FORMAT = Formats.HEADS
 # Seconds to wait for another process that writes the same memory.
 LOCKED = 60.0
-BACK = "its ledger went back: it was put back, or replaced. Its holder must put the latest copy back"
+BACK = "the site's ledger is older than one seen before; its holder must restore the latest copy"
+TWO_LEDGERS = "site {!r} has shown two different ledgers; its holder must restore the latest copy"
 
 
 class HeadMemory:
@@ -90,7 +91,7 @@ class HeadMemory:
             if self._path is None or not self._changed:
                 return
             try:
-                check_folder(self._path.parent, "the memory of heads")
+                check_folder(self._path.parent, "the record of ledger heads")
                 with FileLock(f"{self._path}.lock", timeout=LOCKED, mode=0o600):
                     self._merge_file()
                     with written_whole(self._path, private=True, lasting=True) as stream:
@@ -99,7 +100,9 @@ class HeadMemory:
                 if isinstance(problem, StorageError):
                     raise
                 reason = problem.strerror or type(problem).__name__
-                raise StorageError(f"heads cannot be kept at {self._path} ({reason})") from None
+                raise StorageError(
+                    f"the record of ledger heads cannot be written to {self._path} ({reason})"
+                ) from None
             self._changed = False
 
     def _text(self) -> str:
@@ -116,21 +119,23 @@ class HeadMemory:
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
-    record = parse_json(read_text(path, "a memory of heads", secret="ledger"), str(path))
-    content = unsealed(record, "a memory of heads", ("format", "version", "heads"))
+    record = parse_json(read_text(path, "a record of ledger heads", secret="ledger"), str(path))
+    content = unsealed(record, "a record of ledger heads", ("format", "version", "heads"))
     if (content["format"], content["version"]) != (FORMAT, 1):
-        raise StorageError(f"{path} is no memory of heads of a version that this privinf reads")
+        raise StorageError(
+            f"{path} is not a record of ledger heads in a format that this version of privinf reads"
+        )
     return _checked_heads(content)
 
 
-@reads("a memory of heads")
+@reads("a record of ledger heads")
 def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]:
     heads = {}
     for key, entry in content["heads"].items():
         site = entry["site"]
         head = SignedHead.from_text(entry["head"])
         if not head.of(site, key):
-            raise StorageError(f"the memory of heads is damaged: site {site!r} did not sign what it says")
+            raise StorageError(f"the record of ledger heads is damaged: site {site!r} did not sign its head")
         heads[key] = site, head
     return heads
 
@@ -193,13 +198,13 @@ class ClientEnvelope:
             raise ArgumentError(f"key must be an IdentityKey, got {type(key).__name__}")
         if roster is not None and not roster.signed:
             raise ArgumentError(
-                "the roster has no verifying keys (version 1), so that no reply can be checked by it: make "
-                "one of version 2 (privinf site roster), or leave it out"
+                "the roster has no verifying keys (version 1), so replies cannot be checked; make a roster "
+                "of version 2 (privinf site roster), or omit roster="
             )
         if roster is not None and (absent := [name for name in sites if name not in roster.keys]):
-            raise ArgumentError(f"the roster has no site {absent[0]!r}")
+            raise ArgumentError(f"the roster does not list site {absent[0]!r}; pass the roster of all sites")
         if roster is None and heads is not None:
-            raise ArgumentError("heads of ledgers are signed: to remember them, give roster= too")
+            raise ArgumentError("heads= needs roster=, because the recorded ledger heads are checked by it")
         self._roster = roster
         self._key = key
         self.memory = HeadMemory(heads)
@@ -264,8 +269,8 @@ class ClientEnvelope:
         content = answered_text(envelope, name, reply, texts)
         if verifying is None or not signed_by(verifying, signature, content):
             raise AlignmentError(
-                "its reply is not signed by the key that the roster has for it: another one answered, the "
-                "reply was changed or is of another question, or the site's roster has no verifying keys"
+                "the reply is not signed by the site's key in the roster; another sender replied, the "
+                "reply was changed or answers another query, or the site's roster has no verifying keys"
             )
         before = envelope.heads.get(name)
         now = heads.get(name)
@@ -274,14 +279,18 @@ class ClientEnvelope:
         for site, head in heads.items():
             owner = roster.verifying.get(site)
             if owner is None or not head.of(site, owner):
-                raise AlignmentError(f"it tells a head of site {site!r} that this one did not sign")
+                raise AlignmentError(
+                    f"the reply has a ledger head of site {site!r} that {site!r} did not sign"
+                )
             if not self.memory.learn(site, owner, head):
-                raise StorageError(f"site {site!r} has shown two ledgers: {BACK}")
+                raise StorageError(TWO_LEDGERS.format(site))
 
     def check_roster(self, name: str, facts: Mapping[str, Any]) -> None:
         """Raise AlignmentError if a site has pinned another roster than is given here."""
         if self._roster is not None and facts.get("roster") != self._roster.digest:
-            raise AlignmentError(f"site {name!r} has pinned another roster than the one given here")
+            raise AlignmentError(
+                f"site {name!r} has pinned a roster that differs from roster=; compare their digests"
+            )
 
 
 class ReplyVerifier:

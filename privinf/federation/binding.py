@@ -130,7 +130,7 @@ class Pin:
 
     def description(self, changed: tuple[str, ...], rows: int) -> str:
         """Return in words what has changed, for the holder; numbers of rows are public."""
-        count = f"rows ({self.rows} then, {rows} now" + (
-            ", other or in another order)" if rows == self.rows else ")"
-        )
+        count = f"rows ({self.rows} before, {rows} now)"
+        if rows == self.rows:
+            count = f"rows ({rows} rows, with other values or in another order)"
         return " and ".join(count if name == "rows" else name for name in changed)

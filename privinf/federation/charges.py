@@ -24,16 +24,16 @@ CAUSED_BY_OTHERS = (AlignmentError, BudgetExceededError, NotAvailableError, Stor
 CHARGES_STAND_START = CHARGES_STAND.partition(";")[0]
 NOTHING = "This call has charged nothing to its ledger."
 CHARGED = (
-    "This call has charged {} to its ledger, epsilon {:.4g} at delta {:g} together (the whole ledger: "
-    "epsilon {:.4g}), and these charges stand."
+    "This call has charged {} to its ledger, in total epsilon {:.4g} at delta {:g} (total of the ledger: "
+    "epsilon {:.4g}). These charges are kept."
 )
-RESUME = "Repeat the same call to go on from {}: what is stored there is not paid for again."
+RESUME = "Repeat the same call to resume from {} without paying again for the releases stored there."
 NO_FOLDER = (
-    "Nothing of it is stored, so a new call starts again at its full price: with fit(checkpoint=folder) the "
-    "same call would go on instead."
+    "No release of this fit is stored, so a new call pays the full price again. With "
+    "fit(checkpoint=folder), the same call resumes instead."
 )
-NO_RESUMING = "This kind of fit is not stored while it runs, so a new call starts again at its full price."
-REPEAT = "Repeat the call once the cause is gone."
+NO_RESUMING = "This kind of fit cannot be resumed, so a new call pays the full price again."
+REPEAT = "Repeat the call after the cause is corrected."
 
 
 @contextmanager

@@ -36,8 +36,10 @@ HEADS_FILE = "heads.json"
 RESERVATION = "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")  # names of the files of a fit
 CHARGES_STAND = (
-    "What was charged stands; the same call goes on from {} once it can be written, and pays nothing twice"
+    "Charges made so far are kept; when {} can be written again, repeat the call to resume without paying "
+    "again"
 )
+OTHER_FIT = "{} belongs to another fit; use a separate checkpoint folder for each fit"
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
 
@@ -108,10 +110,13 @@ class FitFolder:
             self._lock.acquire()
         except Timeout:
             raise StorageError(
-                f"another run is at work in {self.path}: wait for it, or give this fit a folder of its own"
+                f"another run is using the checkpoint folder {self.path}; wait until it ends, or pass "
+                "another folder"
             ) from None
         except OSError as problem:
-            raise StorageError(f"{self.path} cannot be used ({problem.strerror})") from None
+            raise StorageError(
+                f"the checkpoint folder {self.path} cannot be used ({problem.strerror})"
+            ) from None
         has_rounds = bool(self._rounds())
         reserved = None if has_rounds else self._reserved_before()
         server.bind(self.path / ROWS_FILE, begun=has_rounds)
@@ -176,7 +181,7 @@ class FitFolder:
         path = self.path / name
         arrays, header = read_container(path, format=FORMAT, key=self.seal, private=True)
         if header.get("fit") != self.fit:
-            raise StorageError(f"{path} is of another fit: give every fit a folder of its own")
+            raise StorageError(OTHER_FIT.format(path))
         return header, arrays
 
     def write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
@@ -186,7 +191,9 @@ class FitFolder:
             write_container(self.path / name, arrays, full_header, format=FORMAT, key=self.seal, private=True)
             return
         except OSError as problem:
-            error = StorageError(f"{self.path / name} cannot be written ({problem.strerror}): free some room")
+            error = StorageError(
+                f"{self.path / name} cannot be written ({problem.strerror}); check the disk's free space"
+            )
         raise error
 
 
@@ -326,7 +333,7 @@ def _released(
     scale = check_number(header["scale"], "scale", low=0.0)
     mu = check_positive(float(header["mu"]), "mu", infinite=True)
     if values.shape != shape or not all(isinstance(site, str) for site in header["sites"]):
-        raise StorageError("the content does not describe a release of this fit: its shape is another one")
+        raise StorageError("the content does not describe a release of this fit, because its shape differs")
     rows = check_count(header["rows"], "rows")
     return NoisySum(
         values=values, rows=rows, sites=tuple(header["sites"]), scale=scale, mu=mu, entries=entries
@@ -380,7 +387,7 @@ def _of_question(
     """Return a file's header and arrays, if it is about this question."""
     header, arrays = folder.read_file(name)
     if header.get("question") not in question:
-        raise StorageError(f"{folder.path / name} is of another fit: give every fit a folder of its own")
+        raise StorageError(OTHER_FIT.format(folder.path / name))
     return header, arrays
 
 
@@ -400,9 +407,9 @@ def _check_folder(path: Path) -> None:
         check_folder(path, "the files of a fit")
         return
     except OSError as problem:
-        error = StorageError(f"{path} cannot be used as a folder ({problem.strerror})")
+        error = StorageError(f"the checkpoint folder {path} cannot be used ({problem.strerror})")
     raise error
 
 
 def _damaged(path: Path) -> StorageError:
-    return StorageError(f"{path} is not a stored release: it is damaged, or of another version")
+    return StorageError(f"the stored release {path} is damaged, or was written by another version of privinf")

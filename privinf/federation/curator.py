@@ -14,7 +14,7 @@ from privinf.error_boundary import doors
 from privinf.errors import NotAvailableError, SensitivityError
 from privinf.federation.local import LocalSites, in_process
 from privinf.federation.messages import Query, Reply
-from privinf.federation.noisy import NoisyGram, NoisySum, assumed
+from privinf.federation.noisy import SUM_TOO_LARGE, NoisyGram, NoisySum, assumed
 from privinf.federation.rounds import Args
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
@@ -75,7 +75,10 @@ class TableByPasses:
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
         """Return how many rows there are; no other question is answered here."""
         if query.op != Requests.DESCRIBE:
-            raise NotAvailableError("a table that is read by passes answers its own holder's fits alone")
+            raise NotAvailableError(
+                "a table that is not in memory can only be used in fits by its own holder, not in a "
+                "federation"
+            )
         return [
             Reply(site=self._name, sums=np.empty(0), rows=self._passes.n, facts=imputing(self._rows.missing))
         ]
@@ -83,7 +86,10 @@ class TableByPasses:
     def check_fit(self, *, default: bool) -> None:
         """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""
         if self._passes.adds(exact=False) and not default:
-            raise unfit("there is no noise, optimizer=, adapt_bounds=, or rows are too few for intervals")
+            raise unfit(
+                "this fit has no noise, or uses optimizer= or adapt_bounds=, or has too few rows for "
+                "intervals"
+            )
 
     def own_rows(self, design: Design) -> tuple[str, RowPasses]:
         """Return the name and the rows by a design."""
@@ -97,7 +103,7 @@ class TableByPasses:
         return in_process(self._design, {self._name: self._rows}, zero_out=True)
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled; pickle the release or the result instead")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +156,7 @@ def _by_passes(
     exact = all(plan.exact for plan in planned)
     if passes.adds(exact=exact):
         if not exact:
-            raise unfit("there is a fit without noise, or a statistic without exact sums")
+            raise unfit("this fit has no noise, or needs a statistic without exact sums")
         return [*passes.push([(plan.statistic, plan.args) for plan in planned])]
     sums: list[Accumulator | PlainSums] = []
     for block in passes.blocks():
@@ -330,7 +336,7 @@ class Curator:
         secure = scale > 0.0 and self._noise.secure
         exact = scale > 0.0 and statistic.sums is not None
         if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
-            raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
+            raise SensitivityError(SUM_TOO_LARGE)
         full_args = {**args, "bits": exact_bits(n) if secure or exact else 0}
         return _Planned(
             statistic=statistic,
@@ -356,7 +362,7 @@ class Curator:
         )
 
     def __reduce__(self) -> Any:
-        raise TypeError("a curator holds raw rows: pickle its releases")
+        raise TypeError("a curator holds raw rows and cannot be pickled; pickle its releases instead")
 
     def __repr__(self) -> str:
         return f"<Curator of {self.nobs} rows, not shown>"

@@ -36,7 +36,7 @@ from privinf.federation.frames import (
     send,
     unframe,
 )
-from privinf.federation.messages import Query, Reply
+from privinf.federation.messages import NAME_RULE, Query, Reply
 from privinf.federation.site import Site
 from privinf.validation import check_count, check_positive
 
@@ -117,7 +117,7 @@ class SiteDaemon:
         if not isinstance(site, Site):
             raise ArgumentError(f"site must be a Site, got {type(site).__name__}")
         if not isinstance(name, str) or not name.strip() or "=" in name:
-            raise ArgumentError("a site's name is a non-empty text without '='")
+            raise ArgumentError(NAME_RULE)
         self._site = site
         self.name = name
         self._end = SiteEnvelope(site, name)
@@ -143,7 +143,7 @@ class SiteDaemon:
                 except TimeoutError:
                     continue
                 except OSError as problem:  # such as no more descriptors
-                    self._journal.refused("no caller can be taken", reason=problem.strerror or "")
+                    self._journal.refused("no connection can be accepted", reason=problem.strerror or "")
                     self._stopping.wait(TICK)
                     continue
                 self._take(connection)
@@ -168,12 +168,12 @@ class SiteDaemon:
         """Give a caller a worker, unless his account may not ask or is everywhere already."""
         uid = account_of(connection)
         if self._allowed is not None and uid not in self._allowed:
-            self._journal.refused("not on the list", uid=uid)
+            self._journal.refused("account not in allow_uids", uid=uid)
             connection.close()
             return
         caller = self._callers.enter(connection, uid)
         if caller is None:
-            self._journal.refused("too many at once", uid=uid)
+            self._journal.refused("too many connections", uid=uid)
             connection.close()
             return
         worker = threading.Thread(target=self._converse, args=(caller,), name=f"caller of {self.name}")
@@ -208,7 +208,9 @@ class SiteDaemon:
             self._end.admitted(envelope)
             if not self._callers.hold(caller, header.size):
                 return self._refusal(
-                    StorageError("the message finds no room: ask again later"), caller, envelope
+                    StorageError("the site's daemon is too busy; send the query again later"),
+                    caller,
+                    envelope,
                 )
             body = receive_body(caller.connection, header, end)
             check_values(header, body)
@@ -218,16 +220,16 @@ class SiteDaemon:
         except (ArgumentError, NotAvailableError, StorageError) as problem:
             return self._refusal(problem, caller, envelope)
         if not self._callers.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
-            raise ConnectionAbortedError("no room for the answer")
+            raise ConnectionAbortedError("the site's daemon has no memory left for the reply")
         return reply, seal
 
     def _envelope(self, header: Header) -> Envelope:
         """Return the envelope of a question; what is not for this site is refused before its body is read."""
         to = header.fields.get("to")
         if to is None:
-            raise StorageError("the message names no site")
+            raise StorageError("the message does not name the site that it is sent to")
         if to != self.name:
-            raise ArgumentError(f"this is not the site {to[:LOGGED]!r}")
+            raise ArgumentError(f"the message was sent to site {to[:LOGGED]!r}, which is not this site")
         return Envelope.from_fields({name: text for name, text in header.fields.items() if name != "to"})
 
     def _answer(
@@ -266,7 +268,7 @@ class SiteDaemon:
         return f"<SiteDaemon of site {self.name!r} at {self.path}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a daemon holds raw rows: it is not pickled")
+        raise TypeError("a daemon holds raw rows and cannot be pickled")
 
 
 class _LogLines:
@@ -296,7 +298,7 @@ class _LogLines:
                 self._minute = minute
                 self._refused = 0
                 if left_out > 0:
-                    self._write("more of the like", count=left_out)
+                    self._write("further refused connections", count=left_out)
             self._refused += 1
             if self._refused > REFUSALS:
                 return
@@ -315,16 +317,16 @@ def log_line(facts: Mapping[str, Any]) -> str:
 
 def _accounts(uids: Collection[int]) -> frozenset[int]:
     if isinstance(uids, str) or not isinstance(uids, Collection):
-        raise ArgumentError("allow_uids must be a list of numbers of accounts")
+        raise ArgumentError("allow_uids must be a list of user ids, which are integers")
     return frozenset(check_count(uid, "allow_uids", least=0) for uid in uids)
 
 
 def _listening(path: Path, group: str | None) -> socket.socket:
     """Return a listening socket at `path` that nobody could open before its rights were set."""
     if len(os.fsencode(path)) > LONGEST_PATH:
-        raise ArgumentError(f"{path}: a socket's path has at most {LONGEST_PATH} bytes")
+        raise ArgumentError(f"the socket's path {path} must have at most {LONGEST_PATH} bytes")
     if not path.parent.is_dir():
-        raise ArgumentError(f"{path.parent} is no folder: make it before the daemon's socket is put there")
+        raise ArgumentError(f"the folder of the daemon's socket, {path.parent}, does not exist; create it")
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _clear(path)
@@ -335,7 +337,7 @@ def _listening(path: Path, group: str | None) -> socket.socket:
         server.listen()
     except (OSError, LookupError) as problem:
         server.close()
-        raise ArgumentError(f"no socket can be put at {path} ({problem})") from None
+        raise ArgumentError(f"the socket {path} cannot be created ({problem})") from None
     return server
 
 
@@ -351,4 +353,4 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-    raise FileExistsError("another daemon is there: stop it first")
+    raise FileExistsError("another daemon uses this socket; stop that daemon first")

@@ -43,9 +43,13 @@ QUESTION_FIELDS = {
     "signature": "(?:[0-9a-f]{128})?",
 }
 WENT_BACK = (
-    "its ledger lacks lines that it has shown before (it was put back, or replaced): put the latest copy back"
+    "the site's ledger lacks lines that it had before, so an older copy replaced it; its holder must restore "
+    "the latest copy"
 )
-NOT_LISTED = "its policy lists analysts, and none of them signed this question: give the federation key="
+NOT_LISTED = (
+    "the site's policy lists analysts, and none of them signed this query; pass an analyst's key as key= to "
+    "the federation"
+)
 
 
 def signed_text(kind: str, content: object) -> bytes:
@@ -83,12 +87,14 @@ class Analyst:
             if isinstance(entry, Mapping) and {"name", "key"} <= set(entry) <= {"name", "key", "budget"}:
                 entry = cls(**entry)
             if not isinstance(entry, Analyst):
-                raise ArgumentError("analysts must be a list of {name, key, budget}, and of nothing else")
+                raise ArgumentError(
+                    "analysts must be a list of mappings with name, key and, optionally, budget"
+                )
             analysts.append(entry)
         if len({analyst.name for analyst in analysts}) < len(analysts) or len(
             {analyst.key for analyst in analysts}
         ) < len(analysts):
-            raise ArgumentError("analysts has a name or a key twice")
+            raise ArgumentError("analysts lists a name or a key twice; list each analyst once")
         return tuple(analysts)
 
 
@@ -109,7 +115,7 @@ class SignedHead:
         """Read back what `text` is; StorageError if it is not that."""
         match = HEAD_TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise StorageError("the envelope has a head that is none")
+            raise StorageError("the message has a ledger head that is not valid")
         return cls(Head(int(match[1]), match[2]), match[3])
 
     @property
@@ -179,13 +185,13 @@ class Envelope:
             return cls()
         plain = {name: text for name, text in fields.items() if not name.startswith(HEAD_FIELD)}
         if plain.keys() != QUESTION_FIELDS.keys():
-            raise StorageError("the message has no envelope of a question, or of another version")
+            raise StorageError("the message has no envelope of a query, or one of another version of privinf")
         for name, shape in QUESTION_FIELDS.items():
             if not isinstance(plain[name], str) or not re.fullmatch(shape, plain[name]):
-                raise StorageError(f"the envelope's {name} is none")
+                raise StorageError(f"the field {name} of the message's envelope is not valid")
         heads = heads_in(fields)
         if len(heads) > MOST_HEADS + 1:
-            raise StorageError(f"the envelope has more than {MOST_HEADS} heads of peers")
+            raise StorageError(f"the message's envelope has ledger heads of more than {MOST_HEADS} sites")
         return cls(**plain | {"sequence": int(plain["sequence"])}, heads=heads)  # type: ignore[arg-type]
 
     @property
@@ -305,9 +311,9 @@ class SiteEnvelope:
         """
         analysts = self._site.analysts
         if envelope.signature and not signed_by(envelope.analyst, envelope.signature, envelope.signed):
-            raise ArgumentError("the question's envelope is not signed by the key that it names")
+            raise ArgumentError("the query's signature does not match the analyst's key that it names")
         if envelope.site not in ("", self._name):
-            raise ArgumentError("the question's envelope is for another site")
+            raise ArgumentError("the query's envelope is addressed to another site")
         if not analysts:
             return ""
         named = [
@@ -322,7 +328,7 @@ class SiteEnvelope:
         try:
             analyst = self.admitted(envelope)
             if envelope.nonce and not envelope.fits(query):
-                raise ArgumentError("the question is another one than its envelope says")
+                raise ArgumentError("the query does not match the digest in its envelope")
             self._take(envelope.heads)
         except PrivinfError as problem:
             reply = self._site.refused(problem, self._name)
@@ -358,11 +364,15 @@ class SiteEnvelope:
         peers = self._site.journal.peers
         for name, head in heads.items():
             if name not in self._roster.verifying:
-                raise ArgumentError(f"the question tells a head of {name!r}, which is not on its roster")
+                raise ArgumentError(
+                    f"the query has a ledger head of {name!r}, which is not in this site's roster"
+                )
             if name != self._name and not head.after(peers.get(name)):
                 continue
             if not head.of(name, self._roster.verifying[name]):
-                raise ArgumentError(f"the question tells a head of site {name!r} that it did not sign")
+                raise ArgumentError(
+                    f"the query has a ledger head of site {name!r} that {name!r} did not sign"
+                )
             if name != self._name:
                 news[name] = head
             elif not self._site.journal.knows(head.head):

@@ -24,7 +24,16 @@ from privinf.errors import (
 )
 from privinf.federation.askers import ClientEnvelope, EndOptions, ReplyVerifier, ends_of
 from privinf.federation.envelope import Envelope, Fields, SiteEnvelope
-from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
+from privinf.federation.frames import FOREIGN
+from privinf.federation.messages import (
+    LONGEST_ERROR,
+    NO_QUERY,
+    Message,
+    Query,
+    Reply,
+    check_alike,
+    lasting,
+)
 from privinf.federation.rounds import reason_of, refusal_of
 from privinf.federation.secure.keys import IdentityKey, Roster
 from privinf.federation.site import NOTHING, Site
@@ -48,7 +57,7 @@ def engine(name: str) -> Any:
         return import_module(f"flwr.{name}")
     except ImportError:
         raise NotAvailableError(
-            "a federation over Flower needs the package flwr: pip install 'privinf[flower]'"
+            "a federation over Flower needs the package flwr; run pip install 'privinf[flower]'"
         ) from None
 
 
@@ -107,9 +116,9 @@ class FlowerFederation(ReplyVerifier):
         heads: str | PathLike[str] | None = None,
     ) -> None:
         if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
-            raise ArgumentError("sites must be the names of the sites, at least one")
+            raise ArgumentError("sites must be a list with the name of at least one site")
         if len(set(sites)) < len(sites):
-            raise ArgumentError("sites names a site twice")
+            raise ArgumentError("sites lists a site twice; list each site once")
         self._grid = grid
         self._timeout = check_positive(timeout, "timeout")
         self._poll = check_positive(poll, "poll")
@@ -166,7 +175,9 @@ class FlowerFederation(ReplyVerifier):
         while set(nodes) != set(names):
             if (seconds := end - time.monotonic()) <= 0.0:
                 absent = [repr(name) for name in names if name not in nodes]
-                raise SiteConnectionError(f"no answer from site {', '.join(absent)} within {patience:g} s")
+                raise SiteConnectionError(
+                    f"site {', '.join(absent)} did not answer within {patience:g} seconds"
+                )
             new = set(self._called(self._grid.get_node_ids)) - called
             waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), seconds)
             called |= new
@@ -177,7 +188,9 @@ class FlowerFederation(ReplyVerifier):
                     if reply.error:
                         raise refusal_of(reply)
                     if reply.site in nodes:
-                        raise AlignmentError(f"two nodes say that they are the site {reply.site!r}")
+                        raise AlignmentError(
+                            f"two Flower nodes use the name of site {reply.site!r}; stop one of them"
+                        )
                     self._end.check_roster(reply.site, reply.facts)
                     nodes[reply.site] = node
                     facts[reply.site] = reply.facts
@@ -221,20 +234,22 @@ class FlowerFederation(ReplyVerifier):
             return function(*args)
         except Exception as problem:  # of the network, of gRPC, of Flower
             kind = type(problem).__name__
-            reason = reason_of(problem) if isinstance(problem, OSError) else "no further reason"
+            reason = reason_of(problem) if isinstance(problem, OSError) else "unknown reason"
             cause = bare(problem) if isinstance(problem, OSError) else None
         raise SiteConnectionError(f"Flower's connection to the sites failed ({kind}: {reason})") from cause
 
     def _node(self, name: str) -> int:
         if name not in self._nodes:
-            raise ArgumentError(f"no site is called {name!r}; there are {', '.join(map(repr, self._nodes))}")
+            raise ArgumentError(
+                f"there is no site named {name!r}; the sites are {', '.join(map(repr, self._nodes))}"
+            )
         return self._nodes[name]
 
     def __repr__(self) -> str:
         return f"<FlowerFederation of {len(self._nodes)} sites, {self._end.description}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a federation over Flower lives in its run: it is not pickled")
+        raise TypeError("a federation over Flower cannot be pickled, because it exists only during its run")
 
 
 def client_app(reach: RecordSensitivity | None = None) -> Any:
@@ -350,7 +365,7 @@ def _named(config: Mapping[str, Any]) -> list[str]:
     """Return the sites in a run's configuration."""
     text = config.get("sites")
     if not isinstance(text, str) or not text.strip():
-        raise ArgumentError('the run\'s configuration must name the sites: sites="north,south"')
+        raise ArgumentError('the run\'s configuration must set the site names, such as sites="north,south"')
     return [name.strip() for name in text.split(",")]
 
 
@@ -371,7 +386,9 @@ def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
     name = config.get("site")
     path = config.get("socket")
     if not isinstance(name, str) or not isinstance(path, str):
-        raise ArgumentError('the node\'s configuration must say site="name" socket="path of its daemon"')
+        raise ArgumentError(
+            'the node\'s configuration must set site="name of the site" and socket="path of its daemon"'
+        )
     return name, RemoteSite(path, timeout=config.get("timeout", 60.0))
 
 
@@ -395,14 +412,14 @@ def unpacked(content: Mapping[str, Any]) -> Message:
         text = content["message"]["text"]
         return text, {name: array.numpy() for name, array in content["arrays"].items()}
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise StorageError("the message is not one of privinf") from None
+        raise StorageError(FOREIGN) from None
 
 
 def enveloped(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the envelope in a RecordDict, none if it has none; StorageError if it is not one."""
     envelope = content.get("envelope", {})
     if not isinstance(envelope, Mapping) or not all(isinstance(text, str) for text in envelope.values()):
-        raise StorageError("the message's envelope is none of privinf")
+        raise StorageError("the message's envelope was not written by privinf")
     return dict(envelope)
 
 
@@ -413,7 +430,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
         question = Envelope.from_fields(envelope)
     except Exception:
         # Anything may stand in a text of unknown origin; its errors may quote it.
-        return Reply(site=name, sums=NOTHING, rows=0, error="StorageError: the message is not a Query"), {}
+        return Reply(site=name, sums=NOTHING, rows=0, error=f"StorageError: {NO_QUERY}"), {}
     if not envelope:
         return site.handle(query, name), envelope
     if isinstance(site, RemoteSite):

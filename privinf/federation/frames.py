@@ -39,7 +39,7 @@ MOST_TEXT_BYTES = 1 << 22
 MOST_VALUES = 1 << 17  # values in a question's text
 LARGEST = 1 << 28  # bytes of a reply's body
 Body: TypeAlias = bytes | bytearray | mmap
-FOREIGN = "the message is not one of privinf"
+FOREIGN = "the message was not written by privinf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def frame(message: Message, **fields: str) -> list[bytes]:
     shapes = [[name, array.dtype.str, list(array.shape)] for name, array in little.items()]
     head = json.dumps({**fields, "text": len(content), "arrays": shapes}).encode()
     if len(head) > MOST_HEADER or len(arrays) > MOST_ARRAYS:
-        raise ArgumentError(f"a message has at most {MOST_ARRAYS} arrays, and short names")
+        raise ArgumentError(f"a message can have at most {MOST_ARRAYS} arrays, with short names")
     size = len(content) + sum(array.nbytes for array in little.values())
     return [HEAD.pack(MAGIC, len(head), size), head, *(array.tobytes() for array in little.values()), content]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError
-from privinf.federation.messages import Query, Reply, check_alike, lasting
+from privinf.federation.messages import NAME_RULE, Query, Reply, check_alike, lasting
 from privinf.federation.policy import SitePolicy
 from privinf.federation.secure.keys import pinned_keys
 from privinf.federation.site import Site
@@ -62,14 +62,17 @@ class InProcessFederation:
         lost_replies: Mapping[str, Collection[int]] | None = None,
     ) -> None:
         if not isinstance(sites, Mapping) or not sites:
-            raise ArgumentError("sites must map names to Site objects, at least one")
+            raise ArgumentError("sites must be a mapping of names to Site objects, with at least one site")
         for name, site in sites.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:
-                raise ArgumentError("a site's name is a non-empty text without '='")
+                raise ArgumentError(NAME_RULE)
             if not isinstance(site, Site):
                 raise ArgumentError(f"site {name!r} must be a Site, got {type(site).__name__}")
         if len(set(map(id, sites.values()))) < len(sites):
-            raise ArgumentError("one Site has two names: its rows would count twice, at the price of once")
+            raise ArgumentError(
+                "sites has the same Site object under two names; its rows would count twice but be charged "
+                "once"
+            )
         self._sites = dict(sites)
         self._failing = tuple(
             {name: frozenset(calls) for name, calls in (failures or {}).items()}
@@ -120,14 +123,16 @@ class InProcessFederation:
 
     def _check_name(self, name: str) -> str:
         if name not in self._sites:
-            raise ArgumentError(f"no site is called {name!r}; there are {', '.join(map(repr, self._sites))}")
+            raise ArgumentError(
+                f"there is no site named {name!r}; the sites are {', '.join(map(repr, self._sites))}"
+            )
         return name
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self._sites)} sites>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a federation in this process holds raw rows: it is not pickled")
+        raise TypeError("a federation in this process holds raw rows and cannot be pickled")
 
 
 class LocalSites(InProcessFederation):
@@ -169,9 +174,11 @@ def in_process(
     """
     rows = {str(label): part for label, part in parts.items()}
     if len(rows) < len(parts):
-        raise ArgumentError("two sites have labels of one text: their rows would be taken for those of one")
+        raise ArgumentError(
+            "two sites have labels with the same text, such as 1 and '1'; give each site a different label"
+        )
     if keyed and len(rows) < 2:
-        raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
+        raise ArgumentError('a secure sum needs at least two sites; for one site, pass trust="server"')
     keys, roster = pinned_keys(rows, signed=False) if keyed else ({}, None)
     policy = SitePolicy(trusted_server=not keyed, secure_sums=keyed, simulation=True, zero_out=zero_out)
     sites = [

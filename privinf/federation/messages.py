@@ -40,6 +40,11 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 _REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
 MOST_SITE_ROWS = 1 << 48  # rows that a site may claim: no sum over more would be exact
 LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
+NO_QUERY = "the message is not a valid Query"
+# Of a reply whose shape or number of rows is wrong.
+WRONG_ANSWER = "site {!r} sent an answer that does not match the query"
+# What the name of a site must be.
+NAME_RULE = "a site's name must be a non-empty string without '='"
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
@@ -95,12 +100,12 @@ class Query:
         if not isinstance(self.op, str) or not self.op:
             raise ArgumentError("op must be the name of a statistic")
         if not all(isinstance(text, str) for text in (self.design, self.session, self.reservation)):
-            raise ArgumentError("design, session and reservation must be texts")
+            raise ArgumentError("design, session and reservation must be strings")
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
             raise ArgumentError("args and masking must be mappings")
         lines = self.charges
         if not isinstance(lines, (list, tuple)) or not all(isinstance(line, Mapping) for line in lines):
-            raise ArgumentError("charges must be a list of ledger lines as mappings")
+            raise ArgumentError("charges must be a list of mappings, one for each ledger line")
         check_count(self.version, "version", least=0)
         check_count(self.sequence, "sequence", least=0)
         object.__setattr__(self, "args", MappingProxyType(plain_args(self.args)))
@@ -198,7 +203,7 @@ class Query:
             if not set(header["args"]) & set(arrays):
                 args = header["args"] | dict(arrays)
                 return cls(**header | {"args": args, "charges": tuple(header["charges"])})
-        raise StorageError("the message is not a Query")
+        raise StorageError(NO_QUERY)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Query.unpack, self.pack()
@@ -242,9 +247,9 @@ class Reply:
     def __post_init__(self) -> None:
         kinds = {"site": str, "error": str, "facts": Mapping, "sums": np.ndarray, "masked": np.ndarray}
         if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(self, name), kind)]:
-            raise ArgumentError(f"a reply's {wrong[0]} is of another type")
+            raise ArgumentError(f"the field {wrong[0]} of a reply has the wrong type")
         if check_count(self.rows, "rows", least=0) > MOST_SITE_ROWS:
-            raise ArgumentError(f"rows must be at most {MOST_SITE_ROWS}")
+            raise ArgumentError(f"rows of a reply must be at most {MOST_SITE_ROWS}")
 
     def pack(self) -> Message:
         """Return the answer as JSON text and arrays by name.
@@ -315,25 +320,27 @@ def _plain(value: Any, name: str) -> Any:
         value = value.item()
     if isinstance(value, (int, float)):
         if value != value or value in (np.inf, -np.inf):
-            raise ArgumentError(f"argument {name!r} must be finite")
+            raise ArgumentError(f"the argument {name!r} of a query must be finite")
         return value
     if isinstance(value, (list, tuple, np.ndarray)):
         return _plain_array(value, name)
     if isinstance(value, Mapping):
         return json.loads(_json(value))
     kind = type(value).__name__
-    raise ArgumentError(f"argument {name!r} is a {kind}: only numbers, texts and arrays travel")
+    raise ArgumentError(
+        f"the argument {name!r} of a query must be a number, a string or an array, got {kind}"
+    )
 
 
 def _plain_array(value: Any, name: str) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise ArgumentError(f"argument {name!r} must be an array of numbers") from None
+        raise ArgumentError(f"the argument {name!r} of a query must be an array of numbers") from None
     if array.dtype.kind not in _KINDS:
-        raise ArgumentError(f"argument {name!r} must be an array of numbers")
+        raise ArgumentError(f"the argument {name!r} of a query must be an array of numbers")
     if not np.isfinite(array).all():
-        raise ArgumentError(f"argument {name!r} has nan or infinite entries")
+        raise ArgumentError(f"the argument {name!r} of a query has nan or infinite entries")
     kind = np.int64 if array.size == 0 and array.dtype.kind == "f" else _KINDS[array.dtype.kind]
     copy: NDArray[Any] = np.array(array, dtype=kind)
     copy.setflags(write=False)
@@ -344,7 +351,10 @@ def _json(content: Any) -> str:
     try:
         return _ENCODER.encode(content)
     except (TypeError, ValueError, RecursionError):
-        problem = "only JSON travels: texts, flags, finite numbers, and lists and mappings of such"
+        problem = (
+            "a message can contain only what JSON can: strings, booleans, finite numbers, and lists and "
+            "mappings of these"
+        )
     raise ArgumentError(problem)
 
 
@@ -353,7 +363,7 @@ def _parse_header(text: str, kind: Any) -> dict[str, Any]:
         header = json.loads(text)
         if isinstance(header, dict) and set(header) <= set(kind.__dataclass_fields__):
             return header
-    raise StorageError(f"the message is not a {kind.__name__}")
+    raise StorageError(f"the message is not a valid {kind.__name__}")
 
 
 class Federation(Protocol):
@@ -399,17 +409,18 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
         )
         if version != first_version:
             raise AlignmentError(
-                f"site {name!r} runs privinf {version}, site {names[0]!r} {first_version}: install the same"
+                f"site {name!r} has privinf {version}, but site {names[0]!r} has {first_version}; install "
+                "the same version at all sites"
             )
         if not _is_description(description):
-            raise AlignmentError(f"site {name!r} sent no description of its columns")
+            raise AlignmentError(f"site {name!r} did not send a valid description of its columns")
     for name in names[1:]:
         description = descriptions[name]
         # A digest leaves out bounds whose last bit may depend on the platform.
         for part, source in (("schema", "schema"), ("digest", "design")):
             if first[part] != description[part]:
                 difference = _difference(first[source], description[source])
-                raise AlignmentError(f"site {name!r} has {difference} than site {names[0]!r}")
+                raise AlignmentError(f"{difference} of site {name!r} differ from those of site {names[0]!r}")
 
 
 def _is_description(facts: Mapping[str, Any]) -> bool:
@@ -431,9 +442,9 @@ def lasting(description: Mapping[str, Any]) -> Mapping[str, Any]:
 def _difference(first: Any, second: Any) -> str:
     """Say in what two descriptions differ."""
     if first is None or second is None:
-        return "another kind of schema"
+        return "the schema and design"
     names, other_names = (
         sorted(columns) if isinstance(columns, Mapping) else list(columns)
         for columns in (first["columns"], second["columns"])
     )
-    return "other columns" if names != other_names else "other bounds or levels"
+    return "the columns" if names != other_names else "the bounds or levels"

@@ -89,7 +89,9 @@ class NoiseMemory:
             Another answer was given to the question before.
         """
         if not self.fits(question, roster, total):
-            raise NotAvailableError("the question was answered before by other sites, or with another sum")
+            raise NotAvailableError(
+                "this query was already answered by other sites, or with another sum; send a new query"
+            )
         if question not in self._answers:
             self.remember(question, self.key.commitment(question, roster, total))
 
@@ -125,7 +127,7 @@ class NoiseMemory:
         return len(self._answers)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a server's memory holds its noise key: it is not pickled")
+        raise TypeError("a server's noise memory holds its secret key and cannot be pickled")
 
 
 class NoiseFile(NoiseMemory):
@@ -173,12 +175,12 @@ class NoiseFile(NoiseMemory):
         memory = self._load(None if begun is False else secure) if os.path.lexists(self.path) else None
         if memory is None and (key is None or secure is None or begun):
             raise StorageError(
-                f"{self.path} is missing: restore the noise key, or start the fit again in an empty folder"
+                f"the noise key {self.path} is missing; restore it, or start the fit again in an empty folder"
             )
         if memory is not None and len(memory) and begun is False:
             raise StorageError(
-                f"{self.path} is the key of another fit, or of one whose other files are gone: give every "
-                "fit a folder of its own"
+                f"the noise key {self.path} belongs to another fit, or to one whose other files are missing; "
+                "use a separate folder for each fit"
             )
         used = memory is not None and (key is None or begun or (begun is None and len(memory) > 0))
         if not used and key is not None and secure is not None:
@@ -199,17 +201,22 @@ class NoiseFile(NoiseMemory):
         memory, self._header, self._length = _read_file(self.path)
         if memory is None:
             raise StorageError(
-                f"{self.path} is damaged, or no noise key of a version that this privinf reads"
+                f"the noise key {self.path} is damaged, or in a format that this version of privinf cannot "
+                "read"
             )
         if secure is not None and memory.secure is not secure:
-            raise ArgumentError(f"{self.path} is of another noise source: go on with the same rng")
+            raise ArgumentError(
+                f"the noise key {self.path} belongs to another noise source; pass the same rng= as before"
+            )
         return memory
 
     def _write(self, line: Mapping[str, str]) -> None:
         try:
             with open(open_secret(self.path, NOISE_KEY, "key", os.O_RDWR), "r+b") as stream:
                 if stream.read(len(self._header)) != self._header:
-                    raise StorageError(f"{self.path} was replaced by another key: nothing is drawn any more")
+                    raise StorageError(
+                        f"the noise key {self.path} was replaced during the fit; no more noise is drawn"
+                    )
                 stream.seek(self._length)
                 stream.truncate()
                 stream.write(_sealed(line, self.key))
@@ -218,7 +225,8 @@ class NoiseFile(NoiseMemory):
                 self._length = stream.tell()
         except OSError as problem:
             raise StorageError(
-                f"{self.path} cannot be written ({problem.strerror}): free some room"
+                f"the noise key {self.path} cannot be written ({problem.strerror}); check the disk's free "
+                "space"
             ) from None
 
 
@@ -240,8 +248,8 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
     answer = digest(memory.key.seal())
     if memory._answers.get("rows", answer) != answer:
         raise StorageError(
-            f"{path.parent} is of a fit of other rows, or of these in another order, whose batches would be "
-            "others: go on with the rows of before, or begin a fit in a new folder"
+            f"the checkpoint folder {path.parent} belongs to a fit of other rows, or of these rows in "
+            "another order; pass the same rows as before, or a new folder"
         )
     if not len(memory):
         memory.remember("rows", answer)
@@ -278,4 +286,4 @@ def _create(path: Path, content: bytes) -> None:
         with written_whole(path, private=True) as stream:
             stream.write(content)
     except OSError as problem:
-        raise StorageError(f"{path} cannot be made ({problem.strerror})") from None
+        raise StorageError(f"the noise key {path} cannot be created ({problem.strerror})") from None

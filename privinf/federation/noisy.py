@@ -17,6 +17,9 @@ from privinf.typing import ArrayLike, Flags, Floats, SumRelation
 from privinf.validation import check_number
 from privinf.wire import Assumptions
 
+# Of a sum whose noise is drawn on a grid of integers.
+SUM_TOO_LARGE = "the sum is too large, relative to its noise, for the fixed-point grid of secure noise"
+
 
 def assumed(
     reach: RecordSensitivity, relation: SumRelation, *, sites: int = 1, seeded: bool = False
@@ -212,7 +215,7 @@ class Ranking:
         shift = np.zeros(shape) if offset is None else np.asarray(offset, dtype=np.float64)
         allowed = np.broadcast_to(True if candidates is None else np.asarray(candidates, bool), shape)
         if shift.shape != shape or not np.isfinite(shift).all() or factor == 0.0:
-            raise ArgumentError(f"offset must be finite and of shape {shape}, factor not 0")
+            raise ArgumentError(f"offset must be finite and of shape {shape}, and factor must not be 0")
         return cls(shift, factor, allowed)
 
     def size(self, rows: int, bound: float) -> float:

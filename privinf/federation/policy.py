@@ -45,13 +45,12 @@ MOST_NOISE = 1e300  # scale of the noise in a ledger line
 NEW_DESIGNS = 16
 # What a holder can change in a policy that refuses designs.
 ALLOW_SUMS = (
-    "allow sums, SitePolicy(trusted_server=True) where the server is trusted with un-noised sums, or "
-    f"SitePolicy(secure_sums=True) for sums under masks (either also takes {NEW_DESIGNS} new designs, unless "
-    "new_designs= says how many)"
+    "set SitePolicy(trusted_server=True), if the server is trusted with sums without noise, or "
+    f"SitePolicy(secure_sums=True), for masked sums; either accepts {NEW_DESIGNS} new designs, unless "
+    "new_designs= is set"
 )
 ALLOW_DESIGNS = (
-    "list the digests of designs, SitePolicy(designs=[...]), or allow some new ones, "
-    "SitePolicy(new_designs=...)"
+    "list digests of designs in SitePolicy(designs=[...]) or allow new designs by SitePolicy(new_designs=...)"
 )
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
@@ -163,13 +162,15 @@ class SitePolicy:
             return
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
         remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
-        raise NotAvailableError(f"its policy takes no designs: the holder must {', and '.join(remedies)}")
+        raise NotAvailableError(
+            f"the site's policy accepts no designs; its holder must {', and '.join(remedies)}"
+        )
 
     def allow_reservations(self) -> None:
         """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
         if not self.trusted_server and not self.secure_sums:
             raise NotAvailableError(
-                "its policy answers no sums, so nothing can be reserved for them: the holder must "
+                "the site's policy allows no sums, so no budget can be reserved; its holder must "
                 + ALLOW_SUMS
             )
 
@@ -213,15 +214,17 @@ class SitePolicy:
         """
         if masked and not self.secure_sums:
             raise NotAvailableError(
-                "its policy takes no part in secure sums: the holder must say SitePolicy(secure_sums=True)"
+                "the site's policy does not allow secure sums; its holder must set "
+                "SitePolicy(secure_sums=True)"
             )
         if not masked and not self.trusted_server:
             raise NotAvailableError(
-                "its policy sends no un-noised sums: the holder must say SitePolicy(trusted_server=True)"
+                "the site's policy does not allow sums without noise; its holder must set "
+                "SitePolicy(trusted_server=True), or the analyst must use secure sums"
             )
         if op not in (SHIPPED if self.operations is None else self.operations):
             raise NotAvailableError(
-                f"its policy does not allow the statistic {op!r}: the holder must name it, "
+                f"the site's policy does not allow the statistic {op!r}; its holder must list it in "
                 "SitePolicy(operations=...)"
             )
 
@@ -260,20 +263,26 @@ class SitePolicy:
         """
         entries = [_entry_of(charge) for charge in charges]
         if not entries:
-            raise ArgumentError("the query states no release and no charge for it")
+            raise ArgumentError("the query has no ledger line, so the site cannot charge it")
         for entry in entries:
             if not entry.secure and not self.simulation:
-                raise NotAvailableError("its policy refuses releases without noise or with seeded noise")
+                raise NotAvailableError(
+                    "the site's policy does not allow releases without noise or with seeded noise"
+                )
             if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
-                raise NotAvailableError(f"its policy counts replace-one, not {entry.relation}")
+                raise NotAvailableError(
+                    f"the site's policy requires the replace-one relation, not {entry.relation}"
+                )
             if check_entry(entry, reach, masked=masked) > self.largest_rho:
-                raise NotAvailableError("its policy refuses so dear a release")
+                raise NotAvailableError(
+                    "the privacy loss of this release is above the limit largest_rho of the site's policy"
+                )
         return tuple(entry.filed(str(uuid4()), scope) for entry in entries)
 
 
 def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
     """Return a stated charge as a ledger line; ArgumentError if it is none."""
-    problem = "a charge is not a ledger entry"
+    problem = "a charge of the query is not a valid ledger entry"
     try:
         return LedgerEntry.from_dict(charge)
     except PrivinfError as error:
@@ -291,10 +300,11 @@ def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = 
     """
     sensitivity = entry.sensitivity
     if sensitivity is None:
-        raise ArgumentError(f"the line {readable(entry.label)!r} states no sensitivity")
+        raise ArgumentError(f"the ledger line {readable(entry.label)!r} has no sensitivity")
     if (entry.unit == "client") != (reach.unit == "client"):
         raise ArgumentError(
-            f"the line {readable(entry.label)!r} is about a {entry.unit}, its statistic about others"
+            f"the ledger line {readable(entry.label)!r} protects a {entry.unit}, but its statistic protects "
+            "another unit"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise
@@ -302,7 +312,7 @@ def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = 
     needed = _needed(entry, sensitivity, reach, picks if peeled else None)
     if not sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the line {readable(entry.label)!r} states too small a sensitivity for its statistic"
+            f"the sensitivity in the ledger line {readable(entry.label)!r} is too small for its statistic"
         )
     ratio = max(sensitivity.value, needed) / scale if scale > 0.0 else math.inf
     vectors = math.prod(reach.shape[:-1]) if peeled else 1
@@ -311,28 +321,36 @@ def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = 
     if covered is None:
         kinds = " or ".join(kind.__name__ for kind in losses)
         raise ArgumentError(
-            f"the line {readable(entry.label)!r} must state the loss of its mechanism as {kinds}"
+            f"the ledger line {readable(entry.label)!r} must give the loss of its mechanism as {kinds}"
         )
     if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
-        raise ArgumentError(f"the line {readable(entry.label)!r} states too small a loss for its noise")
+        raise ArgumentError(
+            f"the loss in the ledger line {readable(entry.label)!r} is too small for its noise"
+        )
     if entry.secure and math.isinf(_amount(entry.loss)):
-        raise ArgumentError(f"the line {readable(entry.label)!r} says secure of a release without noise")
+        raise ArgumentError(
+            f"the ledger line {readable(entry.label)!r} marks a release without noise as secure"
+        )
     return least_rho(entry.mechanism, ratio, picks, vectors)
 
 
 def _scale(entry: LedgerEntry) -> float:
     """Return the scale of a line's noise, once what it says of its noise is known here; 0 without noise."""
     if entry.mechanism not in LAWS:
-        raise ArgumentError(f"no release by {entry.mechanism!r} is known here")
+        raise ArgumentError(f"the site does not know the mechanism {entry.mechanism!r}")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
-        raise ArgumentError(f"the line {readable(entry.label)!r}: a site knows no {unknown[0]!r} of a noise")
+        raise ArgumentError(
+            f"the noise of the ledger line {readable(entry.label)!r} has the unknown field {unknown[0]!r}"
+        )
     scale = entry.noise.get("scale", 0.0)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.0 <= scale <= MOST_NOISE:
-        raise ArgumentError(f"the line {readable(entry.label)!r} must state the scale of its noise, a number")
+        raise ArgumentError(
+            f"the ledger line {readable(entry.label)!r} must give the scale of its noise as a number"
+        )
     if scale > 0.0 and entry.noise.get("law", LAWS[entry.mechanism][0]) not in LAWS[entry.mechanism]:
         raise ArgumentError(
-            f"the line {readable(entry.label)!r} states another law of noise than its mechanism's"
+            f"the ledger line {readable(entry.label)!r} has a noise model that its mechanism does not have"
         )
     return float(scale)
 
@@ -341,9 +359,13 @@ def _picks(entry: LedgerEntry, reach: RecordSensitivity) -> int:
     """Return how many entries of each vector a line says that are picked."""
     picks = entry.noise["picks"]
     if isinstance(picks, bool) or not isinstance(picks, int) or not 1 <= picks <= reach.shape[-1]:
-        raise ArgumentError(f"the line {readable(entry.label)!r} must pick 1 to {reach.shape[-1]} entries")
+        raise ArgumentError(
+            f"the ledger line {readable(entry.label)!r} must select 1 to {reach.shape[-1]} entries"
+        )
     if entry.relation != "replace-one":
-        raise ArgumentError(f"the line {readable(entry.label)!r}: picks are charged replace-one")
+        raise ArgumentError(
+            f"the ledger line {readable(entry.label)!r} is a selection, which needs the replace-one relation"
+        )
     return picks
 
 
@@ -365,10 +387,13 @@ def _needed(
         norm = Norms.L1
         needed = min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
     else:
-        raise ArgumentError(f"the line {readable(entry.label)!r} must say how many entries are picked")
+        raise ArgumentError(
+            f"the ledger line {readable(entry.label)!r} must give the number of selected entries"
+        )
     if sensitivity.norm != norm:
         raise ArgumentError(
-            f"the line {readable(entry.label)!r}: its mechanism goes with a sensitivity in {norm}"
+            f"the mechanism of the ledger line {readable(entry.label)!r} needs a sensitivity in the {norm} "
+            "norm"
         )
     return needed
 

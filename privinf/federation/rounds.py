@@ -37,11 +37,11 @@ Args = Mapping[str, Any]
 
 # Reasons of failed connections for which the system gives no number.
 READABLE: Mapping[type[BaseException], str] = {
-    TimeoutError: "no answer in time",
+    TimeoutError: "no answer within the timeout",
     ConnectionRefusedError: "connection refused",
-    ConnectionResetError: "the other end hung up",
+    ConnectionResetError: "the other end closed the connection",
     ConnectionAbortedError: "the connection was aborted",
-    BrokenPipeError: "the other end hung up",
+    BrokenPipeError: "the other end closed the connection",
 }
 # Of a question's digest, in its ledger line: 128 bits.
 QUESTION_DIGITS = 32
@@ -174,17 +174,19 @@ class Rounds:
     ) -> tuple[SiteOp, RecordSensitivity, list[str]]:
         """Check everything that can be checked before a charge."""
         if not isinstance(op, str) or op not in SITE_OPS:
-            raise ArgumentError(f"no statistic is called {shown(op)}; there are {', '.join(SITE_OPS)}")
+            raise ArgumentError(
+                f"there is no statistic named {shown(op)}; the statistics are {', '.join(SITE_OPS)}"
+            )
         if isinstance(sites, str):
-            raise ArgumentError("sites must be a list of names, not one text")
+            raise ArgumentError("sites must be a list of names, not one string")
         names = list(self._rows) if sites is None else list(dict.fromkeys(sites))
         for name in names:
             if name not in self._rows:
-                raise ArgumentError(f"no site that answers is called {shown_name(name)}")
+                raise ArgumentError(f"there is no available site named {shown_name(name)}")
         if not names:
-            raise ArgumentError("sites must name at least one site")
+            raise ArgumentError("sites must list at least one site")
         if "bits" in args:
-            raise ArgumentError("bits is the server's to choose")
+            raise ArgumentError("args must not contain 'bits', which the server chooses")
         plain = Query(op, args=args).args  # refuses what no transport carries
         sizes = [self._rows[name] for name in names]
         plain = {**plain, "bits": exact_bits(sum(sizes))}
@@ -225,7 +227,7 @@ class Rounds:
         replies = answers_of(self._federation, query, names)
         silent = [name for name in names if name not in {reply.site for reply in replies}]
         if silent and (self._missing == "raise" or not replies):
-            raise SiteConnectionError(f"no answer from {_sites_named(self._federation, silent)}")
+            raise SiteConnectionError(f"{_sites_named(self._federation, silent)} did not answer")
         for name in silent:
             self._rows.pop(name, None)
         return replies
@@ -244,7 +246,7 @@ class Rounds:
         self._rows = {reply.site: reply.rows for reply in replies}
         self._imputed = imputed_at(replies)
         if empty := [name for name, rows in self._rows.items() if rows < 1]:
-            raise AlignmentError(f"site {empty[0]!r} says that it has no rows")
+            raise AlignmentError(f"site {empty[0]!r} has no rows")
         return _described(replies[0], design)
 
     def _count(self, names: Sequence[str]) -> int:
@@ -287,11 +289,13 @@ def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> li
     answered: set[str] = set()
     for reply in replies:
         if not isinstance(reply, Reply):
-            raise AlignmentError(f"what came from the sites {', '.join(map(repr, names))} is no reply")
+            raise AlignmentError(
+                f"an answer from the sites {', '.join(map(repr, names))} is not a valid reply"
+            )
         if reply.site not in names:
-            raise AlignmentError(f"an answer came from {shown(reply.site)}, a site that was not asked")
+            raise AlignmentError(f"an answer came from site {shown(reply.site)}, which was sent no query")
         if reply.site in answered:
-            raise AlignmentError(f"site {reply.site!r} answered twice")
+            raise AlignmentError(f"site {reply.site!r} answered the same query twice")
         answered.add(reply.site)
     for reply in replies:
         if reply.error:
@@ -318,12 +322,12 @@ def replies_of(federation: Federation, query: Query, sites: Sequence[str] | None
 def reason_of(problem: OSError) -> str:
     """Return why a connection failed, in the system's words; its own text is not quoted."""
     if isinstance(problem, ssl.SSLError):
-        return f"TLS: {(getattr(problem, 'reason', None) or 'no further reason').replace('_', ' ').lower()}"
+        return f"TLS: {(getattr(problem, 'reason', None) or 'unknown reason').replace('_', ' ').lower()}"
     if isinstance(problem, socket.gaierror):
-        return "the name of the host is not known"
+        return "unknown host name"
     if isinstance(problem.errno, int):
         return os.strerror(problem.errno)
-    return READABLE.get(bare(problem).__class__, "no further reason")
+    return READABLE.get(bare(problem).__class__, "unknown reason")
 
 
 def _sites_named(federation: Federation, names: Sequence[str]) -> str:
@@ -337,19 +341,19 @@ def _described(reply: Reply, sent_design: Design | None) -> Design:
     """Return the design that the sites are asked about: by their description, or as it was sent to them."""
     facts = reply.facts["design"]
     if facts is None:
-        raise NotAvailableError("the sites have a schema but no design yet: pass design=")
+        raise NotAvailableError("the sites have a schema but no design yet; pass design=")
     problem = ""
     try:
         design = Design.from_dict(facts)
     except PrivinfError as error:
-        problem = f"described no design: {error}"
+        problem = f"site {reply.site!r} sent an invalid design: {error}"
     else:
         if design.digest != reply.facts["digest"]:
-            problem = "gave its design another design's digest"
+            problem = f"site {reply.site!r} sent a design that does not match its own digest"
         elif sent_design is not None and design.digest != sent_design.digest:
-            problem = "took another design than was sent"
+            problem = f"site {reply.site!r} uses a design that differs from the design that it was sent"
     if problem:
-        raise AlignmentError(f"site {reply.site!r} {problem}")
+        raise AlignmentError(problem)
     return design
 
 
@@ -417,7 +421,9 @@ def check_question(planned: PlannedQuery, **extra: PlainValue) -> None:
     query = planned.query
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
     if named != (_line_id(query), question_of(query, **extra)[:QUESTION_DIGITS]):
-        raise ArgumentError("the plan's ledger line is of another question: plan the release anew")
+        raise ArgumentError(
+            "the planned release has the ledger line of another query; plan the release again"
+        )
 
 
 def _line_id(query: Query) -> str:

@@ -24,7 +24,7 @@ MOST_OPEN = 64  # reservations that one analyst may have at a time
 MOST_LOSSES = 64  # losses of one reservation
 # Session of a reservation.
 RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")  # of a session, which the holder's ledger shows
-RESERVED_SUBJECT = "what is to be reserved"
+RESERVED_SUBJECT = "the reservation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ class Journal:
         """
         if self._designs.get(digest, len(self._designs)) >= limit:
             raise NotAvailableError(
-                f"its policy takes {limit} new designs (SitePolicy(new_designs={limit})), and this is not "
-                "one of them: the holder must list its digest or allow more"
+                f"the site's policy accepts {limit} new designs (SitePolicy(new_designs={limit})), and this "
+                "is not one of them; its holder must list the design's digest or allow more"
             )
         if digest not in self._designs:
             self._write({"design": digest})
@@ -168,8 +168,8 @@ class Journal:
         on = _part(note)
         if not self._outdated.isdisjoint((digest, query.session, on)):
             raise NotAvailableError(
-                "this question, or others of its fit, were charged before the site's rows or schema were "
-                "changed (privinf site rebase): begin a new session, and a fit in a new folder"
+                "queries of this fit were charged before the site's rows or schema were changed (privinf "
+                "site rebase); start a new fit, with a new checkpoint folder"
             )
         if self._knows(query, digest):
             return
@@ -198,7 +198,7 @@ class Journal:
         """
         if query.args or not RESERVATION_NAME.fullmatch(query.session):
             raise ArgumentError(
-                f"{query.op!r} takes no argument, and a session of 1 to 64 letters and digits"
+                f"the query {query.op!r} must have no arguments, and a session of 1 to 64 letters or digits"
             )
         digest = query.digest
         if self._knows(query, digest):
@@ -220,7 +220,9 @@ class Journal:
             part for part in self._reserved if part[0] == reservation.analyst and part != reservation.part
         ]
         if len(open_parts) >= MOST_OPEN:
-            raise NotAvailableError(f"there are {MOST_OPEN} reservations already: end some first")
+            raise NotAvailableError(
+                f"the site already holds {MOST_OPEN} reservations of this analyst; end some of them first"
+            )
         try:
             if (tally := self.tally(by)) is not None:
                 tally.hold(reservation.part, reservation.losses, RESERVED_SUBJECT)
@@ -249,7 +251,7 @@ class Journal:
         """Take up what a line of a ledger says of charges, turns, reservations and designs."""
         names = ("digest", "session", "analyst", "reservation")
         if not all(isinstance(line[name], str) for name in names if name in line):
-            raise StorageError("digests, sessions and names are texts")
+            raise StorageError("digests, sessions and names in a site's ledger must be strings")
         if "charge" in line:
             entries = tuple(LedgerEntry.from_dict(entry) for entry in line["charge"])
             self._account.absorb(entries, _part(line))
@@ -308,7 +310,9 @@ class Journal:
     def _knows(self, query: Query, digest: str) -> bool:
         """Say whether a question is one that was taken; NotAvailableError if its position has passed."""
         if digest not in self._charged and query.sequence <= self._last.get(query.session, -1):
-            raise NotAvailableError("another question was asked at this position of the session")
+            raise NotAvailableError(
+                "another query was already sent at this position of the session; start a new session"
+            )
         return digest in self._charged
 
     def _note(self, query: Query, digest: str) -> dict[str, Any]:
@@ -347,8 +351,8 @@ def _part(line: Mapping[str, Any]) -> Part | None:
 def reserved_losses(charges: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
     """Return the losses that a question asks to reserve (ArgumentError: they are none, or without noise)."""
     if not 1 <= len(charges) <= MOST_LOSSES:
-        raise ArgumentError(f"a reservation is of 1 to {MOST_LOSSES} losses")
+        raise ArgumentError(f"a reservation must have 1 to {MOST_LOSSES} losses")
     losses = tuple(map(loss_from_dict, charges))
     if any(map(noise_free, losses)):
-        raise ArgumentError("releases without noise are not reserved: they fit no limit")
+        raise ArgumentError("releases without noise cannot be reserved, because their loss is infinite")
     return losses

@@ -162,7 +162,7 @@ class Site:
         self._designs = SiteDesigns(opened, schema)
         self._missing = opened.missing
         if len(self._designs) != self.size:
-            raise AlignmentError("the table was changed while it was read: start again")
+            raise AlignmentError("the table was changed while it was read; start again")
         self._journal = Journal(self.ledger)
         if isinstance(self.ledger, SiteLedger):
             bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
@@ -171,7 +171,9 @@ class Site:
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
-            text = f"the site offers no column(s) {', '.join(self.defects)}: see Site.defects for the reasons"
+            text = (
+                f"the site's column(s) {', '.join(self.defects)} cannot be used; Site.defects has the reasons"
+            )
             warn(text, UnavailableColumnsWarning)
 
     @property
@@ -314,7 +316,7 @@ class Site:
             self._journal.settle(query, by)
             return Reply(site=name, sums=NOTHING, rows=self.size)
         if query.op not in SITE_OPS:
-            raise ArgumentError(f"no statistic is called {query.op!r}")
+            raise ArgumentError(f"there is no statistic named {query.op!r}")
         self.policy.allow(query.op, masked=bool(query.masking))
         checked = self._checked(query, name)
         if checked.terms is not None:
@@ -345,7 +347,10 @@ class Site:
         if not self._designs.holder_digests:
             self.policy.allow_designs()
         if unknown := sorted(set(query.args) - {"design"}):
-            raise ArgumentError(f"design takes no argument {', '.join(map(repr, unknown))}")
+            raise ArgumentError(
+                f"the query 'design' has unknown arguments {', '.join(map(repr, unknown))}; it needs only "
+                "design"
+            )
         design = self._designs.design_of(query.args.get("design"))
         if design.digest not in self._designs.holder_digests and design.digest not in self.policy.designs:
             self.policy.allow_designs()
@@ -357,7 +362,10 @@ class Site:
         """Check a question about rows completely, without reading one."""
         op = SITE_OPS[query.op]
         if query.version != op.version:
-            raise NotAvailableError(f"it knows version {op.version} of {query.op!r}, not {query.version}")
+            raise NotAvailableError(
+                f"the site has version {op.version} of the statistic {query.op!r}, but the query needs "
+                f"version {query.version}; install the same privinf at site and server"
+            )
         if SEEDS.intersection(query.args):
             refuse_unordered(self._designs, query.op)
         reach = self._rehearsed(op, query, bounded=(masked := bool(query.masking)))
@@ -366,7 +374,7 @@ class Site:
         if not masked:
             return CheckedQuery(op, reach, entries)
         if len(entries) != 1:
-            raise ArgumentError("a secure sum is one release")
+            raise ArgumentError("the query of a secure sum must have exactly one ledger line")
         terms = read_terms(query, entries[0])
         check_roster(terms, query, self._pairs, name)
         check_terms(query, terms, entries[0], reach, self.policy)
@@ -467,4 +475,4 @@ class Site:
         return f"<Site of {self.size} rows, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a site holds raw rows: it is not pickled")
+        raise TypeError("a site holds raw rows and cannot be pickled")

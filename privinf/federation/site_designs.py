@@ -106,7 +106,7 @@ class SiteDesigns:
         """Put a design of the holder's in place; errors tell him what is wrong with his columns."""
         self._check_schema(design)
         for name in self._opened.lacks(design):
-            raise SchemaError(self.defects.get(name, f"the schema declares no column {name!r}"))
+            raise SchemaError(self.defects.get(name, f"the schema does not declare the column {name!r}"))
         self.keep(design)
         self.holder_digests |= {design.digest}
 
@@ -129,11 +129,14 @@ class SiteDesigns:
         width = len(design.names) + _knots(design.to_dict())
         if len(design.names) > MOST_COLUMNS or 8 * width * len(self) > MOST_BYTES:
             raise NotAvailableError(
-                f"sites take designs of up to {MOST_COLUMNS} columns and {MOST_BYTES >> 20} MiB: this one "
-                f"has {len(design.names)} columns, {8 * width * len(self) >> 20} MiB"
+                f"the design has {len(design.names)} columns and {8 * width * len(self) >> 20} MiB, but a "
+                f"site accepts at most {MOST_COLUMNS} columns and {MOST_BYTES >> 20} MiB"
             )
         if missing := self._opened.lacks(design):
-            raise SchemaError(f"it cannot offer the column(s) {', '.join(missing)}: its holder knows why")
+            raise SchemaError(
+                f"the column(s) {', '.join(missing)} cannot be used at this site; ask its holder for the "
+                "reason"
+            )
         design = _own_bounds(design, self.schema)
         _tried(design, self.schema)
         return design
@@ -148,8 +151,8 @@ class SiteDesigns:
         if digest in self._designs:
             return self._designs[digest]
         if not self._designs:
-            raise NotAvailableError("it has no design yet: send the query 'design' first")
-        raise NotAvailableError("it does not know this design, or another design came: send 'design' first")
+            raise NotAvailableError("the site has no design yet; send it the query 'design' first")
+        raise NotAvailableError("the site does not have this design; send it the query 'design' first")
 
     def public(self, digest: str) -> SiteBlock:
         """Return made-up rows within the bounds of a design."""
@@ -176,24 +179,23 @@ class SiteDesigns:
     def _check_schema(self, design: Design) -> None:
         differs = self.schema is None and self.latest is not None and design != self.latest
         if design.schema != self.schema or differs:
-            raise AlignmentError("the design has other columns or bounds than the site's schema")
+            raise AlignmentError("the columns or bounds of the design differ from the site's schema")
         check_sums(design)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a site's rows are not pickled")
+        raise TypeError("a site's rows cannot be pickled")
 
 
 ONE_ROW = (
-    "sums at sites, and those of OLS, Logit, Poisson and GLM, are of single rows: sensitivities and "
-    "meat hold for one row a unit, so max_rows > 1 is not offered. MomentOLS and ModulatedOLS of rows in one "
-    "place take several"
+    "max_rows > 1 is not available for sites or for OLS, Logit, Poisson and GLM, whose sensitivities hold "
+    "for one row per person; use MomentOLS or ModulatedOLS on rows in one place"
 )
 
 
 def check_sums(design: Design) -> None:
     """Raise unless sums over records can be made by a design: bounds of the response, one row a unit."""
     if design.y_low is None or design.y_high is None:
-        raise SchemaError(f"the response {design.response!r} needs public bounds (y_bounds)")
+        raise SchemaError(f"the response {design.response!r} needs public bounds; pass y_bounds=")
     if design.schema is not None and design.schema.max_rows > 1:
         raise NotAvailableError(ONE_ROW)
 
@@ -216,8 +218,8 @@ def _check_size(content: Any) -> None:
     )
     if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS or text > MOST_TEXT:
         raise NotAvailableError(
-            f"sites take designs of up to {MOST_COLUMNS} columns, {MOST_KNOTS} knots of splines and "
-            f"{MOST_TEXT} characters of expressions"
+            f"the design is too large; a site accepts at most {MOST_COLUMNS} columns, {MOST_KNOTS} knots of "
+            f"splines and {MOST_TEXT} characters of expressions"
         )
 
 
@@ -253,4 +255,6 @@ def _tried(design: Design, schema: Schema) -> None:
     except Exception:
         finite = False
     if not finite:
-        raise SchemaError("the design cannot be computed over the declared columns")
+        raise SchemaError(
+            "the design cannot be computed within the declared bounds and levels of its columns"
+        )

@@ -28,6 +28,7 @@ from privinf.wire import Formats
 
 FORMAT = Formats.SITE_LEDGER
 Clock = Callable[[], float]
+NOT_PICKLED = "a site's ledger is a file that one process owns, so it cannot be pickled"
 
 
 @doors
@@ -164,7 +165,7 @@ class SiteLedger(Ledger):
         self.close()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a site's ledger is a file that one process owns: it is not pickled")
+        raise TypeError(NOT_PICKLED)
 
 
 class JournalAccount(MemoryAccount):
@@ -186,7 +187,7 @@ class JournalAccount(MemoryAccount):
 
     def reopened(self, scope: object) -> Any:
         """Refuse: the file has one owner."""
-        raise TypeError("a site's ledger is a file that one process owns: it is not pickled")
+        raise TypeError(NOT_PICKLED)
 
 
 class FileJournal(Journal):
@@ -213,7 +214,9 @@ class FileJournal(Journal):
         """Take up what the lines say."""
         self.account = _account_of(self._chain.lines[0], self.path)
         if budget is not None and self.account.budget != budget:
-            raise StorageError(f"the ledger {self.path} has another limit: a limit is set once")
+            raise StorageError(
+                f"the ledger {self.path} has another limit, which cannot be changed; omit budget="
+            )
         super().__init__(door_to(self.account), clock)
         if not all(map(self._replayed, self._chain.lines[1:])):
             raise StorageError(f"the ledger {self.path} is damaged")
@@ -277,8 +280,8 @@ class FileJournal(Journal):
         changed = () if self.pin is None else self.pin.changed(site, secret)
         if self.pin is not None and changed and not rebase:
             raise StorageError(
-                f"the ledger {self.path} is of other {self.pin.description(changed, site.rows)}: put back "
-                "what it was opened with, or record the change, which keeps all charges: privinf site rebase"
+                f"the ledger {self.path} was opened with other {self.pin.description(changed, site.rows)}; "
+                "restore them, or record the change by privinf site rebase, which keeps all charges"
             )
         if self.pin is None or changed:
             pin = Pin.of(site, secret)

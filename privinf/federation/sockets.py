@@ -17,7 +17,7 @@ from privinf.errors import AlignmentError, ArgumentError, SiteConnectionError, S
 from privinf.federation.askers import ClientEnvelope, ReplyVerifier
 from privinf.federation.envelope import Fields
 from privinf.federation.frames import LARGEST, receive, send
-from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
+from privinf.federation.messages import NAME_RULE, Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import refusal_of
 from privinf.federation.secure.keys import IdentityKey, Roster
 from privinf.validation import check_positive, shown_name
@@ -119,15 +119,15 @@ class RemoteSite:
                 if not may_retry or time.monotonic() + PAUSE >= end:
                     reason = problem.strerror or "too late"
                     raise SiteConnectionError(
-                        f"no answer from the daemon of site {name!r} at {self._path} ({reason})"
+                        f"the daemon of site {name!r} at {self._path} did not answer ({reason})"
                     ) from bare(problem)
             except StorageError:
-                raise StorageError(f"what came from site {name!r} is no reply") from None
+                raise StorageError(f"the message from site {name!r} is not a valid reply") from None
             time.sleep(PAUSE)
         try:
             return Reply.unpack(*message), fields
         except StorageError:
-            raise StorageError(f"what came from site {name!r} is no reply") from None
+            raise StorageError(f"the message from site {name!r} is not a valid reply") from None
 
     def _exchanged(self, message: Message, name: str, end: float, envelope: Fields) -> tuple[Fields, Message]:
         """Send a question and return what comes back."""
@@ -137,7 +137,8 @@ class RemoteSite:
             try:
                 send(connection, message, max(end - time.monotonic(), PAUSE), to=name, **envelope)
             except (BrokenPipeError, ConnectionResetError):
-                log.debug("the daemon of site %r took a part and hung up", name)  # it may have said why
+                # The reply may give the reason.
+                log.debug("the daemon of site %r closed the connection before the whole query was sent", name)
             return receive(connection, max(end - time.monotonic(), PAUSE), LARGEST)
 
     def __repr__(self) -> str:
@@ -206,12 +207,12 @@ class SocketFederation(ReplyVerifier):
         heads: str | PathLike[str] | None = None,
     ) -> None:
         if not isinstance(paths, Mapping) or not paths:
-            raise ArgumentError("paths must map names of sites to the sockets of their daemons, at least one")
+            raise ArgumentError("paths must be a mapping of at least one site's name to its daemon's socket")
         for name, path in paths.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:
-                raise ArgumentError("a site's name is a non-empty text without '='")
+                raise ArgumentError(NAME_RULE)
             if not isinstance(path, (str, PathLike)):
-                raise ArgumentError(f"the socket of site {name!r} must be a path")
+                raise ArgumentError(f"the socket of site {name!r} in paths must be a path")
         self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
         self._end = ClientEnvelope(self.sites, roster=roster, key=key, heads=heads)
         self._introduced(check_positive(patience, "patience"))
@@ -288,14 +289,16 @@ class SocketFederation(ReplyVerifier):
                 if time.monotonic() >= end:
                     silent = [name for name in absent if name not in facts]
                     texts = [f"{name!r} at {self._remote[name].path}" for name in silent]
-                    raise SiteConnectionError(f"no answer from site {', '.join(texts)} within {patience:g} s")
+                    raise SiteConnectionError(
+                        f"site {', '.join(texts)} did not answer within {patience:g} seconds"
+                    )
                 time.sleep(PAUSE)
         check_alike({name: facts[name] for name in self._remote})
 
     def _check_name(self, name: str) -> str:
         if name not in self._remote:
             names = ", ".join(map(repr, self._remote))
-            raise ArgumentError(f"no site is called {shown_name(name)}; there are {names}")
+            raise ArgumentError(f"there is no site named {shown_name(name)}; the sites are {names}")
         return name
 
     def __repr__(self) -> str:
@@ -312,7 +315,9 @@ def reply_of(message: Message, name: str) -> Reply:
 
 def no_reply(name: str) -> Reply:
     """Return what stands for something else than a reply."""
-    return Reply(site=name, sums=np.empty(0), rows=0, error="StorageError: what it sent is no reply")
+    return Reply(
+        site=name, sums=np.empty(0), rows=0, error="StorageError: the site's message is not a valid reply"
+    )
 
 
 def own_reply(reply: Reply, name: str) -> Reply:
@@ -321,4 +326,6 @@ def own_reply(reply: Reply, name: str) -> Reply:
         return reply
     if not reply.site:
         return no_reply(name)
-    return Reply(site=name, sums=np.empty(0), rows=0, error="AlignmentError: it answered under another name")
+    return Reply(
+        site=name, sums=np.empty(0), rows=0, error="AlignmentError: the site answered under another name"
+    )

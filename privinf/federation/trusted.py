@@ -25,9 +25,17 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.federation.local import LocalSites
-from privinf.federation.messages import Federation, Query
+from privinf.federation.messages import WRONG_ANSWER, Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory, bind_rows
-from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, assumed, histogram_quantile, of_the_sum
+from privinf.federation.noisy import (
+    SUM_TOO_LARGE,
+    NoisyGram,
+    NoisySum,
+    Ranking,
+    assumed,
+    histogram_quantile,
+    of_the_sum,
+)
 from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
@@ -188,9 +196,9 @@ class TrustedServer(Rounds):
         was drawn is replaced by one of this server.
         """
         if self._memory is None:
-            raise ArgumentError("OpenDP's noise cannot be keyed, hence not be kept: use the default source")
+            raise ArgumentError("OpenDP's noise cannot be stored in a key file; use the default noise source")
         if len(self._memory):
-            raise ArgumentError("name the file before the first release: others have another key")
+            raise ArgumentError("the key file must be set, by remember(), before the server's first release")
         self._memory = NoiseFile(path, self._memory.key, secure=self.secure, begun=begun)
         return self._memory.key.seal()
 
@@ -478,7 +486,10 @@ class TrustedServer(Rounds):
         scale = planned.scale
         lines = self._standing(planned)
         if lines and scale > 0.0 and self._memory is None:
-            raise NotAvailableError("noise that cannot be keyed is drawn once: plan the release anew")
+            raise NotAvailableError(
+                "this release was already charged, and OpenDP's noise cannot be drawn again; plan a new "
+                "release"
+            )
         lines = lines or self._spend((entry,), planned.sites, query.session)
         total, answered = self._total(query, reach, self._available_sites(planned))
         if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
@@ -539,7 +550,7 @@ class TrustedServer(Rounds):
         **Privacy.** One release, charged before any site is asked.
         """
         if self._prepare(op, args, sites)[1].size != 1:
-            raise ArgumentError(f"{op} with these arguments is not one number")
+            raise ArgumentError(f"the statistic {op} with these arguments is not a single number")
         release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
         return replace(release, values=release.values.reshape(()))
 
@@ -705,7 +716,7 @@ class TrustedServer(Rounds):
         statistic, reach, names = self._prepare(op, args, sites)
         ranking = Ranking.of(reach.shape, offset, factor, candidates)
         if ranking.candidates.sum(axis=-1).min() < k:
-            raise ArgumentError(f"fewer than k={k} candidates to pick from")
+            raise ArgumentError(f"k={k} must be at most the number of candidates")
         size = ranking.size(self._count(names), reach.bound)
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         selection = NoisyTopK(
@@ -752,7 +763,7 @@ class TrustedServer(Rounds):
 
     def _check_selections(self) -> None:
         if self._relation != "replace-one":
-            raise NotAvailableError("selections are charged replace-one: ask a server of that relation")
+            raise NotAvailableError('selections need a server with relation="replace-one"')
 
     # ---- the round
 
@@ -780,14 +791,18 @@ class TrustedServer(Rounds):
         """Raise unless a plan is of this server's noise, and says what its line says."""
         entry = planned.entry
         if planned.scale > 0.0 and (entry.secure, entry.source) != (self.secure, self._noise.name):
-            raise ArgumentError("the release was planned with another noise source: go on with the same rng")
+            raise ArgumentError(
+                "the release was planned with another noise source; pass the same rng= as before"
+            )
         check_question(planned)
         if (entry.noise.get("scale"), entry.loss) != (planned.scale, GaussianLoss(planned.mu)):
-            raise ArgumentError("the plan and its ledger line state other noise: plan the release anew")
+            raise ArgumentError(
+                "the noise of the planned release differs from its ledger line; plan it again"
+            )
         if planned.scale > 0.0 and entry.noise != self._marked(entry).noise:
             raise StorageError(
-                "the release was planned with a noise key that was deleted or replaced: bring it back, or "
-                "make a new release at a new charge"
+                "the release was planned with a noise key that was deleted or replaced; restore the key, or "
+                "make a new release, which is charged again"
             )
 
     def _source(self, query: Query, question: str, answered: Sequence[str], total: Floats) -> NoiseSource:
@@ -800,8 +815,8 @@ class TrustedServer(Rounds):
         """Make a release as a new question, charged: not the sum that it covered before answers it now."""
         if self._missing == "raise":
             raise NotAvailableError(
-                "the question was answered before by other sites, or with another sum, and its noise is not "
-                "drawn for a second one: ask a new question, at a new charge"
+                "this query was already answered by other sites, or with another sum, so its noise cannot be "
+                "used again; send a new query, which is charged again"
             )
         query = planned.query
         label = planned.entry.label
@@ -816,12 +831,12 @@ class TrustedServer(Rounds):
         for reply in replies:
             good = reply.sums.dtype == np.float64 and reply.sums.shape == reach.shape
             if not good or not np.isfinite(reply.sums).all() or reply.rows != self._rows[reply.site]:
-                raise AlignmentError(f"site {reply.site!r} sent an answer that does not fit the question")
+                raise AlignmentError(WRONG_ANSWER.format(reply.site))
             limit = reach.units(reply.rows) * reach.bound * (1.0 + TOLERANCE) + TOLERANCE
             if np.abs(reply.sums).max(initial=0.0) > limit:
                 raise AlignmentError(
-                    f"site {reply.site!r} sent a sum that no {reply.rows} rows can have: it is not used, and "
-                    "the charge stands"
+                    f"site {reply.site!r} sent a sum that is impossible for its {reply.rows} rows; the sum "
+                    "is not used, and the charge is kept"
                 )
         total = np.zeros(reach.shape)
         for reply in sorted(replies, key=lambda reply: reply.site):
@@ -829,7 +844,7 @@ class TrustedServer(Rounds):
         return total, tuple(reply.site for reply in replies)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a trusted server is not pickled: pickle its releases")
+        raise TypeError("a trusted server cannot be pickled; pickle its releases instead")
 
     def __repr__(self) -> str:
         return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
@@ -846,4 +861,4 @@ def _noised(total: Floats, scale: float, size: float, source: NoiseSource) -> Fl
 
 def _check_room(reach: float, scale: float, limit: float = LARGEST_STEP) -> None:
     if 2.0 * reach / grid_step(scale) >= limit:
-        raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
+        raise SensitivityError(SUM_TOO_LARGE)

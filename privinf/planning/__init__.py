@@ -163,7 +163,10 @@ class Study:
     def _people_for(self, goal: Goal) -> int:
         people = Aim.of(self.case, self._names, goal).people()
         if people is None:
-            raise NotAvailableError(f"{LARGEST_STUDY:,} people do not do at this budget; see changes()")
+            raise NotAvailableError(
+                f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() lists what "
+                "else reaches the target"
+            )
         return people
 
     def budget_for(
@@ -215,12 +218,16 @@ class Study:
         narrowest = max(self.floor[self.case.which.index(name)] for name in aim.case.which)
         if narrowest > aim.target:
             raise NotAvailableError(
-                f"no budget gives {self.case.n:,} people a width of {aim.target:.4g}: without noise it is "
-                f"{narrowest:.4g}; n_for says how many people it takes"
+                f"no budget gives intervals of width {aim.target:.4g} with {self.case.n:,} people, because "
+                f"the width without noise is {narrowest:.4g}; Study.n_for() returns the number of people "
+                "needed"
             )
         level = aim.level()
         if level is None:
-            raise NotAvailableError(f"no {self.case.word} up to 500 does with {aim.estimator}; see changes()")
+            raise NotAvailableError(
+                f"no {self.case.word} up to 500 reaches the target with {aim.estimator}; Study.changes() "
+                "lists what else does"
+            )
         return level
 
     def changes(
@@ -323,19 +330,23 @@ class Study:
             A table of widths and the assumptions.
         """
         table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
-        best = "no estimator is identified: see changes()" if self.best is None else f"narrowest: {self.best}"
+        best = (
+            "all estimators are weak; Study.changes() lists budgets and sizes that are enough"
+            if self.best is None
+            else f"narrowest intervals: {self.best}"
+        )
         return "\n".join(
             [
                 f"Planned study: {self.case.formula}",
                 f"n = {self.case.n:,}; {self.case.budget}; trust {self.case.trust}; "
-                f"{100 * (1 - self.case.alpha):g}% intervals; made-up rows, no row was read",
+                f"{100 * (1 - self.case.alpha):g}% intervals; simulated rows, no real row was read",
                 "",
                 table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"),
                 "",
                 *(f"{cell.name}: {cell.verdict}{cell.reason and ': '}{cell.reason}" for cell in self.cells),
                 best,
                 "",
-                "Taken for granted",
+                "Assumptions",
                 *(f"  {line}" for line in self.case.people.assumptions),
             ]
         )
@@ -478,14 +489,16 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
     chosen = options.estimators
     progress = options.progress
     if not serve:
-        raise NotAvailableError(f"no estimator has family={case.people.family!r} under trust={case.trust!r}")
+        raise NotAvailableError(
+            f"no estimator is available for family={case.people.family!r} under trust={case.trust!r}"
+        )
     names = list(
         dict.fromkeys(
             serve if chosen is None else (check_choice(name, serve, "estimators") for name in chosen)
         )
     )
     if not names:
-        raise ArgumentError("estimators is empty: leave it out for all that serve")
+        raise ArgumentError("estimators must not be empty; omit it to compare all available estimators")
     return Study(case, simulated(case, names, progress), floor_widths(case))
 
 

@@ -111,7 +111,7 @@ class Guesses:
 
 def _check_mapping(value: Any, name: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise ArgumentError(f"{name} must map names to guesses, got {type(value).__name__}")
+        raise ArgumentError(f"{name} must be a mapping of names to guesses, got {type(value).__name__}")
     return value
 
 
@@ -161,7 +161,7 @@ def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str
         if name not in names_known:
             listed = ", ".join(sorted(names_known))
             raise ArgumentError(
-                f"guesses: {subject} of {shown_name(name)}: no such name here; there are {listed}"
+                f"guesses has a {subject} for {shown_name(name)}, which is not one of {listed}"
             )
 
 
@@ -170,13 +170,18 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
     item = schema[name]
     if isinstance(item, Factor):
         if name in guesses.sds or name in guesses.means or name in guesses.skews:
-            raise ArgumentError(f"column {name!r} has levels: guess their shares, not mean, sd and skewness")
+            raise ArgumentError(
+                f"guesses has a mean, sd or skewness of the categorical column {name!r}; guess the shares of "
+                "its levels instead"
+            )
         return _levels(name, item, guesses.shares.get(name))
     if name in guesses.shares:
-        raise ArgumentError(f"column {name!r} is a number: guess its mean and sd, not shares of levels")
+        raise ArgumentError(
+            f"guesses has shares of levels of the numeric column {name!r}; guess its mean and sd instead"
+        )
     mean, sd = moments_of(name, item.low, item.high, guesses)
     guessed_count = (name in guesses.means) + (name in guesses.sds)
-    description = ("nothing guessed, from its bounds", "one guessed, the other from its bounds", "guessed")[
+    description = ("both from its bounds", "one guessed, the other from its bounds", "both guessed")[
         guessed_count
     ]
     width = item.high - item.low
@@ -188,9 +193,10 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
         centre, spread, reached = _grid_moments(places)
         if abs(centre * width + item.low - mean) > 0.02 * sd or abs(spread * width / sd - 1.0) > 0.02:
             raise ArgumentError(
-                f"the guessed skewness of {name!r} contradicts mean and sd between its bounds: leave one out"
+                f"the guessed skewness of {name!r} is impossible with its guessed mean, sd and bounds; "
+                "omit one of these guesses"
             )
-        room = "guessed" if abs(reached - skewness) < 0.05 else "what mean, sd and bounds leave room for"
+        room = "guessed" if abs(reached - skewness) < 0.05 else "the nearest that mean, sd and bounds allow"
         description += f", skewness {reached:.2f} ({room})"
     return ColumnLaw(name, item.low + width * places, None, description)
 
@@ -199,13 +205,13 @@ def moments_of(name: str, low: float, high: float, guesses: Guesses) -> tuple[fl
     """Return mean and sd of a column within its bounds."""
     mean = float(guesses.means.get(name, 0.5 * (low + high)))
     if not low < mean < high:
-        raise ArgumentError(f"the guessed mean of {name!r} must lie between its bounds {low:g} and {high:g}")
+        raise ArgumentError(f"the guessed mean of {name!r} must be between its bounds {low:g} and {high:g}")
     largest_sd = math.sqrt((mean - low) * (high - mean))
     sd = float(guesses.sds.get(name, largest_sd / math.sqrt(3.0)))
     if sd > 1.02 * largest_sd:
         raise ArgumentError(
-            f"the guessed sd of {name!r} is too large: between {low:g} and {high:g}, with mean {mean:g}, the "
-            f"largest is {largest_sd:.4g}"
+            f"the guessed sd of {name!r} must be at most {largest_sd:.4g}, the largest possible with mean "
+            f"{mean:g} and bounds {low:g} and {high:g}"
         )
     return mean, sd
 
@@ -273,13 +279,11 @@ def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> Col
     rest = 1.0 - sum(named.values())
     free = len(texts) - len(named)
     if (free and rest <= 0.0) or (not free and abs(rest) > 1e-6):
-        raise ArgumentError(f"the guessed shares of {name!r} do not add up to one")
+        raise ArgumentError(f"the guessed shares of the levels of {name!r} must add up to 1")
     shares = [named.get(text, rest / max(free, 1)) for text in texts]
     listed = ", ".join(f"{text} {share:.3g}" for text, share in zip(texts, shares, strict=True))
     cuts: Floats = norm.ppf(np.minimum(np.cumsum(shares)[:-1], 1.0))
-    return ColumnLaw(
-        name, item.levels, cuts, f"{name}: {listed} ({'guessed' if guessed else 'nothing guessed'})"
-    )
+    return ColumnLaw(name, item.levels, cuts, f"{name}: {listed} ({'guessed' if guessed else 'not guessed'})")
 
 
 def drawn(laws: tuple[ColumnLaw, ...], root: Floats, n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -299,7 +303,8 @@ def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
                 target[places[a], places[b]] = target[places[b], places[a]] = value
                 if max(laws[places[a]].levels, laws[places[b]].levels) > 2:
                     raise ArgumentError(
-                        f"{a!r} and {b!r}: a factor of more than two levels has no correlation"
+                        f"guesses has a correlation of {a!r} and {b!r}, but a column with more than two "
+                        "levels has no correlation; omit it"
                     )
     latent = target.copy()
     is_guessed = target != 0.0
@@ -317,7 +322,7 @@ def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
         np.fill_diagonal(latent, 1.0)
     for row, column in np.argwhere(np.abs(gap) > NEAR):
         raise ArgumentError(
-            f"the guessed correlation of {laws[row].name!r} and {laws[column].name!r} cannot be had beside "
-            f"the other guesses: it comes to {target[row, column] - gap[row, column]:.2f}"
+            f"the guessed correlation of {laws[row].name!r} and {laws[column].name!r} is impossible with the "
+            f"other guesses; the nearest is {target[row, column] - gap[row, column]:.2f}"
         )
     return root

@@ -42,17 +42,18 @@ RSQUARED = 0.2  # of the response, where none is guessed
 LARGEST_STUDY = 5_000_000  # simulated rows of a study
 LEVEL_WORDS = ("epsilon", "mu", "rho")  # arguments that state a level of privacy
 NOT_PLANNED = {
-    "source": "is for secure noise: a plan makes noise up, from rng",
-    "calibration": "is not planned for: fits calibrate exactly",
+    "source": "is not available in a planned study, whose noise is simulated from rng=",
+    "calibration": "is not available in a planned study, which uses exact calibration",
 }
 MOST_PLANNED = 20  # coefficients whose intervals are predicted, the first ones
 NO_PARTIES = (
-    "trust='per-party' needs parties=, the columns of each, the response's among them; others need none"
+    "parties= must be given with trust='per-party' only; it maps each party to its columns, and one party "
+    "must have the response"
 )
 RESPONSE_COLUMN = "response"
 CLUSTERED = (
-    "up to {} rows of one {!r}: how alike they are would have to be guessed too; plan with max_rows=1, and "
-    "read the answer as one about people, not rows"
+    "a study cannot be planned with up to {} rows of one {!r}, because their correlation is unknown; plan "
+    "with max_rows=1 and take n as the number of people"
 )
 
 
@@ -137,7 +138,9 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     refuse_strange("coefficient", guesses.coefficients, design.names)
     refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
     laws = tuple(law_of(schema, name, guesses) for name in inputs)
-    refuse_strange("spread by a number", guesses.spreads, [law.name for law in laws if law.cuts is None])
+    refuse_strange(
+        "spread by a numeric column", guesses.spreads, [law.name for law in laws if law.cuts is None]
+    )
     root = root_of(laws, guesses)
     frame = drawn(laws, root, PILOT, np.random.default_rng(0))
     X = design.matrix(frame)
@@ -173,7 +176,7 @@ def _told_of(residuals: ResidualLaw, guesses: Guesses) -> str:
     by = ", ".join(
         f"times {math.exp(log_ratio):.3g} per sd of {name}" for name, log_ratio in guesses.spreads.items()
     )
-    room = "" if abs(residuals.kurtosis - guesses.kurtosis) < 0.05 else " (what the bounds leave room for)"
+    room = "" if abs(residuals.kurtosis - guesses.kurtosis) < 0.05 else " (the nearest that the bounds allow)"
     text = f"residuals: sd {residuals.sd:.4g}, excess kurtosis {round(residuals.kurtosis, 2) + 0.0:.3g}{room}"
     return f"{text}{by and ', '}{by}"
 
@@ -187,7 +190,8 @@ def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
         return schema, formula
     if bounds is None:
         raise NotAvailableError(
-            f"the response {design.response!r} is made of public columns: declare a column of it"
+            f"the response {design.response!r} is computed from public columns only; declare a column for it "
+            "in the schema"
         )
     while name in schema:
         name += "_"
@@ -217,8 +221,8 @@ def _slopes(
         slopes = np.array([1.0 / size if size > 0.0 else 0.0 for size in X.std(axis=0)])
         residual_sd = guesses.residual_sd or sd * math.sqrt(1.0 - share) if numeric else residual_sd
         slopes *= residual_sd * math.sqrt(share / (1.0 - share)) / (float(np.std(X @ slopes)) or 1.0)
-        source = "guessed" if guesses.rsquared is not None else "nothing guessed"
-        lines.append(f"R2 {share:.3g} ({source}), every column with the same share of it")
+        source = "guessed" if guesses.rsquared is not None else "not guessed"
+        lines.append(f"R2 {share:.3g} ({source}), divided equally among the columns")
     if design.constant is not None and "Intercept" not in guesses.coefficients:
         slopes[design.constant] = constant_for(X @ slopes, mean, family)
     return slopes, residual_sd if numeric else math.nan, lines
@@ -315,7 +319,10 @@ def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Cas
     """Return the checked question."""
     check_schema(schema)
     if check_count(n, "n", least=5) > LARGEST_STUDY:
-        raise ArgumentError(f"n={n} is more than {LARGEST_STUDY:,}, to which made-up rows go: plan for these")
+        raise ArgumentError(
+            f"n={n} must be at most {LARGEST_STUDY:,}, the largest number of simulated rows; plan for that "
+            "number"
+        )
     family = check_choice(options.family, Family, "family")
     trust = check_choice(options.trust or "central", StudyTrust, "trust")
     parties = options.parties
@@ -323,7 +330,7 @@ def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Cas
     if (trust == "per-party") != (parties is not None):
         raise ArgumentError(NO_PARTIES)
     if not isinstance(guesses, Guesses):
-        raise ArgumentError(f"guesses must be privinf.Guesses, got {type(guesses).__name__}")
+        raise ArgumentError(f"guesses must be a privinf.Guesses object, got {type(guesses).__name__}")
     budget = SpendingOptions(epsilon=options.epsilon, delta=options.delta, mu=options.mu, rho=options.rho)
     spending = budget.spending()
     seed = check_count(0 if options.rng is None else options.rng, "rng", least=0)
@@ -337,7 +344,9 @@ def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Cas
         names_planned = [name for place, name in enumerate(names) if place != constant][:MOST_PLANNED]
     planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in names_planned))
     if not planned:
-        raise ArgumentError(f"which names no coefficient; there are {', '.join(names)}")
+        raise ArgumentError(
+            f"which must list at least one coefficient; the coefficients are {', '.join(names)}"
+        )
     return Case(
         people=people,
         schema=people.schema,

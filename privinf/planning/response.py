@@ -33,8 +33,8 @@ def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, f
     correlations = {name: value for name, value in correlations.items() if name in design.inputs}
     if correlations and (family != "gaussian" or guesses.coefficients or guesses.rsquared is not None):
         raise ArgumentError(
-            f"guesses: correlations with {design.response!r} say coefficients and R2 of a numeric response: "
-            "leave them out, or the coefficients and rsquared"
+            f"guesses has correlations with the response {design.response!r}, which already determine "
+            "coefficients and rsquared of a numeric response; omit the correlations or the others"
         )
     refuse_strange("correlation with the response", correlations, design.names)
     return correlations
@@ -46,7 +46,8 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
     residual_sd = guesses.residual_sd
     if share is not None and residual_sd is not None:
         raise ArgumentError(
-            "guesses: coefficients, rsquared and residual_sd: leave one out, two say the third"
+            "guesses has coefficients, rsquared and residual_sd, but two of them determine the third; omit "
+            "one"
         )
     if residual_sd is not None:
         return residual_sd
@@ -54,8 +55,8 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
         return spread * math.sqrt((1.0 - share) / share)
     if spread >= sd:
         raise ArgumentError(
-            f"the guessed effects alone give the response an sd of {spread:.4g}, and it has {sd:.4g}: guess "
-            "its sd, or residual_sd"
+            f"the guessed coefficients imply an sd of the response of at least {spread:.4g}, above its sd "
+            f"{sd:.4g}; guess the response's sd or residual_sd"
         )
     return math.sqrt(sd**2 - spread**2)
 
@@ -69,17 +70,21 @@ def outcome_of(
     coded = isinstance(item, Factor) and item.categorical
     low, high = (0.0, 1.0) if coded else (item.interval.low, item.interval.high)
     if family == "binomial" and (low, high) != (0.0, 1.0):
-        raise ArgumentError(f"family='binomial' needs a response of 0 and 1, and {name!r} has other bounds")
+        raise ArgumentError(f"family='binomial' needs a response with bounds 0 and 1; {name!r} has others")
     if name in guesses.shares:
         raise ArgumentError(
-            f"{name!r} is the response: guess its mean (of two levels: the second one's share)"
+            f"guesses has shares of the response {name!r}; guess its mean instead, which for two levels is "
+            "the share of the second level"
         )
     if family != "gaussian" and name in guesses.sds:
-        raise ArgumentError(f"the sd of {name!r} follows from its mean where family={family!r}")
+        raise ArgumentError(
+            f"guesses has an sd of the response {name!r}, which follows from its mean if "
+            f"family={family!r}; omit it"
+        )
     mean, sd = moments_of(name, low, high, guesses)
     line = f"{name}: mean {mean:.4g} ({'guessed' if name in guesses.means else 'middle of its bounds'})"
     if family == "poisson" and mean <= 0.0:
-        raise ArgumentError(f"the guessed mean of {name!r} must be positive where family='poisson'")
+        raise ArgumentError(f"the guessed mean of {name!r} must be positive if family='poisson'")
     if family == "gaussian":
         line += f", sd {sd:.4g} ({'guessed' if name in guesses.sds else 'from its bounds'})"
     return mean, sd, [line]

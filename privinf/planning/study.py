@@ -88,29 +88,39 @@ OF_MOMENTS = _plain(MomentOLS, lambda case: {"trust": "local" if case.trust == "
 OF_EXAMPLES = _plain(IWPGLM, lambda case: {"loss": LOSSES[case.people.family]})
 OF_NUMBERS: tuple[Family, ...] = ("gaussian",)  # family of a numeric response
 ESTIMATORS: Mapping[str, Estimator] = {
-    "OLS": Estimator(OF_NUMBERS, SUMS, _plain(OLS), "noise of the residuals' size; one formula"),
-    "MomentOLS": Estimator(OF_NUMBERS, (*SUMS, "local"), OF_MOMENTS, "any regression of its columns"),
-    "DebiasedLasso": Estimator(("gaussian", "binomial"), SUMS, _lasso, "few of many columns matter"),
-    "Logit": Estimator(("binomial",), SUMS, _plain(Logit), "the logistic model is right"),
-    "Poisson": Estimator(("poisson",), SUMS, _plain(Poisson), "the mean of the counts is right"),
-    "ModulatedOLS": Estimator(OF_NUMBERS, ("local",), _plain(ModulatedOLS), "each row leaves with own noise"),
+    "OLS": Estimator(
+        OF_NUMBERS, SUMS, _plain(OLS), "its noise scales with the residuals; serves one formula"
+    ),
+    "MomentOLS": Estimator(
+        OF_NUMBERS, (*SUMS, "local"), OF_MOMENTS, "one release serves any regression on its columns"
+    ),
+    "DebiasedLasso": Estimator(
+        ("gaussian", "binomial"), SUMS, _lasso, "assumes that few of many columns have an effect"
+    ),
+    "Logit": Estimator(("binomial",), SUMS, _plain(Logit), "assumes that the logistic model is correct"),
+    "Poisson": Estimator(
+        ("poisson",), SUMS, _plain(Poisson), "assumes that the model of the mean count is correct"
+    ),
+    "ModulatedOLS": Estimator(
+        OF_NUMBERS, ("local",), _plain(ModulatedOLS), "each person adds noise to their own row"
+    ),
     "IWPGLM": Estimator(
         ("gaussian", "binomial", "poisson"),
         ("local",),
         OF_EXAMPLES,
-        "each person sends features and label with noise; one release, many models",
+        "each person adds noise to features and label; one release serves many models",
     ),
     "RMGMOLS": Estimator(
         OF_NUMBERS,
         ("per-party",),
         _plain(RMGMOLS, lambda case: {"parties": case.parties}),
-        "k random sums of people; every party spends the budget",
+        "each party releases k noisy random sums over people and spends the budget",
     ),
     "DGMOLS": Estimator(
         OF_NUMBERS,
         ("per-party",),
         _plain(DGMOLS, lambda case: {"parties": case.parties}),
-        "every row with noise; every party spends the budget",
+        "each party releases every row with noise and spends the budget",
     ),
 }
 
@@ -160,7 +170,7 @@ class Cell:
         """What a fit will say of itself."""
         if math.isnan(self.identified):
             return "cannot"
-        edge = "identified" if self.identified >= EDGE else "at the edge of weak"
+        edge = "identified" if self.identified >= EDGE else "nearly weak"
         return edge if self.identified >= USABLE else "weak"
 
 
@@ -205,7 +215,7 @@ def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bo
 
 
 # Why a fit has intervals of some coefficients alone (`DebiasedLasso`, hidden targets).
-HIDDEN = "the noise hides the slope of a score"
+HIDDEN = "the noise is too large to estimate the slope of a target's score"
 
 
 def _widths(case: Case, result: Any) -> Floats | None:
@@ -261,9 +271,9 @@ def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, 
             error=math.nan,
             identified=share,
             fits=len(fits),
-            reason=reason or "most fits are marked weak",
+            reason=reason or "most simulated fits are weakly identified",
         )
-    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of fits are marked weak"
+    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of the simulated fits are weakly identified"
     return Cell(
         name=name,
         widths=np.median(usable, axis=0),
@@ -320,7 +330,8 @@ class Aim:
         coefficient = goal.coefficient
         if (width is None) == (effect is None):
             raise ArgumentError(
-                "give width=, of the interval, or effect=, which a test is to find; one of them"
+                "pass either width=, the target width of the interval, or effect=, the coefficient that "
+                "the test should detect"
             )
         if effect is not None:
             size = abs(check_number(effect, "effect"))

@@ -65,8 +65,8 @@ def test_it_is_a_schema_that_says_what_it_cost():
     assert ledger.total().epsilon(1e-6) == pytest.approx(0.5, rel=1e-4)
     assert len(ledger.entries) == 4
     text = repr(found)
-    assert "outside, 1.0% wanted" in text
-    assert "bought for epsilon 0.5" in text
+    assert "are outside, target 1.0%" in text
+    assert "found with epsilon 0.5" in text
     fit = pi.OLS.from_formula("pay ~ normal", ROWS, schema=found, ledger=ledger).fit(epsilon=1.0, delta=1e-6)
     assert fit.privacy.cumulative.mu == pytest.approx(np.hypot(found.privacy.mu, fit.privacy.mu))
 
@@ -98,12 +98,12 @@ def test_a_fit_warns_where_a_bought_clip_can_move_a_slope():
     x = np.exp(rng.standard_normal(60_000))
     rows = pd.DataFrame({"x": x, "calm": rng.uniform(-1, 1, len(x)), "y": x + rng.standard_normal(len(x))})
     schema = pi.find_bounds(rows, ["x", "y"], mu=0.5, rng=0).fill({"calm": (-1.0, 1.0)})
-    with pytest.warns(ChangedTargetWarning, match=r"cut tails: x may have moved") as seen:
+    with pytest.warns(ChangedTargetWarning, match=r"coefficients x may have moved") as seen:
         fit = pi.OLS.from_formula("y ~ x + calm", rows, schema=schema).fit(mu=1.0, rng=1)
-    assert len([one for one in seen if "cut tails" in str(one.message)]) == 1
-    assert any("cut tails: x may have moved" in note for note in fit.notes)
+    assert len([one for one in seen if "clip the tails" in str(one.message)]) == 1
+    assert any("coefficients x may have moved" in note for note in fit.notes)
     assert "for clipped columns" in fit.summary().as_text()
-    assert "Bounds and levels were bought" in fit.summary().as_text()
+    assert "Bounds and levels were found" in fit.summary().as_text()
     known = schema.fill({"x": (0.0, 200.0), "y": (-10.0, 200.0)})
     with warnings.catch_warnings():
         warnings.simplefilter("error", ChangedTargetWarning)
@@ -195,7 +195,7 @@ def test_a_column_that_has_no_bounds_is_refused_before_anything_is_spent(values,
     ],
 )
 def test_values_beyond_all_that_is_searched_are_warned_of_and_what_was_bought_is_returned(values):
-    with pytest.warns(ChangedTargetWarning, match=r"'x': at least \d+% .* 2\^43 from 0"):
+    with pytest.warns(ChangedTargetWarning, match=r"'x': at least \d+% .* up to 2\^43"):
         found = pi.find_bounds(pd.DataFrame({"x": values, "ok": HALF}), mu=1.0, rng=0)
     assert found.clips.at_most["x"] > 0.2
     assert found["ok"].high <= 1.2
@@ -243,10 +243,10 @@ def test_a_rare_value_that_noise_hides_is_counted_among_what_may_lie_outside():
 def test_a_fit_says_that_its_bounds_were_bought_and_what_they_may_cut(tmp_path):
     schema = pi.find_bounds(ROWS, ["pay", "normal"], **ASKED, rng=0)
     fit = pi.OLS.from_formula("pay ~ normal", ROWS, schema=schema).fit(**ASKED, rng=1)
-    (said,) = [note for note in fit.notes if "were bought" in note]
+    (said,) = [note for note in fit.notes if "found by find_bounds" in note]
     assert f"{schema.clips.at_most['pay']:.1%} of pay" in said
     assert "of normal" in said
     fit.save(tmp_path / "fit.npz")
     assert pi.load_results(tmp_path / "fit.npz").notes == fit.notes
     plain = pi.OLS.from_formula("pay ~ normal", ROWS, schema=pi.Schema.from_dict(schema.to_dict()))
-    assert not any("were bought" in note for note in plain.fit(**ASKED, rng=1).notes)
+    assert not any("found by find_bounds" in note for note in plain.fit(**ASKED, rng=1).notes)

@@ -117,8 +117,8 @@ def test_other_people_are_seen_at_the_join(study):
 def test_the_plan_is_insisted_on(released):
     assert released.plan("--roster", "ids.csv", "--seed", "4", out="other.json").exit_code == 0
     files = ["a.npz", "b.npz", "--out", "joined.npz"]
-    released.refused(released.run("join", *files, "--plan", "other.json"), "another plan")
-    released.refused(released.run("join", *files, "--plan", "plan.json"), "file(s) of c are missing")
+    released.refused(released.run("join", *files, "--plan", "other.json"), "a plan that differs")
+    released.refused(released.run("join", *files, "--plan", "plan.json"), "parties c are missing")
     assert "joined.npz" not in released.files()
 
 
@@ -153,8 +153,8 @@ def test_damaged_and_foreign_files(how, joined):
         (["fit", "bmi ~ age", "joined.npz", "--plain", "--shrink"], "choose one"),
         (["fit", "bmi ~ age", "joined.npz", "--plain", "--target", "sample"], "no"),
         (["fit", "bmi ~ age", "joined.npz", "--alpha", "2"], "alpha"),
-        (["fit", "bmi ~ age", "joined.npz", "--summary", "out.pdf"], "ends in"),
-        (["fit", "bmi ~ age", "joined.npz", "--summary", "missing/out.txt"], "no folder"),
+        (["fit", "bmi ~ age", "joined.npz", "--summary", "out.pdf"], "must end in one of"),
+        (["fit", "bmi ~ age", "joined.npz", "--summary", "missing/out.txt"], "does not exist"),
         (["fly"], "No such command"),
     ],
 )

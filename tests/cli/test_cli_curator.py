@@ -54,7 +54,7 @@ def test_a_fit_of_rows_is_charged_written_and_refused_at_the_limit(desk):
     assert "of 2.5 at delta 1e-06" in done.output
     spent = len(ledger)
     assert spent > 0
-    desk.refused(fit(desk, *files), "r.npz is there already", "--overwrite")
+    desk.refused(fit(desk, *files), "r.npz already exists", "--overwrite")
     desk.refused(fit(desk, "--ledger", "l.json"), "would pass the limit of one person, epsilon <= 2.5")
     assert len(pi.LedgerFile("l.json")) == spent
 
@@ -103,9 +103,9 @@ def test_a_check_asks_for_what_the_formula_needs(desk):
     words = ("schema", "check", "b.toml", "--data", "rows.csv")
     done = desk.run(*words, "--formula", "wage ~ age")
     assert done.exit_code == 0
-    assert "not needed for this formula: extra" in done.output
+    assert "not in this formula: extra" in done.output
     desk.refused(desk.run(*words, "--formula", "wage ~ extra"), "column 'extra' has blank bounds")
-    desk.refused(desk.run(*words), "has blanks, fill them in: extra")
+    desk.refused(desk.run(*words), "fill in the bounds or levels of extra")
 
 
 def test_undeclared_levels_are_listed_for_the_holder(desk):
@@ -113,7 +113,7 @@ def test_undeclared_levels_are_listed_for_the_holder(desk):
     pi.Schema({"g": ["a", "b"], "x": (0, 5)}).save("levels.toml")
     words = ("schema", "check", "levels.toml")
     done = desk.run(*words, "--data", "levels.csv", "--undeclared")
-    assert "g: not declared: 'B'" in done.output
+    assert "undeclared levels of g: 'B'" in done.output
     assert "'B'" not in desk.run(*words, "--data", "levels.csv").output
     desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
 
@@ -140,7 +140,7 @@ def test_a_suggested_schema_is_blank_or_bought(desk):
     done = desk.run("schema", "suggest", "rows.csv", "--column", "wage", "--column", "sex", "--out", "n.toml")
     assert "fill in wage, sex" in done.output
     assert pi.load_schema("n.toml").blank == ("wage", "sex")
-    desk.refused(desk.run("schema", "check", "n.toml"), "has blanks, fill them in: wage, sex")
+    desk.refused(desk.run("schema", "check", "n.toml"), "fill in the bounds or levels of wage, sex")
     bought = desk.run(
         "schema",
         "suggest",
@@ -172,26 +172,28 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
     assert "rows.csv has these 3 columns" in done.output
     desk.refused(desk.run("schema", "check", "s.toml", "--formula", "wage ~ size"), "size")
     (desk.folder / "t.toml").write_text(SCHEMA.replace('levels = ["f", "m"]', "low = 0\nhigh = 1"))
-    desk.refused(desk.run("schema", "check", "t.toml", "--data", "rows.csv"), "holds texts (or dates) in sex")
+    desk.refused(
+        desk.run("schema", "check", "t.toml", "--data", "rows.csv"), "column(s) sex contain text or dates"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("fit", "wage ~ age", "rows.csv"), "privinf schema suggest rows.csv"),
-        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml"), "say what may be spent: --epsilon"),
+        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml"), "pass --epsilon"),
         (
             ("fit", "wage ~ age", "rows.csv", "rows.csv", "--schema", "s.toml", *SPEND),
-            "the rows of one table",
+            "one table of rows",
         ),
-        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--shrink"), "--shrink belongs to"),
+        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--shrink"), "--shrink is only for"),
         (
             ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--ledger", "no"),
             "privinf ledger create no",
         ),
         (("fit", "wage ~ pay", "rows.csv", "--schema", "s.toml", *SPEND, "--ledger", "l.json"), "pay"),
-        (("fit", "wage ~ age", "rows.csv", "--epsilon", "1"), "need --schema"),
-        (("release", "--data", "rows.csv", "--out", "o.npz"), "give --plan and --party, or the --schema"),
+        (("fit", "wage ~ age", "rows.csv", "--epsilon", "1"), "pass --schema"),
+        (("release", "--data", "rows.csv", "--out", "o.npz"), "pass either --plan and --party, or --schema"),
         (
             (
                 "release",
@@ -206,17 +208,17 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
                 "--ledger",
                 "l.json",
             ),
-            "--party belongs",
+            "--party is only for",
         ),
-        (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "is there already"),
+        (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "already exists"),
         (("ledger", "create", "k.json", "--epsilon", "1"), "needs --delta"),
-        (("schema", "suggest", "rows.csv", "--out", "n.toml", "--delta", "1e-6"), "belong to --epsilon"),
-        (("schema", "suggest", "rows.csv", "--out", "n.toml", "--clip", "0"), "belong to --epsilon"),
+        (("schema", "suggest", "rows.csv", "--out", "n.toml", "--delta", "1e-6"), "pass --epsilon too"),
+        (("schema", "suggest", "rows.csv", "--out", "n.toml", "--clip", "0"), "pass --epsilon too"),
         (
             ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--target", "sample"),
-            "--target belongs",
+            "--target is only for",
         ),
-        (("fit", "wage ~ age", "rows.csv", "--seed", "0"), "need --schema"),
+        (("fit", "wage ~ age", "rows.csv", "--seed", "0"), "pass --schema"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_spent(words, said, desk):
@@ -236,7 +238,7 @@ def test_options_come_from_a_file_and_what_is_typed_wins(desk):
     (desk.folder / "c.toml").write_text("[fit]\nepsilom = 2\n")
     desk.refused(desk.run("--config", "c.toml", *words), "has no option 'epsilom'")
     (desk.folder / "c.toml").write_text("[fits]\nepsilon = 2\n")
-    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is not a command")
+    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is not a table of a command")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -106,7 +106,7 @@ def sites_up(names=NAMES):
     try:
         for process in started:
             lines = [process.stdout.readline(), process.stdout.readline()]
-            assert "answers at" in lines[-1], [*lines, process.stderr.read()]
+            assert "answers queries at" in lines[-1], [*lines, process.stderr.read()]
         yield started
     finally:
         for process in started:
@@ -172,7 +172,7 @@ def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(fo
         path.write_bytes(content)
     with sites_up():
         plan(out="second")
-        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "put the latest copy back")
+        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "restore the latest copy")
         assert not Path("hospitals/second.json").exists()
         os.rename("hospitals/heads.json", "heads.json")
         assert run("federation", "fit", "hospitals/fit.toml").exit_code == 0  # nobody remembers
@@ -183,7 +183,7 @@ def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(fo
     policy = SitePolicy(secure_sums=True)
     site = Site(table("north"), pi.Schema(SCHEMA), policy=policy, key=own, roster=forged)
     with sites_up(("south", "west")), SiteDaemon(site, "north", "north/north.sock").started():
-        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "is not signed by the key")
+        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "is not signed by the site")
     assert len(site.ledger) == 0
 
 
@@ -209,13 +209,13 @@ def test_only_listed_analysts_are_answered(folder):
     )
     made_federation("--min-sites", "3", ada[0], f"{ada[1]}:1.25", joined=ada)
     assert not Path("hospitals/analyst.key").exists()
-    assert "nothing is wrong" in run("site", "doctor", "north").output
+    assert "no problems found" in run("site", "doctor", "north").output
     plan(out="fit")
     with sites_up():
         asked = ["federation", "fit", "hospitals/fit.toml"]
-        refused(run(*asked), "none of them signed this question")
-        refused(run(*asked, "--key", "bob.key"), "none of them signed this question")
-        assert "answers, its analysts alone" in run("site", "status", "north").output
+        refused(run(*asked), "none of them signed this query")
+        refused(run(*asked, "--key", "bob.key"), "none of them signed this query")
+        assert "answers, only to its listed analysts" in run("site", "status", "north").output
         fitted = run(*asked, "--key", "ada.key")
         assert fitted.exit_code == 0, fitted.output
         told = json.loads(run("site", "status", "north", "--json").output)
@@ -248,7 +248,7 @@ def test_nine_commands_from_nothing_to_a_fitted_model(folder):
         assert told["sites"] == list(NAMES)
         assert told["spent"]["epsilon"] == pytest.approx(2.0)
         np.testing.assert_array_equal(pi.load_results("hospitals/fit.npz").params, told["params"])
-        refused(run("federation", "fit", "hospitals/fit.toml"), "is there already")
+        refused(run("federation", "fit", "hospitals/fit.toml"), "already exists")
         again = run("federation", "fit", "hospitals/fit.toml", "--overwrite", "--json")
         assert json.loads(again.output)["params"] == told["params"]  # the checkpoint's, at no charge
         status = json.loads(run("site", "status", "north", "--json").output)
@@ -336,21 +336,21 @@ def test_other_plans(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"{FIT}epsilon = 1.0\n", "say model"),
+        (f"{FIT}epsilon = 1.0\n", "set either model"),
         (f'model = "OLS"\n{FIT}epsilon = 1.0\n', "model must be one of"),
-        (f'model = "MomentOLS"\n{FIT}', "what may be spent"),
+        (f'model = "MomentOLS"\n{FIT}', "set the privacy budget"),
         (f'model = "MomentOLS"\n{FIT}epsilon = inf\n', "--simulation"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nseed = 3\n', "--simulation"),
         (f'model = "MomentOLS"\n{FIT}epsilon = "1"\n', "epsilon must be a number"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "knows no 'famly'"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family belongs to"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n', "has no 'margins'"),
-        (f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n', "belongs to FederatedGLM"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "'famly' is not a key of a plan"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family is only for"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n', "has no option 'margins'"),
+        (f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n', "is only for FederatedGLM"),
         (f'model = "FederatedGLM"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\nk = 3\n', "is no option"),
         (f'model = "FederatedGLM"\n{FIT}epsilon = 1.0\n[optimizer]\nname = "DPSGD"\nepochs = 0\n', "epochs"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[args]\nbound = 1.0\n', "belongs to a statistic"),
-        (f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n', "checkpoint belongs to"),
-        ("model = ", "no TOML"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[args]\nbound = 1.0\n', "is only for a statistic"),
+        (f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n', "checkpoint is only for"),
+        ("model = ", "not a valid TOML file"),
     ],
 )
 def test_a_plan_is_refused_before_anything_is_asked(tmp_path, text, told):
@@ -406,11 +406,11 @@ FINDINGS = {
     "key": "is open to others",
     "ledger": "is open to others",
     "gone": "is missing",
-    "policy": "answers nothing",
+    "policy": "allows no queries",
     "few": "masked sums need 4 sites",
-    "roster": "another one than at the last start",
-    "other key": "another key",
-    "schema": "another one than the federation's",
+    "roster": "differs from the roster of the last start",
+    "other key": "does not have this site's present key",
+    "schema": "differs from the federation's schema",
     "socket": "more than 100 bytes",
     "federation": "is missing",
     "torn": "not JSON",
@@ -420,7 +420,7 @@ FINDINGS = {
 def test_the_doctor_names_what_is_wrong_and_up_does_not_start_it(folder):
     made_federation()
     well = run("site", "doctor", "north")
-    assert (well.exit_code, well.output.strip()) == (0, "nothing is wrong")
+    assert (well.exit_code, well.output.strip()) == (0, "no problems found")
     kept = {path.name: path.read_bytes() for path in Path("north").iterdir()}
     for what, told in FINDINGS.items():
         spoil(what)
@@ -428,7 +428,7 @@ def test_the_doctor_names_what_is_wrong_and_up_does_not_start_it(folder):
         assert found.exit_code == 2, what
         errors = [one["what"] for one in json.loads(found.output) if one["level"] == "error"]
         assert any(told in one for one in errors), (what, errors)
-        refused(run("site", "up", "north"), "is not started")
+        refused(run("site", "up", "north"), "was not started")
         assert not Path("north/north.sock").exists()
         for path in Path("north").iterdir():
             if path.name not in kept:
@@ -445,7 +445,7 @@ def test_the_doctor_warns(folder):
     os.chmod("north/north.ledger", 0o644)  # it may be read, and is
     told = run("site", "doctor", "north").output
     opened = [f"{name} is open to others" for name in ("north.csv", "north/north.ledger")]
-    for word in ("un-noised sums", "without noise", *opened):
+    for word in ("sums without noise", "releases without noise", *opened):
         assert f"warning: {word}" in told or word in told
 
 
@@ -460,16 +460,22 @@ def test_a_template_of_the_schema_is_to_be_filled_in(folder):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["site", "init", "../x", "--data", "north.csv"], "letters, digits"),
-        (["site", "init", "none", "--data", "none.csv"], "there is no none.csv"),
-        (["site", "init", "full", "--data", "north.csv"], "is there already"),
-        (["federation", "init", "full", "schema.json"], "is there already"),
+        (["site", "init", "../x", "--data", "north.csv"], "a letter, a digit"),
+        (["site", "init", "none", "--data", "none.csv"], "none.csv does not exist"),
+        (["site", "init", "full", "--data", "north.csv"], "already exists"),
+        (["federation", "init", "full", "schema.json"], "already exists"),
         (["federation", "init", "new", "schema.json"], "is not a site's bundle"),
-        (["federation", "init", "new", "one.json", "one.json"], "name of one site"),
-        (["federation", "init", "new", "path.json", "one.json"], "letters, digits"),
-        (["federation", "init", "new", "old.json", "one.json"], "of a version that this privinf reads"),
-        (["federation", "init", "new", "one.json", "--analyst", "ada"], "write NAME=KEY"),
-        (["site", "init", "new", "--data", "north.csv", "--analyst", "ada=1"], "is no public key of Ed25519"),
+        (["federation", "init", "new", "one.json", "one.json"], "for the same site"),
+        (["federation", "init", "new", "path.json", "one.json"], "a letter, a digit"),
+        (
+            ["federation", "init", "new", "old.json", "one.json"],
+            "in a format that this version of privinf reads",
+        ),
+        (["federation", "init", "new", "one.json", "--analyst", "ada"], "must be NAME=KEY"),
+        (
+            ["site", "init", "new", "--data", "north.csv", "--analyst", "ada=1"],
+            "must be a public Ed25519 key",
+        ),
     ],
 )
 def test_init_refuses_in_one_line(folder, given, told):
@@ -499,7 +505,7 @@ def test_bundles_of_other_schemas_make_no_federation(folder):
     Path("schema.json").write_text(json.dumps(schema.to_dict()))
     assert init("south").exit_code == 0
     made = run("federation", "init", "new", "north/north.bundle.json", "south/south.bundle.json", "--sockets")
-    refused(made, "site 'south' has another schema")
+    refused(made, "the schema of site 'south' differs")
 
 
 def test_certificates_and_keys_of_nodes():
@@ -530,7 +536,7 @@ def test_a_federation_with_certificates(folder):
     Path("north/federation.json").write_bytes(Path("hospitals/federation.json").read_bytes())
     pytest.importorskip("flwr")
     found = run("site", "doctor", "north").output
-    assert "the certificates end in" in found
+    assert "the certificates expire in" in found
     assert "under the account that reads the rows" in found
 
 

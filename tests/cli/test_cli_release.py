@@ -58,7 +58,7 @@ def test_without_a_ledger_nothing_is_released(planned):
     before = planned.files()
     words = ("release", "--plan", "plan.json", "--party", "b", "--data", "b.parquet", "--out", "b.npz")
     planned.refused(planned.run(*words), "privinf ledger create study.ledger --epsilon ... --delta ...")
-    planned.refused(planned.run(*words, "--ledger", "new"), "make it: privinf ledger create new --epsilon")
+    planned.refused(planned.run(*words, "--ledger", "new"), "run privinf ledger create new --epsilon")
     assert planned.files() == before
 
 
@@ -146,7 +146,7 @@ def test_a_roster_tells_how_many_are_missing(planned):
         (["--ledger", "a.csv"], "a.csv is damaged, or no ledger of this kind"),
         (["--ledger", "plan.json"], "plan.json is damaged, or no ledger of this kind"),
         (["--seed", "-1"], "seed >= 0"),
-        (["--out", "missing/a.npz"], "no folder"),
+        (["--out", "missing/a.npz"], "does not exist"),
         (["--out", "a.csv"], "--overwrite"),
         (["--out", "."], "directory"),
     ],
@@ -169,7 +169,7 @@ def test_without_id_in_the_plan_the_order_counts(study):
     assert study.run("plan", "new", *base, "--n", "3000", "--out", "plan.json").exit_code == 0
     assert study.release("a", "a.csv").exit_code == 0
     assert pi.load_release("a.npz").law["ids_sha256"] == ""
-    study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "the plan has none")
+    study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "this plan has none")
 
 
 class Killed(BaseException):
@@ -227,7 +227,7 @@ def test_a_release_goes_on_where_it_was_killed(planned, step):
     assert len(release.entries) == 1
     assert known is None or known.entries == release.entries
     again = planned.release("a", "a.csv", *LEDGER)
-    assert (again.exit_code, "charged and written before" in again.output) == (0, True)
+    assert (again.exit_code, "already charged and written" in again.output) == (0, True)
     assert len(LedgerFile("a.ledger")) == 1
 
 
@@ -260,7 +260,7 @@ def test_what_was_begun_by_other_arguments_is_not_taken_for_this(planned):
         kill_at(patch, "charged")
         with pytest.raises(Killed):
             planned.release("a", "a.csv", *LEDGER)
-    planned.refused(planned.release("a", "a.csv", "--seed", "1", *LEDGER), "by other arguments")
+    planned.refused(planned.release("a", "a.csv", "--seed", "1", *LEDGER), "with other arguments")
     # another ledger neither finishes nor deletes it
     assert planned.release("a", "a.csv", out="b.npz").exit_code == 0
     assert planned.release("a", "a.csv", *LEDGER).exit_code == 0
@@ -275,7 +275,7 @@ def test_two_commands_to_one_file_do_not_take_each_others_pending_file(planned):
     (left,) = hidden(planned)
     with open(planned.folder / left, "rb") as stream:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
-        planned.refused(planned.release("a", "a.csv", *LEDGER), "is under way")
+        planned.refused(planned.release("a", "a.csv", *LEDGER), "is running")
     assert hidden(planned) == [left]
 
 

@@ -92,7 +92,7 @@ def running(**changes):
         text=True,
     )
     try:
-        assert "answers at" in process.stdout.readline()
+        assert "answers queries at" in process.stdout.readline()
         yield process
     finally:
         process.kill()
@@ -137,15 +137,15 @@ def test_other_rows_are_not_served_until_it_is_recorded(folder):
     (folder / "policy.json").write_text('{"trusted_server": true}')
     refused = run(*words())
     assert refused.exit_code == 2
-    assert "50 then, 50 now" in " ".join(refused.output.split())
+    assert "50 rows, with other values" in " ".join(refused.output.split())
     assert "privinf site rebase" in refused.output
     assert run("rebase", "--ledger", "north.ledger").exit_code == 2
     done = run("rebase", *parts).output
-    assert "rebased (rows, policy), 50 rows; all charges stay" in done
+    assert "rebased (rows, policy), 50 rows; all charges are kept" in done
     with running():
         assert run("rebase", *parts).exit_code == 2  # while it is open
     shown = CliRunner().invoke(main, ["ledger", "show", "north.ledger"], prog_name="privinf").output
-    assert "rebased: other rows, policy; 50 rows" in shown
+    assert "rebased: new rows, policy; 50 rows" in shown
 
 
 @pytest.mark.audit
@@ -162,7 +162,7 @@ def test_a_policy_that_lists_its_designs(folder):
     with running(policy="listed.json"):
         door = Door(folder / "north.sock")
         TrustedServer(door, design=design).vector_sum("column_sums", COLUMNS, **PRICE)
-        with pytest.raises(NotAvailableError, match="takes 0 new designs"):
+        with pytest.raises(NotAvailableError, match="accepts 0 new designs"):
             TrustedServer(door, design=Design.from_formula("y ~ u", known))
     (folder / "wrong.json").write_text('{"designs": ["y ~ u"]}')
     assert "digests" in run(*words(policy="wrong.json")).output
@@ -204,7 +204,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
             SocketFederation({"north": "north.sock"})
         assert SocketFederation({"north": "north.sock"}, key=key).sites == ("north",)
     (folder / "wrong.json").write_text(json.dumps({"analysts": [listed[0] | {"limit": {"mu": 1.0}}]}))
-    assert "a list of {name, key, budget}" in " ".join(run(*words(policy="wrong.json")).output.split())
+    assert "a list of mappings with name, key" in " ".join(run(*words(policy="wrong.json")).output.split())
 
 
 @pytest.mark.parametrize(
@@ -216,19 +216,19 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"data": "text.csv"}, "column 'u'"),
         ({"data": "gaps.csv"}, "column 'u' has missing values"),
         ({"formula": "y ~ z"}, "z"),
-        ({"ledger": "none.ledger"}, "there is no ledger at none.ledger: make it once, privinf ledger create"),
-        ({"socket": "rows.csv"}, "no socket can be put"),
+        ({"ledger": "none.ledger"}, "there is no ledger at none.ledger; make it"),
+        ({"socket": "rows.csv"}, "cannot be created"),
         ({"key": "north.key"}, "--roster"),
-        ({"policy": "keyed.json"}, "--key and --roster"),
-        ({"key": "south.key", "roster": "roster.json"}, "another key for site 'north'"),
-        ({"key": "rows.csv", "roster": "roster.json"}, "no identity key"),
-        ({"key": "north.key", "roster": "rows.csv"}, "not a roster"),
-        ({"policy": "schema.json"}, "a policy knows no 'columns'"),
+        ({"policy": "keyed.json"}, "secure sums need both --key"),
+        ({"key": "south.key", "roster": "roster.json"}, "for site 'north'"),
+        ({"key": "rows.csv", "roster": "roster.json"}, "is not an identity key"),
+        ({"key": "north.key", "roster": "rows.csv"}, "the text of the roster"),
+        ({"policy": "schema.json"}, "'columns' is not a setting of a policy"),
         ({"policy": "rows.csv"}, "not JSON that can be read (line 1)"),
         ({"policy": "list.json"}, "JSON object"),
         ({"policy": "texts.json"}, "trusted_server must be true or false"),
         ({"policy": "few.json"}, "min_sites"),
-        ({"policy": "op.json"}, "operations must be a list of some of"),
+        ({"policy": "op.json"}, "operations must be a list with names from"),
         ({"schema": "policy.json"}, "does not describe a schema"),
         ({"schema": "wide.json"}, "lacks the column(s) w"),
         ({"name": "a=b"}, "name"),
@@ -266,13 +266,13 @@ def test_serve_refuses_in_one_line(folder, monkeypatch, changes, told):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["key", "rows.csv"], "no identity key"),
-        (["key", "no/where.key"], "no is no folder"),
+        (["key", "rows.csv"], "is not an identity key"),
+        (["key", "no/where.key"], "the folder no does not exist"),
         (["roster", "north", "--out", "r.json"], "NAME=PUBLIC:VERIFYING"),
         (["roster", "north=12", "south=34", "--out", "r.json"], "64 hexadecimal digits"),
-        (["roster", f"north={'1' * 64}", f"north={'2' * 64}", "--out", "r.json"], "stands twice"),
+        (["roster", f"north={'1' * 64}", f"north={'2' * 64}", "--out", "r.json"], "listed twice"),
         (["roster", f"north={'1' * 64}", "--out", "r.json"], "at least two sites"),
-        (["roster", f"a={'1' * 64}", f"b={'2' * 64}", "--out", "rows.csv"], "is there already"),
+        (["roster", f"a={'1' * 64}", f"b={'2' * 64}", "--out", "rows.csv"], "already exists"),
     ],
 )
 def test_keys_and_rosters_refuse_in_one_line(folder, given, told):
@@ -287,5 +287,5 @@ def test_a_mistake_of_ours_quotes_no_row(folder, monkeypatch):
     result = run(*words())
     assert result.exit_code == 1
     assert "KeyError" in result.output
-    assert "a mistake in privinf" in result.output
+    assert "a bug in privinf" in result.output
     assert SECRET not in result.output

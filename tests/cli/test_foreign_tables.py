@@ -113,7 +113,7 @@ def suggested(tmp_path, text):
 def test_a_file_without_names_is_refused_and_no_value_shown(text, tmp_path):
     done = suggested(tmp_path, text)
     assert done.exit_code == 2
-    assert "write a line of names" in done.output
+    assert "add a header line" in done.output
     assert not any(value in done.output for value in text.replace("\n", ",").split(",") if len(value) > 1)
     assert not (tmp_path / "s.toml").exists()
 
@@ -202,7 +202,7 @@ def test_a_fit_that_would_have_no_intervals_is_refused_before_it_is_charged(tmp_
     done = fitted("--epsilon", "1")
     assert done.exit_code == 2
     told = re.search(
-        r"Hessian of 4 coefficients in 400 records.*epsilon (\S+) at delta 1e-06 would do, or ([\d,]+) "
+        r"of 4 coefficients in 400 records.*epsilon (\S+) at delta 1e-06 would be enough, or ([\d,]+) "
         r"records, or (\d) coefficients. Nothing was charged",
         done.output,
     )

@@ -55,9 +55,9 @@ NOTHING = {
 UNTRUSTED = {
     (pi.MomentOLS, "server"): "needs a federation",
     (pi.MomentOLS, "secure-sum"): "needs a federation",
-    (pi.FederatedGLM, "secure-sum"): "two parties or more",
+    (pi.FederatedGLM, "secure-sum"): "at least two sites",
     (pi.FederatedGLM, "local"): "no record can noise its own",
-    (pi.DebiasedLasso, "secure-sum"): "two parties or more",
+    (pi.DebiasedLasso, "secure-sum"): "at least two sites",
     (pi.DebiasedLasso, "local"): "no record can noise its own",
 }
 GIVEN = {

@@ -100,7 +100,7 @@ def test_every_change_of_rows_has_another_digest_and_is_refused(table, served):
     assert served(table) == (2, 2)
     for name, other in changed_tables(table).items():
         assert digest(other) != found, name
-        with pytest.raises(StorageError, match="put back what it was opened with, or record"):
+        with pytest.raises(StorageError, match="restore them, or record"):
             served(other)
     assert served(table) == (2, 2)
 
@@ -111,7 +111,7 @@ def test_a_csv_cut_in_mid_number_is_refused(table, tmp_path, served):
     served(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-6])  # the last number has lost digits, and no row is missing
-    with pytest.raises(StorageError, match=f"{ROWS} then, {ROWS} now, other or in another order"):
+    with pytest.raises(StorageError, match=f"{ROWS} rows, with other values or in another order"):
         served(path)
     path.write_bytes(whole[: whole.rindex(b"\n", 0, len(whole) // 2) + 10])
     with pytest.raises(StorageError, match=r"near line \d+, which has too few fields"):
@@ -122,10 +122,10 @@ def test_a_csv_cut_in_mid_number_is_refused(table, tmp_path, served):
 
 def test_another_schema_or_policy_is_refused(table, served):
     served(table)
-    with pytest.raises(StorageError, match="of other schema:"):
+    with pytest.raises(StorageError, match="opened with other schema;"):
         served(table, pi.Schema({**SCHEMA.columns, "y": (-4.0, 4.0)}))
     for policy in (replace(POLICY, min_sites=3), replace(POLICY, largest_rho=1.0), SitePolicy()):
-        with pytest.raises(StorageError, match="of other policy:"):
+        with pytest.raises(StorageError, match="opened with other policy;"):
             served(table, policy=policy)
     with pytest.raises(StorageError, match=r"other rows .* and schema and policy"):
         served(table.iloc[:9], pi.Schema({**SCHEMA.columns, "y": (-4.0, 4.0)}), SitePolicy())
@@ -294,7 +294,7 @@ def mixed_fit(table, tmp_path, folder):
 
 def test_a_fit_does_not_go_on_with_rows_in_another_order(table, tmp_path, monkeypatch):
     """Its report would take batches of the rows of before and of now for disjoint."""
-    with pytest.raises(NotAvailableError, match="others of its fit, were charged before the site's rows"):
+    with pytest.raises(NotAvailableError, match="charged before the site's rows"):
         mixed_fit(table, tmp_path, "held")
     monkeypatch.setattr(Journal, "outdate", lambda journal: journal._outdated.update(journal._charged))
     assert mixed_fit(table, tmp_path, "mutant").privacy.mu == pytest.approx(
@@ -356,7 +356,7 @@ def test_digests_stay_in_the_file(table, tmp_path):
         str(problem.value),
         *(run.invoke(main, ["ledger", "show", str(path), *more]).output for more in ([], ["--json"])),
     ]
-    assert f"bound to rows in order; {ROWS} rows" in told[-2]
+    assert f"bound to rows and their order; {ROWS} rows" in told[-2]
     assert json.loads(told[-1])["bound"] == [{"rows": ROWS, "changed": []}]
     for text in told:
         assert not any(secret in text for secret in (pin.data, pin.schema, pin.policy, pin.salt))

@@ -18,11 +18,11 @@ DESIGN = pi.Design.from_formula("y ~ x + z", SCHEMA)
 SECRET = "a diagnosis of row 17"
 FAILURES = [
     (ConnectionRefusedError(errno.ECONNREFUSED, SECRET), "Connection refused"),
-    (ConnectionResetError(SECRET), "the other end hung up"),
-    (TimeoutError(SECRET), "no answer in time"),
+    (ConnectionResetError(SECRET), "the other end closed the connection"),
+    (TimeoutError(SECRET), "no answer within the timeout"),
     (OSError(errno.ENETUNREACH, SECRET), "Network is unreachable"),
     (ssl.SSLError(1, SECRET), "TLS"),
-    (EOFError(SECRET), "the other end hung up"),
+    (EOFError(SECRET), "the other end closed the connection"),
 ]
 
 
@@ -95,11 +95,11 @@ def test_a_fit_says_what_it_has_charged_and_that_nothing_is_stored(kind):
     report = pi.PrivacyReport.of(entries, delta=1e-6)
     assert len(entries) >= 2
     assert (
-        f"charged {len(entries)} releases to its ledger, epsilon {report.epsilon():.4g} at delta 1e-06"
-        in text
+        f"charged {len(entries)} releases to its ledger, in total epsilon {report.epsilon():.4g} at delta "
+        "1e-06" in text
     )
     assert ("checkpoint=folder" in text) == (kind != "lasso")
-    assert "starts again at its full price" in text
+    assert "pays the full price again" in text
     assert isinstance(failed.value.__cause__, ConnectionResetError)
 
 
@@ -109,7 +109,7 @@ def test_a_stored_fit_goes_on_as_its_message_says(kind, tmp_path):
     model, fit = fit_of(kind, federation, checkpoint=folder)
     with pytest.raises(SiteConnectionError) as failed:
         fit()
-    assert f"Repeat the same call to go on from {folder}" in str(failed.value)
+    assert f"Repeat the same call to resume from {folder}" in str(failed.value)
     federation.after = 10**9
     found = fit()
     assert model.ledger.total().mu == pytest.approx(found.privacy.mu)

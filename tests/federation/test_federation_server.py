@@ -116,7 +116,7 @@ def test_scalar_and_quantile():
     found = server.scalar("squared_residuals", args, mu=50.0, label="variance")
     assert found.mean.shape == ()
     assert float(found.mean) == pytest.approx(truth("squared_residuals", args)[0] / 600, abs=6.0 / 50 / 600)
-    with pytest.raises(ArgumentError, match="not one number"):
+    with pytest.raises(ArgumentError, match="not a single number"):
         server.scalar("clipped_score", SCORE, mu=1.0, label="score")
     y, X = pooled()
     r = np.abs(np.clip(y, -3, 3) - np.clip(X, -2, 2)[:, [0, 2]] @ BETA["beta"])
@@ -268,7 +268,7 @@ def test_limits_hold_before_anything_is_asked():
     ):
         with pytest.raises(ArgumentError):
             call()
-    with pytest.raises(ArgumentError, match="not one text"):
+    with pytest.raises(ArgumentError, match="not one string"):
         server.vector_sum("clipped_score", SCORE, mu=0.1, label="x", sites="north")
     assert len(server.ledger) == 0
 
@@ -295,7 +295,7 @@ def test_seeded_noise_needs_simulation_at_every_site():
 
 def test_drop_outs():
     # call 0 is the introduction
-    with pytest.raises(AlignmentError, match="no answer from site 'south'"):
+    with pytest.raises(AlignmentError, match=r"site 'south'.* did not answer"):
         server_of(federation_of(drop_outs={"south": {1}})).vector_sum(
             "clipped_score", SCORE, mu=0.6, label="score"
         )
@@ -307,9 +307,9 @@ def test_drop_outs():
     np.testing.assert_allclose(found.values, truth("clipped_score", SCORE, rows_of(200, 0)))
     assert len(federation._sites["south"].ledger) == 1  # it answered: the charge stands on both sides
     silent = server_of(federation_of(drop_outs={"north": {1}, "south": {1}}), missing="continue")
-    with pytest.raises(AlignmentError, match="no answer"):
+    with pytest.raises(AlignmentError, match="did not answer"):
         silent.vector_sum("clipped_score", SCORE, mu=0.6, label="score")
-    with pytest.raises(AlignmentError, match="no answer from site 'north'"):
+    with pytest.raises(AlignmentError, match=r"site 'north'.* did not answer"):
         server_of(federation_of(drop_outs={"north": {0}}))
     with pytest.raises(ArgumentError, match="missing"):
         server_of(missing="ignore")

@@ -265,7 +265,7 @@ def test_what_cannot_be_reserved(changed, problem, monkeypatch):
     assert problem in site.handle(Query("reserve", **given), "north").error
     assert site.ledger.remaining().mu == 1.0
     closed = Site(ROWS, DESIGN, policy=SitePolicy())
-    assert "answers no sums" in closed.handle(Query("reserve", session="r", charges=of(0.5)), "n").error
+    assert "allows no sums" in closed.handle(Query("reserve", session="r", charges=of(0.5)), "n").error
 
 
 def test_nobody_fills_a_site_with_reservations():
@@ -275,7 +275,7 @@ def test_nobody_fills_a_site_with_reservations():
         for at in range(MOST_OPEN + 1)
     ]
     assert errors[:-1] == [""] * MOST_OPEN
-    assert "reservations already" in errors[-1]
+    assert "reservations of this analyst" in errors[-1]
 
 
 def test_a_reservation_lasts_seven_days():
@@ -441,7 +441,7 @@ def test_a_fit_without_noise_and_ones_own_rows_reserve_nothing():
 def test_one_sites_refusal_frees_all(name, trust):
     budgets = dict.fromkeys(THREE, MU) | {THREE[1]: Budget(mu=0.5)}
     sites = sites_of(THREE, ledgers={name: Ledger(budget) for name, budget in budgets.items()})
-    with pytest.raises(BudgetExceededError, match=f"site '{THREE[1]}': what is to be reserved"):
+    with pytest.raises(BudgetExceededError, match=f"site '{THREE[1]}': the reservation"):
         FITS[name][1](InProcessFederation(sites), trust)
     assert all(len(site.ledger) == 0 and site.journal.reservations == () for site in sites.values())
     assert all(site.ledger.remaining().limit == site.ledger.budget.limit for site in sites.values())
@@ -669,10 +669,10 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
         ("second", "ada", False),
     ]
     assert "of which" in said("show", path)
-    assert "see ledger show" in said("free", path, "third", code=2)
-    assert "1 reservation(s) given back" in said("free", path, "first")
-    assert "1 reservation(s) given back" in said("free", path, "--all")
-    assert "0 reservation(s) given back" in said("free", path, "--all")
+    assert "privinf ledger show" in said("free", path, "third", code=2)
+    assert "1 reservation(s) freed" in said("free", path, "first")
+    assert "1 reservation(s) freed" in said("free", path, "--all")
+    assert "0 reservation(s) freed" in said("free", path, "--all")
     left = json.loads(said("show", path, "--json"))
     assert left["reserved"] == []
     assert left["epsilon"] == told["epsilon"]

@@ -220,7 +220,7 @@ def test_a_key_whose_lines_are_of_another_fit_is_refused(tmp_path):
     for path in (tmp_path / "fit").glob("*.npz"):
         path.unlink()
     ledger = Ledger()
-    with pytest.raises(StorageError, match="key of another fit"):
+    with pytest.raises(StorageError, match="belongs to another fit"):
         fit(tmp_path / "fit", ledger=ledger)
     assert len(ledger) == 0
 
@@ -230,7 +230,7 @@ def test_a_server_uses_a_key_that_it_has_drawn_noise_under(tmp_path):
     first = NoiseFile(path, NoiseKey(), secure=True)
     second = NoiseFile(path, NoiseKey(), secure=True)
     assert first.key.fingerprint != second.key.fingerprint  # nothing was drawn: its own key
-    with pytest.raises(StorageError, match="replaced by another key"):
+    with pytest.raises(StorageError, match="was replaced during the fit"):
         first.commit("question", ("north",), np.zeros(1))
     second.commit("question", ("north",), np.zeros(1))
     assert NoiseFile(path, NoiseKey(), secure=True).key.fingerprint == second.key.fingerprint
@@ -264,10 +264,10 @@ def test_upgrade_tightens_a_ledger_that_others_may_read(tmp_path):
     assert len(pi.LedgerFile(path)) == 0
     done = run("ledger", "upgrade", path)
     assert (done.exit_code, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600), done.output
-    assert "its owner alone may read it now" in done.output
+    assert "only its owner can read it now" in done.output
     again = run("ledger", "upgrade", path)
     assert again.exit_code
-    assert "is of version 2 already" in again.output
+    assert "already has version 2" in again.output
     path.chmod(0o664)
     refused = run("ledger", "upgrade", path)
     assert refused.exit_code
@@ -315,7 +315,7 @@ def test_the_doctor_looks_at_checkpoints(tmp_path):
     folder = tmp_path / "fit.rounds"
     fit(folder)
     well = run("site", "doctor", folder)
-    assert (well.exit_code, well.output.strip()) == (0, "nothing is wrong")
+    assert (well.exit_code, well.output.strip()) == (0, "no problems found")
     for name in ("noise.key", "rows.key", "reservation.npz", "00000.npz"):
         (folder / name).chmod(0o664)
         found = run("site", "doctor", folder)

@@ -105,27 +105,27 @@ def test_a_question_asked_anew_gets_other_masks_and_other_noise():
     ("terms", "reason"),
     [
         ({"roster": ["north"]}, "at least 2"),
-        ({"roster": []}, "no honest site"),
-        ({"roster": ["mallory", "north", "south"]}, "not in its pinned roster"),
-        ({"roster": ["south", "west"]}, "not on the roster"),
-        ({"roster": ["north", "north", "south"]}, "every site once"),
+        ({"roster": []}, "less than the number of sites"),
+        ({"roster": ["mallory", "north", "south"]}, "not in this site's pinned roster"),
+        ({"roster": ["south", "west"]}, "not in the roster of this secure sum"),
+        ({"roster": ["north", "north", "south"]}, "every site occurs once"),
         ({"roster": ["west", "south", "north"]}, "sorted"),
-        ({"roster": "north"}, "list of names"),
-        ({"pinned": "0" * 64}, "another one"),
-        ({"pinned": None}, "another one"),
-        ({"max_colluding": -1}, "whole number"),
-        ({"max_colluding": 3}, "no honest site"),
-        ({"threshold": 2}, "knows no 'threshold'"),
+        ({"roster": "north"}, "list of site names"),
+        ({"pinned": "0" * 64}, "differs from the roster"),
+        ({"pinned": None}, "differs from the roster"),
+        ({"max_colluding": -1}, "nonnegative integer"),
+        ({"max_colluding": 3}, "less than the number of sites"),
+        ({"threshold": 2}, "unknown fields 'threshold'"),
         ({"grid": 0.3}, "power of two"),
         ({"grid": -0.5}, "positive"),
         ({"grid": True}, "positive"),
-        ({"kind": "plain"}, "no secure sum of kind 'plain' is known"),
-        ({"kind": "shared"}, "no secure sum of kind 'shared' is known"),
-        ({"kind": "shared", "threshold": 2}, "no secure sum of kind 'shared' is known"),
-        ({"kind": None}, "no secure sum of kind None is known"),
-        ({"seed": -1}, "not well formed"),
-        ({"seed": 5}, "secure of noise that is not"),
-        ({"keys": {"north": "00"}}, "knows no 'keys'"),
+        ({"kind": "plain"}, "does not know secure sums of kind 'plain'"),
+        ({"kind": "shared"}, "does not know secure sums of kind 'shared'"),
+        ({"kind": "shared", "threshold": 2}, "does not know secure sums of kind 'shared'"),
+        ({"kind": None}, "does not know secure sums of kind None"),
+        ({"seed": -1}, "must be a nonnegative integer"),
+        ({"seed": 5}, "marks noise as secure"),
+        ({"keys": {"north": "00"}}, "unknown fields 'keys'"),
     ],
 )
 def test_forged_terms_are_refused_and_cost_nothing(terms, reason):
@@ -140,23 +140,23 @@ def test_keys_that_a_server_makes_up_do_not_enter():
     honest = federation._sites["north"]._pairs.roster
     forged = Roster(dict(honest.keys) | {"south": IdentityKey().public})
     errors = refusals(federation, changed(secure_query(federation), masking={"pinned": forged.digest}))
-    assert all("another one" in error for error in errors)
+    assert all("differs from the roster" in error for error in errors)
     # ... nor does a site with a key that is not the pinned one
     key = IdentityKey()
     stranger = Site(rows_of(60, 0), design_of(), policy=SECURE, key=key, roster=honest)
     federation = InProcessFederation(federation._sites | {"south": stranger})
-    with pytest.raises(NotAvailableError, match="'south': its pinned roster has another key"):
+    with pytest.raises(NotAvailableError, match="'south': the site's pinned roster has another key"):
         SecureServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
 
 
 def test_a_site_that_is_not_registered_or_is_called_by_another_name():
     federation = secure_federation()
     query = secure_query(federation)
-    assert "another key under this name" in federation._sites["north"].handle(query, "south").error
+    assert "another key for this site's name" in federation._sites["north"].handle(query, "south").error
     key = IdentityKey()
     other = Roster({"mallory": key.public, "north": IdentityKey().public})
     mallory = Site(rows_of(60, 0), design_of(), policy=SECURE, key=key, roster=other)
-    with pytest.raises(AlignmentError, match="another pinned roster"):
+    with pytest.raises(AlignmentError, match="pinned rosters of site"):
         SecureServer(InProcessFederation(federation._sites | {"mallory": mallory}))
 
 
@@ -190,7 +190,7 @@ def test_answers_of_others_are_not_added():
         return [*replies, replies[0]]
 
     for change in (rows, name, twice):
-        with pytest.raises(AlignmentError, match=r"does not fit|twice|was not asked"):
+        with pytest.raises(AlignmentError, match=r"does not match|twice|was sent no query"):
             SecureServer(Tapped(secure_federation(), change)).vector_sum(
                 "clipped_score", SCORE, mu=1.0, label="s"
             )
@@ -216,7 +216,7 @@ def test_a_total_that_no_rows_can_have_is_void_and_charged(amount, void, sign):
     asked = partial(server.vector_sum, "clipped_score", SCORE, mu=1.0, label="s")
     if void:
         with pytest.raises(
-            AlignmentError, match=r"'north', 'south', 'west' is void: 1 of 4 .* The charge stands"
+            AlignmentError, match=r"'north', 'south', 'west' is invalid, because 1 of 4 .* The charge is kept"
         ):
             asked()
     else:
@@ -237,7 +237,7 @@ def test_masks_that_do_not_cancel_are_no_total():
         other = np.random.default_rng(0).integers(0, 2**63, 4, dtype=np.uint64) << np.uint64(1)
         return [replace(replies[0], masked=other), *replies[1:]]
 
-    with pytest.raises(AlignmentError, match="is void"):
+    with pytest.raises(AlignmentError, match="is invalid"):
         SecureServer(Tapped(secure_federation(), change)).vector_sum(
             "clipped_score", SCORE, mu=1.0, label="s"
         )
@@ -255,7 +255,7 @@ def test_a_lie_gives_no_regression():
         sites[name] = Site(rows, schema, policy=SECURE, key=keys[name], roster=roster)
     federation = Tapped(InProcessFederation(sites), lying(5_000.0))
     model = pi.MomentOLS.from_formula("y ~ x", federation, schema=schema, trust="secure-sum")
-    with pytest.raises(AlignmentError, match="is void"):
+    with pytest.raises(AlignmentError, match="is invalid"):
         model.fit(epsilon=4.0, delta=1e-6)
 
 
@@ -297,17 +297,17 @@ def test_a_tampered_question_gives_garbage_not_a_sum():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"noise": {"scale": 1.0}}, "too small a loss"),
-        ({"noise": {"factor": 0.0}}, "knows no 'factor'"),
-        ({"noise": {"vectors": 0}}, "one release of a whole sum"),
-        ({"noise": {"picks": 1}}, "one release of a whole sum"),
+        ({"noise": {"scale": 1.0}}, "is too small for its noise"),
+        ({"noise": {"factor": 0.0}}, "unknown field 'factor'"),
+        ({"noise": {"vectors": 0}}, "must release all entries"),
+        ({"noise": {"picks": 1}}, "must release all entries"),
         ({"charge": {"relation": "metric"}}, "replace-one"),
-        ({"charge": {"mechanism": "laplace"}}, "another law of noise"),
-        ({"masking": {"grid": 2.0**-10}}, "leaves out what the grid adds|zCDP|4 to"),
+        ({"charge": {"mechanism": "laplace"}}, "noise model that its mechanism does not have"),
+        ({"masking": {"grid": 2.0**-10}}, "must include the grid's share|zCDP|4 to"),
         ({"masking": {"grid": 2.0**-60}}, "4 to 2"),
         ({"masking": {"seed": 1}, "charge": {"secure": False}}, "seeded noise"),
         ({"charge": {"secure": False}}, "seeded noise"),
-        ({"charges": ()}, "no release"),
+        ({"charges": ()}, "no ledger line"),
     ],
 )
 def test_a_charge_that_is_too_small_is_refused(change, reason):
@@ -325,7 +325,7 @@ def test_the_sensitivity_must_count_the_grid():
     reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
     sharp = charge["sensitivity"] | {"value": reach.l2 * (1 + 1e-12)}
     errors = refusals(federation, changed(query, charge={"sensitivity": sharp}))
-    assert all("leaves out what the grid adds" in error for error in errors)
+    assert all("must include the grid's share" in error for error in errors)
 
 
 def test_a_coarse_grid_has_no_mu():
@@ -349,15 +349,15 @@ def test_the_sites_policy_sets_the_least():
     wary = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
     federation = secure_federation(policies={"north": wary})
     server = SecureServer(federation)
-    with pytest.raises(NotAvailableError, match="'north': its policy counts with 1"):
+    with pytest.raises(NotAvailableError, match="the site's policy requires max_colluding of at least 1"):
         server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     server = SecureServer(federation, max_colluding=1)
     assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").rows == 210
-    with pytest.raises(NotAvailableError, match="'north': its policy takes part in sums over at least 3"):
+    with pytest.raises(NotAvailableError, match="the site's policy requires secure sums over at least 3"):
         server.vector_sum("clipped_score", SCORE, mu=1.0, label="s", sites=["north", "west"])
     assert len(federation._sites["north"].ledger) == 1
     dear = secure_federation(policies={"north": SitePolicy(secure_sums=True, largest_rho=0.1)})
-    with pytest.raises(NotAvailableError, match="so dear"):
+    with pytest.raises(NotAvailableError, match="above the limit largest_rho"):
         SecureServer(dear).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
 
 

@@ -69,10 +69,10 @@ def test_lines_of_sums_with_self_masks_are_still_read(tmp_path):
     site = federation._sites["north"]
     assert site.ledger.total().mu == 1.0
     assert site.ledger.entries == (entry,)
-    assert "no secure sum of kind 'shared' is known" in site.handle(shared, "north").error
+    assert "does not know secure sums of kind 'shared'" in site.handle(shared, "north").error
     for op in ("mask", "confirm", "unmask"):
         later = replace(shared, op=op, masking={"sum": shared.digest})
-        assert f"no statistic is called '{op}'" in site.handle(later, "north").error
+        assert f"there is no statistic named '{op}'" in site.handle(later, "north").error
     assert len(site.ledger) == 1
     site.ledger.close()
 

@@ -38,7 +38,7 @@ def test_keys_are_kept_and_not_shown(tmp_path):
         pickle.dumps(key)
     (tmp_path / "other").write_text("12")
     (tmp_path / "other").chmod(0o600)
-    with pytest.raises(StorageError, match="holds no identity key"):
+    with pytest.raises(StorageError, match="is not an identity key"):
         IdentityKey.load(tmp_path / "other")
     with pytest.raises(ArgumentError):
         IdentityKey(b"short")
@@ -80,7 +80,7 @@ WEAK = [0, 1, FIELD - 1, *EIGHTH, FIELD, FIELD + 1, FIELD + 9, 2**255 + 9, 2**25
 def test_a_roster_takes_no_key_that_hides_nothing(number):
     """A question with such a neighbour was charged, and then failed."""
     key = number.to_bytes(32, "little").hex()
-    with pytest.raises(ArgumentError, match="the key of site 'b' is no public key"):
+    with pytest.raises(ArgumentError, match="the key of site 'b' is not a valid public"):
         Roster({"a": IdentityKey().public, "b": key})
 
 

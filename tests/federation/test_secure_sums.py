@@ -153,7 +153,7 @@ def test_scalars_and_matrices():
     np.testing.assert_allclose(gram.values, X.T @ X, atol=1e-10)
     args = {"edges": np.array([0.5, 1.0, 2.0])}
     assert 0.5 <= server.histogram_quantile(args, level=0.5, mu=math.inf, label="median") <= 2.0
-    with pytest.raises(NotAvailableError, match="peeled"):
+    with pytest.raises(NotAvailableError, match="cannot be selected from secure sums"):
         server.top_k("clipped_products", {"bound": 1.0}, 2, label="x", mu=1.0)
     with pytest.raises(ArgumentError, match="no statistic"):
         server.vector_sum("made_up", {}, label="x", mu=1.0)
@@ -215,10 +215,10 @@ def test_some_sites_only_are_charged_in_their_own_scope():
 
 def test_un_noised_sums_stay_where_they_are():
     federation = secure_federation()
-    with pytest.raises(NotAvailableError, match="no un-noised sums"):
+    with pytest.raises(NotAvailableError, match="sums without noise"):
         TrustedServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     open_only = secure_federation(policy=SitePolicy(trusted_server=True))
-    with pytest.raises(NotAvailableError, match="no part in secure sums"):
+    with pytest.raises(NotAvailableError, match="does not allow secure sums"):
         SecureServer(open_only).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
 
 
@@ -238,12 +238,12 @@ def test_a_drop_out_costs_a_new_roster_and_a_new_charge():
         assert server.ledger.total().mu == pytest.approx(math.sqrt(2.0))
         assert federation.inner._sites["a"].ledger.total().mu == pytest.approx(math.sqrt(2.0))
         assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").sites == found.sites
-    with pytest.raises(AlignmentError, match="no answer from site 'c'"):
+    with pytest.raises(AlignmentError, match=r"site 'c'.* did not answer"):
         SecureServer(secure_federation(FIVE, drop_outs={"c": {1}})).vector_sum(
             "clipped_score", SCORE, mu=1.0, label="s"
         )
     flaky = secure_federation(FIVE, drop_outs={"c": {1}, "d": {2}})
-    with pytest.raises(AlignmentError, match="fell silent in 2 attempts"):
+    with pytest.raises(AlignmentError, match="did not answer in each of 2 attempts"):
         SecureServer(flaky, missing="continue", retries=1).vector_sum(
             "clipped_score", SCORE, mu=1.0, label="s"
         )
@@ -275,13 +275,13 @@ def test_bad_options():
     for wrong in ({"max_colluding": -1}, {"retries": -1}, {"grid_bits": 1}, {"missing": "maybe"}):
         with pytest.raises(ArgumentError):
             SecureServer(federation, **wrong)
-    with pytest.raises(ArgumentError, match="no honest site"):
+    with pytest.raises(ArgumentError, match="less than the number of sites"):
         SecureServer(federation, max_colluding=3).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     sites = sites_of()
     unkeyed = Site(rows_of(60, 0), design_of(), policy=SECURE)
     with pytest.raises(NotAvailableError, match="'north' has no key"):
         SecureServer(InProcessFederation(sites | {"north": unkeyed}))
-    with pytest.raises(AlignmentError, match="another pinned roster"):
+    with pytest.raises(AlignmentError, match="pinned rosters of site"):
         SecureServer(InProcessFederation(sites | {"west": sites_of()["west"]}))
     with pytest.raises(ArgumentError, match="both key"):
         Site(rows_of(60, 0), design_of(), key=pi.federation.IdentityKey())

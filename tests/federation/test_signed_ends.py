@@ -86,7 +86,7 @@ WEAK = [number.to_bytes(32, "little").hex() for number in (0, 1, FIELD - 1, FIEL
 
 @pytest.mark.parametrize("key", [*WEAK, ORDER8, "f" * 64, "02" + "0" * 62, "x", 3])
 def test_no_verifying_key_by_which_anybody_signs(key):
-    with pytest.raises(ArgumentError, match="the verifying key of site 'south' is no public key of Ed25519"):
+    with pytest.raises(ArgumentError, match="the verifying key of site 'south' must be a public Ed25519 key"):
         Roster(dict(ROSTER.keys), dict(ROSTER.verifying) | {"south": key})
     with pytest.raises(ArgumentError, match="the key of analyst 'ada'"):
         SitePolicy(analysts=[{"name": "ada", "key": key}])
@@ -122,10 +122,10 @@ def test_the_same_numbers_as_without_signatures(world):
     ("ends", "told"),
     [
         ({"roster": Roster(dict(ROSTER.keys))}, "no verifying keys"),
-        ({"roster": pinned_keys(NAMES[:2])[1]}, "the roster has no site 'west'"),
+        ({"roster": pinned_keys(NAMES[:2])[1]}, "the roster does not list site 'west'"),
         ({"roster": ROSTER.to_json()}, "roster must be a Roster"),
         ({"key": ANALYST.verifying}, "key must be an IdentityKey"),
-        ({"heads": "heads.json"}, "give roster="),
+        ({"heads": "heads.json"}, "needs roster="),
     ],
 )
 def test_what_no_reply_can_be_checked_by(world, ends, told):
@@ -163,16 +163,16 @@ FORGED = IdentityKey(bytes([7]) * 32)
 def test_an_impostor_is_named(world, options):
     before = world.federation(roster=ROSTER)
     with replaced(world, "south", **options):
-        with pytest.raises(AlignmentError, match="site 'south': its reply is not signed by the key"):
+        with pytest.raises(AlignmentError, match="site 'south': the reply is not signed by the site's key"):
             world.federation(roster=ROSTER)
-        with pytest.raises(AlignmentError, match="site 'south': its reply is not signed by the key"):
+        with pytest.raises(AlignmentError, match="site 'south': the reply is not signed by the site's key"):
             asked(before)
 
 
 def test_another_pinned_roster_is_named(world):
     other = IdentityKey()
     more = Roster(dict(ROSTER.keys) | {"x": other.public}, dict(ROSTER.verifying) | {"x": other.verifying})
-    with pytest.raises(AlignmentError, match="site 'north' has pinned another roster"):
+    with pytest.raises(AlignmentError, match="site 'north' has pinned a roster that differs"):
         world.federation(roster=more)
 
 
@@ -187,7 +187,7 @@ def test_a_listed_analyst_is_answered(closed):
 
 @pytest.mark.parametrize("key", [None, IdentityKey()], ids=["unsigned", "another key"])
 def test_others_are_not(closed, key):
-    with pytest.raises(NotAvailableError, match="site 'north': its policy lists analysts"):
+    with pytest.raises(NotAvailableError, match="site 'north': the site's policy lists analysts"):
         closed.federation(roster=ROSTER, key=key)
     assert [charged(name, closed) for name in NAMES] == [0] * 3
 
@@ -204,7 +204,7 @@ def test_a_body_is_not_read_before_its_envelope(closed):
 
 def test_sites_of_one_process_that_list_analysts_answer_nothing():
     site = Site(rows_of(60, 0), design_of(), policy=SitePolicy(analysts=LISTED))
-    with pytest.raises(NotAvailableError, match="site 'north': its policy lists analysts"):
+    with pytest.raises(NotAvailableError, match="site 'north': the site's policy lists analysts"):
         SecureServer(InProcessFederation({"north": site}))
     assert "lists analysts" in site.handle(Query("describe"), "north").error
 
@@ -269,9 +269,9 @@ def test_an_envelope_serves_for_one_question_and_one_site(closed):
     query = secure_query(federation)
     other = secure_query(federation, mu=2.0)
     for name, fields, told in [
-        ("north", sealed(query).fields, "another one than its envelope says"),
-        ("south", sealed(other).fields, "is for another site"),
-        ("north", sealed(other, "").fields, "another one than its envelope says"),
+        ("north", sealed(query).fields, "does not match the digest in its envelope"),
+        ("south", sealed(other).fields, "is addressed to another site"),
+        ("north", sealed(other, "").fields, "does not match the digest in its envelope"),
     ]:
         assert told in closed.remote(name).exchange(other, name, fields)[0].error
     assert charged("north", closed) == charged("south", closed) == 0
@@ -342,7 +342,7 @@ def test_who_notices_a_ledger_that_was_put_back(world, tmp_path, back, noticed):
         asked(world.federation(**ends))
 
     if noticed:
-        with pytest.raises(StorageError, match=r"site 'north': its ledger (lacks lines|went back)"):
+        with pytest.raises(StorageError, match=r"site 'north': the site's ledger (lacks lines|is older)"):
             again()
     else:
         again()
@@ -361,7 +361,7 @@ def test_a_ledger_that_went_back_and_grew_again_is_noticed(world):
     world.up("north")
     for _ in range(3):
         asked(world.federation())
-    with pytest.raises(StorageError, match="site 'north': its ledger lacks lines"):
+    with pytest.raises(StorageError, match="site 'north': the site's ledger lacks lines"):
         asked(federation)
 
 
@@ -390,7 +390,7 @@ def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():
         site_end = SiteEnvelope(Shown(site, journal), "north")
         told.append(end.checked(envelope, *site_end.answer(envelope, query)).error)
     assert [bool(error) for error in told] == [False, True, True, True, False, False]
-    assert "ledger went back" in told[1]
+    assert "ledger is older" in told[1]
 
 
 class Shown:
@@ -481,7 +481,7 @@ def test_the_memory_of_heads(tmp_path):
     (tmp_path / "file").write_text("")
     unwritable = HeadMemory(tmp_path / "file" / "heads.json")
     unwritable.learn("north", owner, first)
-    with pytest.raises(StorageError, match="cannot be kept"):
+    with pytest.raises(StorageError, match="cannot be written"):
         unwritable.save()
 
 

@@ -307,12 +307,12 @@ def test_only_accounts_on_the_list_are_heard(tmp_path, caplog):
         assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
     with SiteDaemon(site_of(), "north", tmp_path / "n", allow_uids=[uid + 1]).started() as daemon:
         assert ask(daemon) is None
-        with pytest.raises(AlignmentError, match="no answer from the daemon"):
+        with pytest.raises(AlignmentError, match="did not answer"):
             RemoteSite(daemon.path).handle(Query("describe"), "north")
     assert json.loads(caplog.messages[-1]) | {"time": 0} == {
         "time": 0,
         "site": "north",
-        "event": "not on the list",
+        "event": "account not in allow_uids",
         "uid": uid,
     }
     for wrong in ("me", [-1], [True], 3):
@@ -372,7 +372,7 @@ def test_one_question_at_a_time(daemon, monkeypatch):
 
 def test_nobody_there_or_nobody_answering(tmp_path):
     remote = RemoteSite(tmp_path / "nobody")
-    with pytest.raises(AlignmentError, match="no answer from the daemon of site 'north'"):
+    with pytest.raises(AlignmentError, match="daemon of site 'north'"):
         remote.handle(Query("describe"), "north")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
@@ -389,20 +389,20 @@ def test_only_the_account_itself_may_open_the_socket(daemon, tmp_path):
     shared = SiteDaemon(site_of(), "north", tmp_path / "s", group=grp.getgrgid(group).gr_name)
     with shared:
         assert shared.path.stat().st_mode & 0o777 == 0o660
-    with pytest.raises(ArgumentError, match="no socket can be put"):
+    with pytest.raises(ArgumentError, match="cannot be created"):
         SiteDaemon(site_of(), "north", tmp_path / "t", group="no such group")
 
 
 def test_places_for_a_socket(daemon, tmp_path):
     (tmp_path / "file").write_text("rows")
-    with pytest.raises(ArgumentError, match="another daemon is there"):
+    with pytest.raises(ArgumentError, match="another daemon uses this socket"):
         SiteDaemon(site_of(), "north", daemon.path)
-    with pytest.raises(ArgumentError, match="no socket can be put"):
+    with pytest.raises(ArgumentError, match="cannot be created"):
         SiteDaemon(site_of(), "north", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "rows"
     with pytest.raises(ArgumentError, match="at most"):
         SiteDaemon(site_of(), "north", tmp_path / ("x" * 120))
-    with pytest.raises(ArgumentError, match="no folder"):
+    with pytest.raises(ArgumentError, match="does not exist"):
         SiteDaemon(site_of(), "north", tmp_path / "no" / "where")
     for wrong in ({"timeout": 0.0}, {"largest": 0}):
         with pytest.raises(ArgumentError):
@@ -466,7 +466,7 @@ def test_a_daemon_that_dies_in_mid_question_is_told_at_once(tmp_path):
         dying = threading.Thread(target=hang_up)
         dying.start()
         begun = time.monotonic()
-        with pytest.raises(AlignmentError, match="no answer from the daemon"):
+        with pytest.raises(AlignmentError, match="did not answer"):
             RemoteSite(path, timeout=60.0).handle(Query("describe"), "north")
         dying.join()
     assert time.monotonic() - begun < 30.0

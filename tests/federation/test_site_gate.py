@@ -223,7 +223,7 @@ def test_a_question_is_rehearsed_once(monkeypatch):
     assert seen.count("checked") == 1
     assert seen.count("accept") == seen.count("total") == 3
     assert "residual_clip" in site.handle(squares(site, args={"residual_clip": -1.0}), "north").error
-    assert "does not know this design" in site.handle(squares(site, design="0" * 64), "north").error
+    assert "does not have this design" in site.handle(squares(site, design="0" * 64), "north").error
     for clip in range(2, 30):
         changed = squares(site, args={"residual_clip": float(clip)}, sequence=2 + clip)
         site.handle(changed, "north")
@@ -355,7 +355,7 @@ def test_only_the_holders_own_process_says_what_weights_and_public_columns_there
 def test_by_default_a_site_takes_no_design():
     site = Site(table(), SCHEMA)
     reply = site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north")
-    assert "its policy takes no designs" in reply.error
+    assert "policy accepts no designs" in reply.error
     assert site.design is None
 
 
@@ -364,7 +364,7 @@ def test_the_design_that_a_site_was_made_with_is_always_known():
     site = Site(table(), design)
     assert site.answer(design_query(design), "north").facts["digest"] == design.digest
     assert (
-        "takes no designs"
+        "accepts no designs"
         in site.handle(design_query(pi.Design.from_formula("y ~ income", SCHEMA)), "north").error
     )
     site.adopt(pi.Design.from_formula("y ~ income", SCHEMA))
@@ -383,7 +383,7 @@ def test_listed_designs_are_taken_and_not_counted():
     ):
         assert not site.handle(design_query(design), "north").error
     assert (
-        "takes 1 new designs"
+        "accepts 1 new designs"
         in site.handle(design_query(pi.Design.from_formula("y ~ g", SCHEMA)), "north").error
     )
     only = Site(
@@ -391,7 +391,7 @@ def test_listed_designs_are_taken_and_not_counted():
     )
     assert not only.handle(design_query(listed), "north").error
     assert (
-        "takes 0 new designs"
+        "accepts 0 new designs"
         in only.handle(design_query(pi.Design.from_formula("y ~ g", SCHEMA)), "north").error
     )
 
@@ -482,7 +482,7 @@ def test_columns_that_cannot_be_read_are_refused_from_a_public_list():
     for name, value in bad.items():
         frame = table().astype({"income": object})
         frame.loc[3, "income"] = value
-        with pytest.warns(pi.errors.UnavailableColumnsWarning, match="income, g: see"):
+        with pytest.warns(pi.errors.UnavailableColumnsWarning, match="income, g cannot be used"):
             site = Site(frame.drop(columns="g"), SCHEMA, policy=OPEN)
         assert site.description()["unavailable"] == ["income", "g"]
         assert set(site.defects) == {"income", "g"}, name
@@ -490,7 +490,7 @@ def test_columns_that_cannot_be_read_are_refused_from_a_public_list():
         assert not site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north").error
         assert str(value) not in str(site.description())
     assert len(errors) == 1
-    assert "cannot offer the column(s) income" in errors.pop()
+    assert "the column(s) income cannot be used" in errors.pop()
 
 
 def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
@@ -557,7 +557,7 @@ def test_a_design_needs_an_introduction():
             "north",
         )
     site.answer(design_query(pi.Design.from_formula("y ~ income", SCHEMA)), "north")
-    with pytest.raises(NotAvailableError, match="send 'design' first"):
+    with pytest.raises(NotAvailableError, match="'design' first"):
         site.answer(
             Query(
                 "residual_sum",

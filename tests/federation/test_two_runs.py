@@ -63,7 +63,7 @@ def test_a_second_run_in_one_checkpoint_is_refused_before_it_charges(trust, kind
             if query.op not in ("describe", "design") and not refused:
                 refused.append(None)
                 before = {name: len(site.ledger) for name, site in sites.items()}
-                with pytest.raises(StorageError, match="another run is at work in"):
+                with pytest.raises(StorageError, match="another run is using the checkpoint folder"):
                     fitted(InProcessFederation(sites))
                 assert {name: len(site.ledger) for name, site in sites.items()} == before
             return self.inner.ask(query, asked)

@@ -127,7 +127,7 @@ def test_a_site_that_came_back_is_not_charged_twice(tmp_path):
     calls = {"0": [3], "1": []}
     inner._failing = ({name: frozenset(at) for name, at in calls.items()}, {"1": frozenset([3])})
     settings = {"epsilon": 2.0, "delta": 1e-6, "rng": 0, "checkpoint": tmp_path}
-    with pytest.raises(AlignmentError, match="no answer from site '0', '1'"):
+    with pytest.raises(AlignmentError, match="site '0', '1' did not answer"):
         model.fit(**settings)
     fit = model.fit(**settings)
     assert {len(site.ledger) for site in inner._sites.values()} == {len(fit.privacy.entries)}
@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes
             model.fit(**how, checkpoint=folder)
         told.append(str(raised.value))
         assert len(model.ledger.entries) == call + 1
-        assert f"What was charged stands; the same call goes on from {folder}" in told[-1]
+        assert f"Charges made so far are kept; when {folder} can be written again" in told[-1]
         other = again(model, pi.Ledger(BUDGET))
         other._rows = rows
         found = other.fit(**how, checkpoint=folder)
@@ -232,7 +232,7 @@ def stopped_and_mixed(folder, trust, order):
 def test_a_fit_of_own_rows_goes_on_with_these_in_this_order_alone(trust, tmp_path, monkeypatch):
     assert stopped_and_mixed(tmp_path / "same", trust, np.arange(600)) == pytest.approx(1.0)
     for order in (np.arange(600)[::-1], np.roll(np.arange(600), 1), np.zeros(600, dtype=int)):
-        with pytest.raises(StorageError, match="of other rows, or of these in another order"):
+        with pytest.raises(StorageError, match="of other rows, or of these rows in another order"):
             stopped_and_mixed(tmp_path / str(order[:2]), trust, order)
     assert (tmp_path / "same" / "rows.key").stat().st_mode & 0o077 == 0
     monkeypatch.setattr(

@@ -114,7 +114,7 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     y, X = draw("gaussian")
     with pytest.raises(ArgumentError, match="no record can noise its own"):
         one_place("gaussian", y, X, trust="local")
-    with pytest.raises(ArgumentError, match="two parties"):
+    with pytest.raises(ArgumentError, match="at least two sites"):
         one_place("gaussian", y, X, trust="secure-sum")
     with pytest.raises(ArgumentError, match="rows in one place"):
         pi.FederatedGLM.from_arrays(

@@ -201,7 +201,7 @@ def test_machines_are_named_in_one_type(labels, error, why):
 def test_sites_of_one_name_are_refused():
     design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
     rows = Rows(np.zeros((2, 1)), np.zeros(2))
-    with pytest.raises(ArgumentError, match="labels of one text"):
+    with pytest.raises(ArgumentError, match="labels with the same text"):
         in_process(design, {1: rows, "1": rows})
 
 

@@ -282,7 +282,11 @@ FINE = cube(40)
 @pytest.mark.parametrize(
     ("party", "error", "words"),
     [
-        ((FINE[0], FINE[1][:, :2]), "ArgumentError", "site 's1' has other columns than site 's0'"),
+        (
+            (FINE[0], FINE[1][:, :2]),
+            "ArgumentError",
+            "site 's1' has other columns than site 's0'",
+        ),
         ((FINE[0][:0], FINE[1][:0]), "ArgumentError", "site 's1': the table has no rows"),
         ((FINE[0][:7], FINE[1]), "ArgumentError", "site 's1': y has 7 rows"),
         ((FINE[0], np.where(FINE[1] > 0.98, np.nan, FINE[1])), "ArgumentError", "site 's1': X has nan"),
@@ -355,7 +359,7 @@ def test_a_site_with_another_schema_or_policy_is_named():
         ({"trust": "central"}, "ArgumentError", "secure-sum"),
         ({"response_weight": 0.0}, "ArgumentError", "response_weight"),
         ({"parts": []}, "ArgumentError", "at least one pair"),
-        ({"parts": [FINE]}, "ArgumentError", "two parties"),
+        ({"parts": [FINE]}, "ArgumentError", "at least two sites"),
         ({"parts": {1: FINE, "1": FINE}}, "ArgumentError", "two sites"),
     ],
 )
@@ -369,7 +373,7 @@ def test_bad_options(options, error, words):
     [
         ("secure-sum", {}, "epsilon"),
         ("secure-sum", {"epsilon": 1.0}, "delta"),
-        ("secure-sum", {"mu": 1.0, "max_colluding": 3}, "no honest site"),
+        ("secure-sum", {"mu": 1.0, "max_colluding": 3}, "less than the number of sites"),
         ("secure-sum", {"mu": 1.0, "source": "opendp"}, "source"),
         ("secure-sum", {"mu": 1.0, "robust_share": 0.5}, "robust_share"),
         ("secure-sum", {"mu": 1.0, "cov_type": "HC3"}, "HC3"),

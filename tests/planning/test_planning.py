@@ -96,7 +96,7 @@ def test_residuals_have_the_guessed_kurtosis_although_they_are_bounded(kurtosis)
     rows = people.rows(200_000, np.random.default_rng(4))
     error = rows.age - people.design.matrix(rows) @ people.slopes
     had = people.residuals.kurtosis
-    assert (kurtosis < 2.5) is ("leave room" not in people.assumptions[-1])
+    assert (kurtosis < 2.5) is ("bounds allow" not in people.assumptions[-1])
     assert had == pytest.approx(min(kurtosis, 2.51), abs=0.01)
     assert scipy_kurtosis(error) == pytest.approx(had, abs=0.15)
     assert error.std() == pytest.approx(people.residuals.sd, rel=0.02)
@@ -178,7 +178,7 @@ def test_weak_cells_are_said_and_have_no_width():
     assert cell.verdict == "weak"
     assert np.isnan(cell.widths).all()
     assert study.best is None
-    assert "see changes()" in study.summary()
+    assert "Study.changes()" in study.summary()
     rows = study.case.people.rows(400, np.random.default_rng(0))
     fit = pi.MomentOLS.from_formula(FORMULA, rows, schema=SCHEMA).fit(epsilon=0.3, delta=1e-6, rng=0)
     assert fit.identification.weak
@@ -262,7 +262,7 @@ def test_tighter_bounds_and_fewer_columns_are_tried(few):
 
 @pytest.mark.audit
 def test_no_budget_beats_the_floor():
-    with pytest.raises(NotAvailableError, match="no budget gives 4,000 people"):
+    with pytest.raises(NotAvailableError, match=r"no budget gives intervals of width .* with 4,000 people"):
         plan().budget_for(width=1e-3)
 
 
@@ -332,17 +332,17 @@ def test_the_plot_shows_every_estimator_and_the_floor(few):
     ("guesses", "said"),
     [
         ({"means": {"wage": 70}}, "between its bounds 0 and 60"),
-        ({"sds": {"wage": 40}}, "too large"),
+        ({"sds": {"wage": 40}}, "must be at most"),
         ({"means": {"pay": 3}}, "'pay'"),
         ({"shares": {"region": {"x": 0.5}}}, "share in 'region'"),
         ({"shares": {"region": {"n": 0.7, "s": 0.5}}}, "add up"),
-        ({"shares": {"educ": {"n": 0.7}}}, "is a number"),
+        ({"shares": {"educ": {"n": 0.7}}}, "numeric column"),
         ({"correlations": {"educ": {"region": 0.2}}}, "more than two levels"),
-        ({"correlations": {"educ": {"female": 0.99}}}, "cannot be had"),
-        ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "leave them out"),
-        ({"coefficients": {"educ": 50.0}}, "alone give the response"),
-        ({"coefficients": {"educ": 1.0}, "rsquared": 0.2, "residual_sd": 1.0}, "leave one out"),
-        ({"spreads": {"region": 1.0}}, "spread by a number"),
+        ({"correlations": {"educ": {"female": 0.99}}}, "is impossible with the other guesses"),
+        ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "omit the correlations"),
+        ({"coefficients": {"educ": 50.0}}, "imply an sd of the response"),
+        ({"coefficients": {"educ": 1.0}, "rsquared": 0.2, "residual_sd": 1.0}, "omit one"),
+        ({"spreads": {"region": 1.0}}, "spread by a numeric column"),
     ],
 )
 def test_guesses_that_cannot_be_are_refused(guesses, said):
@@ -353,16 +353,16 @@ def test_guesses_that_cannot_be_are_refused(guesses, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"trust": "per-party"}, "needs parties="),
-        ({"parties": {"a": ["wage"]}}, "needs parties="),
+        ({"trust": "per-party"}, "parties= must be given"),
+        ({"parties": {"a": ["wage"]}}, "parties= must be given"),
         ({"epsilon": None}, "name what may be spent"),
         ({"source": "lattice"}, "source="),
         ({"which": ["region"]}, "which='region'"),
         ({"estimators": ["Logit"]}, "estimators='Logit'"),
-        ({"estimators": []}, "estimators is empty"),
+        ({"estimators": []}, "estimators must not be empty"),
         ({"guess": BOOK}, "did you mean 'guesses'"),
-        ({"family": "binomial", "estimators": None}, "response of 0 and 1"),
-        ({"n": 10**8}, "more than 5,000,000"),
+        ({"family": "binomial", "estimators": None}, "response with bounds 0 and 1"),
+        ({"n": 10**8}, "at most 5,000,000"),
     ],
 )
 def test_words_that_cannot_be_are_refused(words, said):
@@ -375,13 +375,13 @@ def test_what_has_no_plan_says_why():
     several = pi.Schema({"wage": (0, 60), "educ": (0, 20)}, unit="person", max_rows=3)
     with pytest.raises(NotAvailableError, match="up to 3 rows of one 'person'"):
         pi.plan_study(several, "wage ~ educ", 100, **LEVEL)
-    with pytest.raises(NotAvailableError, match="no estimator has family='poisson'"):
+    with pytest.raises(NotAvailableError, match="no estimator is available for family='poisson'"):
         pi.plan_study(
             SCHEMA, "days ~ educ", 100, family="poisson", trust="per-party", parties={"a": []}, **LEVEL
         )
     with pytest.raises(SchemaError):
         plan(formula="wage ~ height")
-    with pytest.raises(ArgumentError, match="one of them"):
+    with pytest.raises(ArgumentError, match="pass either width="):
         plan().n_for(width=1.0, effect=1.0)
 
 
@@ -429,7 +429,7 @@ def test_the_command_gives_what_python_gives(run):
     ours = pi.plan_study(SCHEMA, "wage ~ educ + female", 3000, guesses=book, progress=False, **LEVEL)
     told = pd.DataFrame(json.loads(Path("p.json").read_text()))
     assert told.width.to_list() == pytest.approx(ours.frame.width.to_list(), rel=1e-9, nan_ok=True)
-    assert "What would do" in done.output
+    assert "Changes that reach the target" in done.output
     assert Path("p.svg").stat().st_size > 1000
 
 
@@ -444,11 +444,11 @@ def test_the_command_without_a_trust_is_advice(run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--width", "1"), "name it with --trust"),
-        (("--trust", "central", "--coefficient", "educ"), "belong to --width or --effect"),
-        (("--trust", "central", "--plot", "p.txt"), "a picture ends in"),
-        (("--trust", "per-party", "--party", "a"), "write NAME=COLUMN"),
-        (("--trust", "per-party"), "needs parties="),
+        (("--width", "1"), "pass --trust"),
+        (("--trust", "central", "--coefficient", "educ"), "only for --width or --effect"),
+        (("--trust", "central", "--plot", "p.txt"), "must end in one of"),
+        (("--trust", "per-party", "--party", "a"), "must be NAME=COLUMN"),
+        (("--trust", "per-party"), "parties= must be given"),
     ],
 )
 def test_the_command_refuses_in_one_line(run, words, said):
@@ -504,5 +504,5 @@ def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_an
 
     assert study_module._widths(Wanted, Partial()) == [1.0]
     Wanted.which = ("a", "b")  # of which the noise hides one
-    with pytest.raises(NotAvailableError, match="hides the slope"):
+    with pytest.raises(NotAvailableError, match="too large to estimate the slope"):
         study_module._widths(Wanted, Partial())

@@ -107,7 +107,7 @@ def test_a_site_checks_its_size_and_the_unit():
     reach = op.reach(ARGS, 2, site.size)
     assert len(POLICY.accept([line], reach)) == 1
     for wrong in ("record", "person"):
-        with pytest.raises(ValueError, match=f"is about a {wrong}"):
+        with pytest.raises(ValueError, match=f"protects a {wrong}"):
             POLICY.accept([line | {"unit": wrong}], reach)
-    with pytest.raises(ValueError, match="is about a client"):
+    with pytest.raises(ValueError, match="protects a client"):
         POLICY.accept([line], op.reach({k: v for k, v in ARGS.items() if not k.startswith("client")}, 2))

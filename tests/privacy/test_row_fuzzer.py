@@ -115,7 +115,7 @@ def test_a_delta_at_its_ends_is_no_reason_to_fail_without_a_reason(mu, delta):
         warnings.simplefilter("ignore", PrivinfWarning)
         made = model.fit(mu=mu, delta=delta, intervals="optional", rng=0)
     assert "no intervals" in str(made.summary()).lower() or made.estimate.cov is not None
-    with pytest.raises(NotAvailableError, match="would do"):
+    with pytest.raises(NotAvailableError, match="would be enough"):
         model.fit(mu=mu, delta=delta, rng=0)
 
 

@@ -375,7 +375,7 @@ def test_cluster_is_the_word_for_a_schemas_unit():
     sites = pi.MomentOLS.from_formula("y ~ x", InProcessFederation({"a": Site(data, schema)}), schema=schema)
     with pytest.raises(NotAvailableError, match="may be at several sites"):
         sites.fit(epsilon=math.inf, cov_type="cluster")
-    with pytest.raises(NotAvailableError, match="one row a unit"):
+    with pytest.raises(NotAvailableError, match="one row per person"):
         pi.OLS.from_formula("y ~ x", data, schema=schema).fit(epsilon=math.inf)
     r = total.fit(epsilon=math.inf)
     assert "take rows as independent" in str(r.summary())

@@ -35,7 +35,7 @@ def test_the_package_ships_none_of_them():
 
 
 def test_all_that_is_allowed_by_default_is_the_packages():
-    with pytest.raises(NotAvailableError, match=r"'paper_gradient': the holder must name it"):
+    with pytest.raises(NotAvailableError, match=r"'paper_gradient'; its holder must list it"):
         server_of(OPEN).vector_sum("paper_gradient", ARGS, rho=1.0, label="gradient")
 
 
@@ -79,4 +79,4 @@ def test_a_name_of_the_package_is_not_taken():
 
 def test_a_question_does_not_import_what_a_site_does_not_know():
     reply = site_of(OPEN).handle(Query("paper_unheard_of"), "one")
-    assert "no statistic is called 'paper_unheard_of'" in reply.error
+    assert "there is no statistic named 'paper_unheard_of'" in reply.error

@@ -86,7 +86,7 @@ class IdentityKey:
         elif isinstance(secret, bytes) and len(secret) == SITE_KEY_BYTES:
             self._secret = x25519.X25519PrivateKey.from_private_bytes(secret)
         else:
-            raise ArgumentError(f"secret must be {SITE_KEY_BYTES} bytes")
+            raise ArgumentError(f"secret must be {SITE_KEY_BYTES} bytes long")
         self.public: str = self._secret.public_key().public_bytes_raw().hex()
         self._signing: Any = None  # made when it is first needed: sites of one process sign nothing
 
@@ -143,7 +143,7 @@ class IdentityKey:
             public_key = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
             return bytes(self._secret.exchange(public_key))
         except (TypeError, ValueError):
-            raise ArgumentError("a public key is not one of X25519") from None
+            raise ArgumentError("public must be a public X25519 key in hexadecimal digits") from None
 
     def secret_bytes(self) -> bytes:
         """Return the secret key itself.
@@ -175,12 +175,14 @@ class IdentityKey:
         try:
             handle = open_secret(check_path(path), KEY, "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
-            raise StorageError(f"there is a file at {path}: an identity key is never replaced") from None
+            raise StorageError(
+                f"the file {path} already exists, and identity keys are never replaced; choose another path"
+            ) from None
         except OSError as problem:
             if isinstance(problem, StorageError):
                 raise
             raise StorageError(
-                f"{path} cannot be made ({problem.strerror or type(problem).__name__})"
+                f"the key file {path} cannot be created ({problem.strerror or type(problem).__name__})"
             ) from None
         with os.fdopen(handle, "w", encoding="ascii") as stream:
             stream.write(f"{self.secret_bytes().hex()}\n{_seal(self.secret_bytes())}\n")
@@ -257,7 +259,7 @@ class IdentityKey:
         """Return the key in the content of a file; a file of an earlier version has no checksum."""
         lines = content.decode("ascii", errors="replace").splitlines()
         if len(lines) not in (1, 2) or len(lines[0]) != 2 * SITE_KEY_BYTES or not _is_hex(lines[0]):
-            raise StorageError(f"{place} holds no identity key")
+            raise StorageError(f"{place} is not an identity key")
         secret = bytes.fromhex(lines[0])
         if len(lines) == 2 and lines[1] != _seal(secret):
             raise StorageError(f"{place} is damaged: the key does not match its checksum")
@@ -267,7 +269,7 @@ class IdentityKey:
         return f"<IdentityKey with public key {self.public[:8]}..., secret not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("an identity key is not pickled: save it at the site")
+        raise TypeError("an identity key is secret and cannot be pickled; save it to a file at its owner")
 
 
 @doors
@@ -319,16 +321,16 @@ class Roster:
                     f"the key of site {name!r} must be {2 * SITE_KEY_BYTES} hexadecimal digits"
                 )
             if not _shares(key):
-                raise ArgumentError(f"the key of site {name!r} is no public key: no secret goes with it")
+                raise ArgumentError(f"the key of site {name!r} is not a valid public X25519 key")
         if not isinstance(self.verifying, Mapping) or (
             self.verifying and self.verifying.keys() != self.keys.keys()
         ):
-            raise ArgumentError("a roster has verifying keys of all its sites, or of none")
+            raise ArgumentError("a roster must have verifying keys of all its sites, or of none")
         for name, key in self.verifying.items():
             check_verifying(key, f"the verifying key of site {name!r}")
         for kind, keys in (("keys", self.keys), ("verifying", self.verifying)):
             if len(set(keys.values())) < len(keys):
-                raise ArgumentError("a key stands twice in the roster: every site has its own")
+                raise ArgumentError("the roster has the same key twice; every site needs its own key")
             object.__setattr__(self, kind, MappingProxyType(dict(sorted(keys.items()))))
         content = json.dumps([dict(self.keys), dict(self.verifying)] if self.signed else dict(self.keys))
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
@@ -371,18 +373,20 @@ class Roster:
         StorageError
             The text is not a roster, or its checksum does not match.
         """
-        content = parse_json(text, "the text is not a roster: it")
+        content = parse_json(text, "the text of the roster")
         second = isinstance(content, dict) and "verifying" in content
         fields = ("format", "version", "keys", *(["verifying"] if second else []))
         record = unsealed(content, "a roster", fields)
         if (record["format"], record["version"]) != (Formats.ROSTER, 2 if second else 1):
-            raise StorageError("the text is not a roster of a version that this privinf reads")
+            raise StorageError("the text is not a roster in a format that this version of privinf reads")
         if second and not record["verifying"]:
-            raise StorageError("the text is not a roster: it is of version 2 and has no verifying keys")
+            raise StorageError(
+                "the text is not a valid roster: a roster of version 2 must have verifying keys"
+            )
         try:
             return cls(record["keys"], record.get("verifying", {}))
         except ArgumentError as problem:
-            raise StorageError(f"the text is not a roster: {problem}") from None
+            raise StorageError(f"the text is not a valid roster: {problem}") from None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -431,13 +435,15 @@ def signed_by(verifying: str, signature: str, message: bytes) -> bool:
 def check_name(name: object, subject: str) -> None:
     """Raise ArgumentError unless a name is a non-empty text that commands can be given."""
     if not isinstance(name, str) or not name.strip() or "=" in name:
-        raise ArgumentError(f"{subject} is a non-empty text without '='")
+        raise ArgumentError(f"{subject} must be a non-empty string without '='")
 
 
 def check_verifying(key: object, subject: str) -> None:
     """Raise ArgumentError unless a key is one of Ed25519, of which no signature holds for anybody."""
     if not _is_key(key) or not _verifies(str(key)):
-        raise ArgumentError(f"{subject} is no public key of Ed25519: {2 * SITE_KEY_BYTES} hexadecimal digits")
+        raise ArgumentError(
+            f"{subject} must be a public Ed25519 key, {2 * SITE_KEY_BYTES} hexadecimal digits"
+        )
 
 
 def _seal(secret: bytes) -> str:

@@ -165,7 +165,7 @@ class PairKeys:
         return f"<PairKeys with {len(self.roster)} sites, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("shared secrets are not pickled")
+        raise TypeError("shared secrets of sites cannot be pickled")
 
 
 # Times by which the grid may raise a sensitivity before the release is refused as too large for its budget.
@@ -231,7 +231,7 @@ def plan_sum(
     carriers = sites - colluding
     moved = reach.sensitivity(relation)
     if carriers < 1:
-        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {sites}")
+        raise ArgumentError(f"max_colluding={colluding} must be less than the number of sites, {sites}")
     if math.isinf(mu):
         largest = 4.0 * sites * (rows * reach.bound) / 2.0**63
         grid = math.ldexp(1.0, math.frexp(largest)[1])
@@ -291,5 +291,6 @@ def solve_grid(
         if total > LARGEST_GROWTH * sensitivity:
             break
     raise SensitivityError(
-        f"mu={mu:g} is too small for {size} numbers on the noise grid: spend more or release fewer"
+        f"the budget mu={mu:g} is too small to release {size} numbers on the noise grid; spend more or "
+        "release fewer"
     )

@@ -45,7 +45,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
 from privinf.error_boundary import doors
 from privinf.errors import AlignmentError, NotAvailableError
-from privinf.federation.messages import Federation, Query, Reply
+from privinf.federation.messages import WRONG_ANSWER, Federation, Query, Reply
 from privinf.federation.noisy import NoisySum
 from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
@@ -118,7 +118,7 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     for name, reply in replies.items():
         fits = reply.masked.shape == (size,) and reply.masked.dtype == np.uint64
         if not fits or reply.rows != rows[name]:
-            raise AlignmentError(f"site {name!r} sent an answer that does not fit the question")
+            raise AlignmentError(WRONG_ANSWER.format(name))
     silent = tuple(name for name in roster if name not in replies)
     if silent:
         return MaskedSum(None, silent)
@@ -131,9 +131,10 @@ def check_range(steps: Integers, limit: float, sites: Sequence[str]) -> None:
     outside = int(np.count_nonzero(np.abs(steps.astype(np.float64)) > limit))
     if outside:
         raise AlignmentError(
-            f"the secure sum of the sites {', '.join(map(repr, sites))} is void: {outside} of {steps.size} "
-            "entries are outside what rows and noise add up to, so that a site sent something else than its "
-            "sum, or masks did not cancel. Masks hide which. The charge stands; compare rosters and versions"
+            f"the secure sum of the sites {', '.join(map(repr, sites))} is invalid, because {outside} of "
+            f"{steps.size} entries are outside their possible range. Some site sent a wrong sum, or masks "
+            "did not cancel; the masks hide which site. The charge is kept. Compare rosters and versions "
+            "of all sites"
         )
 
 
@@ -417,11 +418,13 @@ class SecureServer(TrustedServer):
                 return self._noisy(outcome.steps, planned, reach, lines)
             remaining = self._shrunk(names, outcome.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
-        raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
+        raise AlignmentError(f"some sites did not answer in each of {self._retries + 1} attempts at one sum")
 
     def _check_selections(self) -> None:
         """Refuse: peeling looks at un-noised sums, which nobody sees here."""
-        raise NotAvailableError("secure sums cannot be peeled: release the vector, or trust a server")
+        raise NotAvailableError(
+            "entries cannot be selected from secure sums; release the whole vector, or use a TrustedServer"
+        )
 
     def _largest_site(self, reach: RecordSensitivity, names: list[str]) -> int:
         """Return how many units the largest site has."""
@@ -470,7 +473,7 @@ class SecureServer(TrustedServer):
         """Return who is left when sites fell silent."""
         remaining = [name for name in names if name not in silent]
         if self._missing == "raise" or len(remaining) < 2:
-            raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
+            raise AlignmentError(f"site {', '.join(map(repr, silent))} did not answer")
         for name in silent:
             self._rows.pop(name, None)
         return remaining
@@ -482,9 +485,14 @@ class SecureServer(TrustedServer):
         first, common = next(iter(pinned.items()))
         for name, digest in pinned.items():
             if digest is None:
-                raise NotAvailableError(f"site {name!r} has no key and roster for secure sums")
+                raise NotAvailableError(
+                    f"site {name!r} has no key and roster, so it cannot take part in secure sums"
+                )
             if digest != common:
-                raise AlignmentError(f"site {name!r} has another pinned roster than {first!r}")
+                raise AlignmentError(
+                    f"the pinned rosters of site {name!r} and site {first!r} differ; all sites must pin "
+                    "the same"
+                )
         self._pinned = str(common)
         return replies
 

@@ -87,29 +87,31 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     """
     terms = query.masking
     if terms.get("kind") != KIND:
-        raise ArgumentError(f"no secure sum of kind {shown(terms.get('kind'))} is known")
+        raise ArgumentError(f"the site does not know secure sums of kind {shown(terms.get('kind'))}")
     unknown = sorted(set(terms) - TERMS)
     if unknown:
-        raise ArgumentError(f"a secure sum knows no {', '.join(map(repr, unknown))}")
+        raise ArgumentError(
+            f"the terms of the secure sum have unknown fields {', '.join(map(repr, unknown))}"
+        )
     roster = terms.get("roster")
     if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:
-        raise ArgumentError("roster must be a list of names")
+        raise ArgumentError("roster must be a list of site names")
     if roster != sorted(set(roster)):
-        raise ArgumentError("roster must be sorted and name every site once")
+        raise ArgumentError("roster must be a sorted list in which every site occurs once")
     seed = terms.get("seed")
     if seed is not None and not _is_whole_number(seed, 0):
-        raise ArgumentError("the terms of the secure sum are not well formed")
+        raise ArgumentError("the seed in the terms of the secure sum must be a nonnegative integer")
     colluding = terms.get("max_colluding")
     if not _is_whole_number(colluding, 0):
-        raise ArgumentError("max_colluding must be a whole number")
+        raise ArgumentError("max_colluding must be a nonnegative integer")
     if colluding >= len(roster):
-        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {len(roster)}")
+        raise ArgumentError(f"max_colluding={colluding} must be less than the number of sites, {len(roster)}")
     grid = _grid(terms)
     scale = float(entry.noise.get("scale", math.nan))
     carriers = len(roster) - colluding
     sigma = scale / grid / math.sqrt(carriers)
     if not (0.0 <= sigma < math.inf):
-        raise ArgumentError("the ledger line states no scale of the noise")
+        raise ArgumentError("the ledger line of the secure sum must give the scale of its noise")
     return SumTerms(
         roster=tuple(roster), max_colluding=colluding, carriers=carriers, grid=grid, sigma=sigma, seed=seed
     )
@@ -118,7 +120,7 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
 def _grid(terms: Mapping[str, Any]) -> float:
     grid = terms.get("grid")
     if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid <= MOST_GRID:
-        raise ArgumentError("grid must be a positive number")
+        raise ArgumentError(f"grid must be a positive number, at most {MOST_GRID:g}")
     if math.frexp(grid)[0] != 0.5:
         raise ArgumentError("grid must be a power of two")
     return float(grid)
@@ -141,19 +143,23 @@ def check_terms(
         The ledger line states too little, or a loss that the grid is too coarse for.
     """
     if len(terms.roster) < policy.min_sites:
-        raise NotAvailableError(f"its policy takes part in sums over at least {policy.min_sites} sites")
+        raise NotAvailableError(
+            f"the site's policy requires secure sums over at least {policy.min_sites} sites"
+        )
     if terms.max_colluding < policy.max_colluding:
-        raise NotAvailableError(f"its policy counts with {policy.max_colluding} colluding sites")
+        raise NotAvailableError(
+            f"the site's policy requires max_colluding of at least {policy.max_colluding}"
+        )
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
-        raise ArgumentError("the ledger line says secure of noise that is not")
+        raise ArgumentError("the ledger line marks noise as secure that is seeded or absent")
     if terms.sigma == 0.0:
         return
     if not entry.secure and terms.seed is None:
-        raise ArgumentError("simulation noise needs its seed")
+        raise ArgumentError("a secure sum with simulation noise must give its seed")
     if entry.secure and not query.args.get("bits"):
-        raise ArgumentError("secure sums need bits: without them sums of doubles are not exact")
+        raise ArgumentError("secure sums need the argument bits, so that floating-point sums are exact")
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
-        raise ArgumentError("the noise of one site must span 4 to 2^50 steps of the grid")
+        raise ArgumentError("the noise scale of one site must be 4 to 2^50 steps of the grid")
     check_price(terms, entry, reach)
 
 
@@ -165,18 +171,20 @@ def check_price(terms: SumTerms, entry: LedgerEntry, reach: RecordSensitivity) -
         or entry.sensitivity is None
         or entry.sensitivity.norm != Norms.L2
     ):
-        raise ArgumentError("a secure sum is a Gaussian release with an l2 sensitivity")
+        raise ArgumentError(
+            "the ledger line of a secure sum must be a Gaussian release with an l2 sensitivity"
+        )
     if not set(entry.noise) <= NOISE_TERMS:
-        raise ArgumentError("a secure sum is one release of a whole sum")
+        raise ArgumentError("the ledger line of a secure sum must release all entries of the sum")
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the line {readable(entry.label)!r} leaves out what the grid adds to the sensitivity"
+            f"the ledger line {readable(entry.label)!r} must include the grid's share of the sensitivity"
         )
     fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)
     if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):
         raise ArgumentError(
-            f"the line {readable(entry.label)!r} must state its loss in zCDP: on so coarse a grid no mu is "
-            "known"
+            f"the ledger line {readable(entry.label)!r} must give its loss in zCDP, because the grid is too "
+            "coarse for Gaussian DP"
         )
 
 
@@ -184,7 +192,7 @@ def check_room(terms: SumTerms, rows: int, bound: float) -> None:
     """Raise SensitivityError if a sum over sites could pass 64 bits."""
     largest = rows * bound / terms.grid + NOISE_REACH * terms.sigma + 1.0
     if not largest < 2.0**63 / len(terms.roster):
-        raise SensitivityError("the sum could pass 64 bits on this grid: ask for a coarser one (grid_bits)")
+        raise SensitivityError("the sum could exceed 64 bits on this grid; use a coarser grid (grid_bits=)")
 
 
 def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: str) -> PairKeys:
@@ -196,15 +204,15 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
         The site has no key, or the roster is not part of the one it has pinned, with itself in it.
     """
     if pairs is None:
-        raise NotAvailableError("it has no key and roster for secure sums")
+        raise NotAvailableError("the site has no key and roster, so it cannot take part in secure sums")
     if not pairs.owns(name):
-        raise NotAvailableError("its pinned roster has another key under this name")
+        raise NotAvailableError("the site's pinned roster has another key for this site's name")
     if query.masking.get("pinned") != pairs.roster.digest:
-        raise NotAvailableError("its pinned roster is another one")
+        raise NotAvailableError("the site's pinned roster differs from the roster of the secure sum")
     if name not in terms.roster:
-        raise NotAvailableError("it is not on the roster of this sum")
+        raise NotAvailableError("the site is not in the roster of this secure sum")
     if not set(terms.roster) <= set(pairs.roster.keys):
-        raise NotAvailableError("the roster names a site that is not in its pinned roster")
+        raise NotAvailableError("the secure sum includes a site that is not in this site's pinned roster")
     return pairs
 
 
