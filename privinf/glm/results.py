@@ -197,7 +197,7 @@ class GLMPredictions(Predictions):
 
         Returns
         -------
-        Prediction
+        object
             ``.predicted_mean``, ``.se_mean``, ``.conf_int()`` and ``.summary_frame()``.
         """
         rows = self.rows(exog, transform)
@@ -353,7 +353,7 @@ class FitDescription:
         settings: GlmSettings = {
             "family": rows.family,
             "trace": trace,
-            "rounds": [list(one) for one in self.traffic.rounds],
+            "rounds": [list(round_sums) for round_sums in self.traffic.rounds],
             "names": list(rows.design.names),
         }
         if rows.missing != "raise":
@@ -412,7 +412,7 @@ def glm_results(
             weak_reason=reason,
         )
         return named_results(weak.transformed(back, names=names), **context)
-    found = Estimate(
+    fitted = Estimate(
         params=step.params,
         cov=total,
         names=step_names,
@@ -423,11 +423,11 @@ def glm_results(
         cov_type=cov_type,
         terms=VarianceTerms.dividing(total, STEP_EQUATION, terms),
     )
-    estimate = found.transformed(back, names=names)
-    told = {"equation": recorded(equation_of(step)), "to_user": back.tolist()}
+    estimate = fitted.transformed(back, names=names)
+    equation = {"equation": recorded(equation_of(step)), "to_user": back.tolist()}
     if block is None:
-        context["system"] = curved_system(told, rows.design, rows.total, cov_type)
-        context["settings"] |= told if step.score_sd else {}
+        context["system"] = curved_system(equation, rows.design, rows.total, cov_type)
+        context["settings"] |= equation if step.score_sd else {}
     return named_results(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
@@ -469,10 +469,10 @@ def second_look_results(
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
     strength = identified(rows, look, estimate.bse)
     measures = look.measures
-    most = look.most_bias(transform)
-    hidden = few_records(rows, look, most, look.one_sided(transform), estimate.bse)
+    largest_bias = look.most_bias(transform)
+    hidden = few_records(rows, look, largest_bias, look.one_sided(transform), estimate.bse)
     hidden += far_start(rows, look, look.unclipped_shift(transform), estimate.bse)
-    context = description.context(rows, *notes_of(rows, look, estimate, strength, most, hidden))
+    context = description.context(rows, *notes_of(rows, look, estimate, strength, largest_bias, hidden))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return named_results(
@@ -496,9 +496,13 @@ def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance:
     # The linear model's curvature changes as residuals enter the clip or leave it.
     unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
     start = error_of_start(trajectory, step.bread, step.meat, rows.total)
-    found = settling(step.step, covariance, start, step.shift / unit)
+    convergence = settling(step.step, covariance, start, step.shift / unit)
     wider = WIDER_CLIP
-    return "" if found.settled else UNSETTLED.format(found.length, wider * (rows.family != "binomial"))
+    return (
+        ""
+        if convergence.settled
+        else UNSETTLED.format(convergence.length, wider * (rows.family != "binomial"))
+    )
 
 
 def weak_results(rows: GlmRows, description: FitDescription, reason: str, block: Block | None) -> GLMResults:

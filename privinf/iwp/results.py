@@ -119,9 +119,14 @@ class ExampleScoreTests(ScoreTests):
         Parameters
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
-            Restrictions as for `wald_test`, the other coefficients solved under the null; or an array of all
-            private coefficients, user units, public columns concentrated out; multinomial: class by class.
-            Default: every slope but the constant is zero.
+            Restrictions in any form that `wald_test` reads, the other coefficients solved under the null; or
+            an array of all private coefficients, user units, public columns concentrated out; multinomial:
+            class by class. Default: every slope but the constant is zero.
+
+        Returns
+        -------
+        object
+            ``.statistic``, ``.pvalue`` and ``.df``.
 
         Raises
         ------
@@ -212,14 +217,16 @@ class ExampleResampling(Resampling):
         Parameters
         ----------
         draws : int
+            Number of replicates.
         method : {"multiplier", "parametric"}, optional
             Random signs on the records' influences; or draws from the normal distribution with the
             estimate's covariance. Default: the first where records' scores are there.
         rng : None, int or Generator
+            Of the replicates.
 
         Returns
         -------
-        BootstrapResults
+        object
             ``.conf_int()``, ``.bse``, ``.draws`` and ``.summary_frame()``.
 
         Raises
@@ -295,7 +302,7 @@ class ExamplePredictions(Predictions):
 
         Returns
         -------
-        Prediction
+        object
             ``.predicted_mean``, ``.se_mean``, ``.conf_int()`` and ``.summary_frame()``.
 
         Raises
@@ -445,8 +452,7 @@ class IWPGLMResults(Results):
 
         Returns
         -------
-        PrivateSummary
-            Of statsmodels' class Summary.
+        Summary of statsmodels
         """
         summary = super().summary(yname, xname, title, alpha, slim, notes)
         if not check_flag(naive, "naive"):

@@ -55,12 +55,18 @@ class MixedScoreTests(ScoreTests):
         Parameters
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
-            Restrictions as for `wald_test`, or an array of all slopes in user units; default: all zero.
+            Restrictions in any form that `wald_test` reads, or an array of all slopes in user units;
+            default: all zero.
         form : {"F", "exact"}
             "F": the F test on rows from which the noise common to residual and features is removed; its
             size is right up to a term in 1/k. "exact": adds public noise, drawn from the release's own
             digest, that makes residual and features independent at every k; it costs power. Mixed rows
             only; for rows of single people "F" is the usual chi-square score test.
+
+        Returns
+        -------
+        object
+            ``.statistic``, ``.pvalue`` and ``.df``.
         """
         if check_choice(form, ScoreForm, "form") == "F":
             return super().score_test(beta0)
@@ -99,13 +105,21 @@ class MixedResampling(Resampling):
         Parameters
         ----------
         draws : int
+            Number of replicates.
         method : {"multiplier", "pairs", "parametric"}, optional
             Of mixed rows (RMGMOLS): normal multipliers on the k rows' scores, with t statistics of k - d
             degrees of freedom; the k rows drawn again and solved again; or normal draws. The rows vary by
             mixing and noise, given the people; what they do not show is added from normal laws: the noise of
-            the means, and sampling unless ``target="sample"``. Of single people's rows as for
-            `Results.bootstrap`. Default: "multiplier", or "parametric" where rows cannot be drawn again.
+            the means, and sampling unless ``target="sample"``. Of single people's rows: random signs on
+            their influences, the rows drawn again, or normal draws. Default: "multiplier", or "parametric"
+            where rows cannot be drawn again.
         rng : None, int or Generator
+            Of the replicates.
+
+        Returns
+        -------
+        object
+            ``.conf_int()``, ``.bse``, ``.draws``, ``.summary_frame()`` and ``.method``.
 
         Notes
         -----

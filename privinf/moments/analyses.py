@@ -152,7 +152,7 @@ class Analyses:
         schema = self._release.design.schema
         formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
         part = sub_design(self._release.design, formula)
-        check_effects(part.design, effects, most=MOST_COLUMNS)
+        check_effects(part.design, effects, limit=MOST_COLUMNS)
         system = moment_system(self._release, part_of(self._release, part.maps))
         result = build_results(
             Results,

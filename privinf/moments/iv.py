@@ -277,9 +277,15 @@ class AndersonRubinTests(ScoreTests):
         Parameters
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
-            Restrictions as for `wald_test`, over the rest of which the statistic is minimised: its degrees of
-            freedom are the instruments less the coefficients that are left free. Or an array of the
-            coefficients of all endogenous columns, user units, in the order of `params`; default zero.
+            Restrictions in any form that `wald_test` reads, over the rest of which the statistic is
+            minimised: its degrees of freedom are the instruments less the coefficients that are left free.
+            Or an array of the coefficients of all endogenous columns, user units, in the order of `params`;
+            default zero.
+
+        Returns
+        -------
+        object
+            ``.statistic``, ``.pvalue`` and ``.df``.
         """
         return super().score_test(beta0)
 

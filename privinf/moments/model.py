@@ -393,7 +393,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         if effects:
             from privinf.results.effects import MOST_COLUMNS, check_effects
 
-            check_effects(self.mechanism.design, effects, most=MOST_COLUMNS)
+            check_effects(self.mechanism.design, effects, limit=MOST_COLUMNS)
         self._effects = effects
 
     @property

@@ -38,7 +38,7 @@ class Results(FittedResult, UnavailableAttributes):
 
     Parameters
     ----------
-    estimate : Estimate
+    estimate : `privinf.inference.estimate` object
         Of p coefficients, in the user's units.
     context : Context
         What the fit cost, its design, release, estimating equation, options and notes.
@@ -92,6 +92,10 @@ class Results(FittedResult, UnavailableAttributes):
         notes : {"main", "all"}
             "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
             privacy claim among them. ``result.notes``, `report` and `to_dict` always have all of them.
+
+        Returns
+        -------
+        Summary of statsmodels
         """
         options = SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         return summarize(self, options)
@@ -163,6 +167,7 @@ class Results(FittedResult, UnavailableAttributes):
         digits : int
             Digits after the point, at most 15.
         caption : str, optional
+            Title above the table.
 
         Returns
         -------
@@ -212,6 +217,11 @@ class Results(FittedResult, UnavailableAttributes):
         """Return the result as maketables asks for it: ``maketables.ETable([a.to_maketables()])``.
 
         Given as it is, a result is taken for one of statsmodels, without epsilon and cautions.
+
+        Returns
+        -------
+        object
+            With the hooks of maketables: coefficients, and facts of the fit.
         """
         return TableEntry(self.tidy(), dict(zip(GLANCE, self.glance().iloc[0], strict=True)))
 
@@ -264,6 +274,7 @@ class Results(FittedResult, UnavailableAttributes):
         Parameters
         ----------
         path : path
+            File to write.
         alpha : float
             Intervals have the level ``1 - alpha``.
         overwrite : bool
@@ -293,6 +304,7 @@ class Results(FittedResult, UnavailableAttributes):
         Parameters
         ----------
         path : path
+            File to write.
         records : bool
             False leaves out the release and the scores: a small file, without bootstrap and score test.
         key : bytes, optional
@@ -311,7 +323,26 @@ class Results(FittedResult, UnavailableAttributes):
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, key: bytes | None = None) -> Self:
-        """Read a result that `save` wrote (StorageError if the file is damaged or foreign)."""
+        """Read a result that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            File to read.
+        key : bytes, optional
+            Secret that the file was written with.
+
+        Returns
+        -------
+        Results
+
+        Raises
+        ------
+        StorageError
+            The file is damaged, foreign, of a newer version, or written with another key.
+        ArgumentError
+            The file holds results of another class.
+        """
         loaded = storage.load_results(path, default=Results, key=key)
         if not isinstance(loaded, cls):
             raise ArgumentError(f"{path} holds {type(loaded).__name__}, not {cls.__name__}")
@@ -366,6 +397,18 @@ def _restored(kind: type[Results], estimate: Estimate, context: Context) -> Resu
 @door
 def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Results:
     """Read a result that `Results.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        File to read.
+    key : bytes, optional
+        Secret that the file was written with.
+
+    Returns
+    -------
+    Results
+        Of the class of the fitted model.
 
     Raises
     ------

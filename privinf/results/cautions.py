@@ -69,25 +69,25 @@ class Cautious:
             if not name.startswith("_") and name not in SILENT:
                 setattr(cls, name, _cautious(name, member))
 
-    def _warn_if_weak(self, asked: str) -> None:
-        """Warn of all that speaks against normal inference; `asked` begins the text."""
+    def _warn_if_weak(self, subject: str) -> None:
+        """Warn of all that speaks against normal inference; `subject` begins the text."""
 
-    def _caution(self, asked: str) -> None:
+    def _caution(self, subject: str) -> None:
         """Warn, unless a member is at work that does so itself."""
         if id(self) not in _AT_WORK.get():
-            self._warn_if_weak(asked)
+            self._warn_if_weak(subject)
 
 
 class warned_once:
-    """Let members of a result be silent, and warn once at the end; without `asked` not at all.
+    """Let members of a result be silent, and warn once at the end; without `subject` not at all.
 
     For a function that reads several members of a result, or that reads its covariance itself. Not a
     generator, whose frame would hide the caller's line from `privinf.error_boundary.warn`.
     """
 
-    def __init__(self, result: Any, asked: str = "") -> None:
+    def __init__(self, result: Any, subject: str = "") -> None:
         self.result = result
-        self.asked = asked
+        self.subject = subject
 
     def __enter__(self) -> None:
         working = _AT_WORK.get()
@@ -96,8 +96,8 @@ class warned_once:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _AT_WORK.reset(self.token)
-        if kind is None and self.outermost and self.asked and isinstance(self.result, Cautious):
-            self.result._warn_if_weak(self.asked)
+        if kind is None and self.outermost and self.subject and isinstance(self.result, Cautious):
+            self.result._warn_if_weak(self.subject)
 
 
 def reads_intervals(function: Callable[P, R]) -> Callable[P, R]:
@@ -125,29 +125,29 @@ def _cautious(name: str, member: Any) -> Any:
 def _cached(name: str, member: cached_property[Any]) -> FunctionType:
     key = f"_at_hand_{name}"
 
-    def read(self: Any) -> Any:
+    def value(self: Any) -> Any:
         if key not in self.__dict__:
             self.__dict__[key] = member.func(self)
         return self.__dict__[key]
 
-    return cast(FunctionType, read)
+    return cast(FunctionType, value)
 
 
-def _wrapped(function: FunctionType, asked: str) -> FunctionType:
+def _wrapped(function: FunctionType, subject: str) -> FunctionType:
     # Names that the copy below finds in its closure.
     scores = _asks_for_scores(function)
     once = warned_once
 
     @wraps(function)
     def with_caution(self: Any, /, *args: Any, **words: Any) -> Any:
-        with once(self, "" if scores(args, words) else asked):
+        with once(self, "" if scores(args, words) else subject):
             return function(self, *args, **words)
 
     # The copy counts as defined where the function is, for doctest.
-    made = cast(FunctionType, with_caution)
-    passes_calls_on(made.__code__)
-    copy = FunctionType(made.__code__, function.__globals__, function.__name__, None, made.__closure__)
-    copy.__kwdefaults__ = made.__kwdefaults__
+    wrapper = cast(FunctionType, with_caution)
+    passes_calls_on(wrapper.__code__)
+    copy = FunctionType(wrapper.__code__, function.__globals__, function.__name__, None, wrapper.__closure__)
+    copy.__kwdefaults__ = wrapper.__kwdefaults__
     return cast(FunctionType, wraps(function)(copy))
 
 
@@ -157,9 +157,9 @@ def _asks_for_scores(function: FunctionType) -> Callable[[tuple[Any, ...], dict[
     place = places.index("method") - 1 if "method" in places else None
 
     def asks(args: tuple[Any, ...], words: dict[str, Any]) -> bool:
-        given = words.get("method")
-        if given is None and place is not None and place < len(args):
-            given = args[place]
-        return place is not None and isinstance(given, str) and given == "score"
+        method = words.get("method")
+        if method is None and place is not None and place < len(args):
+            method = args[place]
+        return place is not None and isinstance(method, str) and method == "score"
 
     return asks

@@ -86,11 +86,11 @@ class Comparison:
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
-        told: dict[str, list[str]] = {}
+        assumptions: dict[str, list[str]] = {}
         for name, report in reports.items():
             for text in () if report is None else report.assumptions:
-                told.setdefault(text, []).append(name)
-        for text, names in told.items():
+                assumptions.setdefault(text, []).append(name)
+        for text, names in assumptions.items():
             whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
             summary.add_text(f"The claim{whose} assumes: {readable(text)}.")
         return summary
@@ -146,8 +146,8 @@ class TableEntry:
 
     def __maketables_stat__(self, key: str) -> Any:
         """Return a fact of the fit, by its name in `Results.glance` or the library's own; None without."""
-        found = self.facts.get(MAKETABLES_FACTS.get(key, key))
-        return None if found is None or found == "" or pd.isna(found) else found
+        fact = self.facts.get(MAKETABLES_FACTS.get(key, key))
+        return None if fact is None or fact == "" or pd.isna(fact) else fact
 
 
 @door
@@ -159,6 +159,11 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     results : mapping of str to results, or list or tuple of results
         Private results and statsmodels' may be mixed; coefficients are matched by name. Those of a list are
         called by their response and a number, as statsmodels' ``summary_col`` has them: ``y I``, ``y II``.
+
+    Returns
+    -------
+    object
+        ``.params``, ``.bse``, ``.tvalues``, ``.pvalues``, ``.privacy`` and ``.summary()``.
 
     Raises
     ------
@@ -183,21 +188,21 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
 
 def _numbered(results: Sequence[Any]) -> dict[str, Any]:
     """Return results by the name of their response, numbered where several have it."""
-    responses = [str(getattr(getattr(one, "model", None), "endog_names", "fit")) for one in results]
-    found: dict[str, Any] = {}
+    responses = [str(getattr(getattr(result, "model", None), "endog_names", "fit")) for result in results]
+    numbered: dict[str, Any] = {}
     for place, (response, result) in enumerate(zip(responses, results, strict=True)):
         several = responses.count(response) > 1
         number = f" {'I' * responses[: place + 1].count(response)}" if several else ""
-        found[response + number] = result
-    return found
+        numbered[response + number] = result
+    return numbered
 
 
 def _values(result: Any, member: str) -> pd.Series[float]:
     try:
-        found: pd.Series[float] = getattr(result, member)
+        values: pd.Series[float] = getattr(result, member)
     except NotAvailableError:
         return pd.Series(np.nan, result.params.index)
-    return found
+    return values
 
 
 def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:

@@ -40,12 +40,12 @@ class Constraints:
     labels: tuple[str, ...]
 
 
-def linear_constraints(given: ConstraintLike, names: Sequence[str]) -> Constraints:
-    """Return the restrictions that `given` describes.
+def linear_constraints(restrictions: ConstraintLike, names: Sequence[str]) -> Constraints:
+    """Return the restrictions that `restrictions` describes.
 
     Parameters
     ----------
-    given : str, list of str, mapping, array or tuple
+    restrictions : str, list of str, mapping, array or tuple
         ``"x1 = x2 = 0"`` (two restrictions), ``"x1 = x2, x3 = 0.5"``, ``"2*x1 - x2"`` (equal to zero),
         ``["x1", "x2 = 1"]``, ``{"x1": 0.5}``, R of shape (k, p) or (p,), or ``(R, q)``. Names are those
         of the coefficients as printed, such as ``C(g)[T.b]`` or ``x:y``, without quotes.
@@ -67,20 +67,20 @@ def linear_constraints(given: ConstraintLike, names: Sequence[str]) -> Constrain
         raise NotAvailableError(
             "this result contains no coefficients to restrict: its summary gives the reason"
         )
-    R, q = _matrices(given, tuple(names))
+    R, q = _matrices(restrictions, tuple(names))
     empty = ~R.any(axis=1)
     if empty.any():
         raise ArgumentError(f"restriction {int(np.flatnonzero(empty)[0])} involves no coefficient")
     return Constraints(R, q, tuple(_label(row, names) for row in R))
 
 
-def describes_restrictions(given: object) -> bool:
+def describes_restrictions(hypothesis: object) -> bool:
     """Whether a hypothesis is in words, a mapping, R or (R, q), and not the values of all slopes."""
-    if isinstance(given, (str, Mapping)) or _is_text(given):
+    if isinstance(hypothesis, (str, Mapping)) or _is_text(hypothesis):
         return True
-    if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) > 0:
+    if isinstance(hypothesis, tuple) and len(hypothesis) == 2 and np.ndim(hypothesis[0]) > 0:
         return True
-    return isinstance(given, np.ndarray) and given.ndim == 2
+    return isinstance(hypothesis, np.ndarray) and hypothesis.ndim == 2
 
 
 def check_independent(restrictions: Constraints) -> Constraints:
@@ -94,10 +94,10 @@ def check_independent(restrictions: Constraints) -> Constraints:
     return restrictions
 
 
-def _matrices(given: ConstraintLike, names: tuple[str, ...]) -> tuple[Floats, Floats]:
-    if isinstance(given, (str, Mapping)) or _is_text(given):
-        return _parsed(given, names)
-    R, q = given if isinstance(given, tuple) and len(given) == 2 else (given, 0.0)
+def _matrices(restrictions: ConstraintLike, names: tuple[str, ...]) -> tuple[Floats, Floats]:
+    if isinstance(restrictions, (str, Mapping)) or _is_text(restrictions):
+        return _parsed(restrictions, names)
+    R, q = restrictions if isinstance(restrictions, tuple) and len(restrictions) == 2 else (restrictions, 0.0)
     matrix = check_array(np.atleast_2d(np.asarray(R)), "R", ndim=2)
     if not matrix.size:
         raise ArgumentError("no restriction given")
@@ -111,26 +111,36 @@ def _matrices(given: ConstraintLike, names: tuple[str, ...]) -> tuple[Floats, Fl
     return matrix, np.broadcast_to(values, (len(matrix),)).copy()
 
 
-def _is_text(given: Any) -> bool:
-    return isinstance(given, (list, tuple)) and bool(given) and all(isinstance(item, str) for item in given)
+def _is_text(restrictions: Any) -> bool:
+    return (
+        isinstance(restrictions, (list, tuple))
+        and bool(restrictions)
+        and all(isinstance(item, str) for item in restrictions)
+    )
 
 
-def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
+def _parsed(restrictions: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     if len(set(names)) != len(names):
         raise ArgumentError("restrictions written as text require coefficient names without repeats")
-    if not given or (isinstance(given, str) and not given.strip()):
+    if not restrictions or (isinstance(restrictions, str) and not restrictions.strip()):
         raise ArgumentError("no restriction given")
-    text = list(given) if isinstance(given, tuple) else dict(given) if isinstance(given, Mapping) else given
+    text = (
+        list(restrictions)
+        if isinstance(restrictions, tuple)
+        else dict(restrictions)
+        if isinstance(restrictions, Mapping)
+        else restrictions
+    )
     try:
-        found = patsy.DesignInfo(names).linear_constraint(text)
+        constraint = patsy.DesignInfo(names).linear_constraint(text)
     except (patsy.PatsyError, ValueError, TypeError, IndexError) as problem:
         reason = str(problem).partition("\n")[0]
         raise ArgumentError(
-            f"the restriction {shown(given)} cannot be parsed ({reason}); the coefficients are "
+            f"the restriction {shown(restrictions)} cannot be parsed ({reason}); the coefficients are "
             f"{', '.join(names)}"
         ) from None
     # patsy leaves negative zeros behind, which labels and tables would print
-    R, q = (np.asarray(part, dtype=np.float64) + 0.0 for part in (found.coefs, found.constants))
+    R, q = (np.asarray(part, dtype=np.float64) + 0.0 for part in (constraint.coefs, constraint.constants))
     return R, q.ravel()
 
 
@@ -158,15 +168,15 @@ def terms(names: Names, design: Design | None) -> dict[str, list[int]]:
     """
     if design is None:
         raise NotAvailableError("term tests require a model with a formula or with named columns")
-    known = {name: name for name in names} if design.formula is None else design.terms
-    if unknown := [name for name in names if name not in known]:
+    term_of = {name: name for name in names} if design.formula is None else design.terms
+    if unknown := [name for name in names if name not in term_of]:
         raise NotAvailableError(
             f"coefficient {shown(unknown[0])} does not belong to a term of the formula: test it "
             "with wald_test()"
         )
     grouped: dict[str, list[int]] = {}
     for position, name in enumerate(names):
-        grouped.setdefault(known[name], []).append(position)
+        grouped.setdefault(term_of[name], []).append(position)
     return grouped
 
 
@@ -220,10 +230,10 @@ def check_adjustment(method: str | Sequence[str]) -> None:
     """Raise ArgumentError, listing the methods, for an adjustment that statsmodels does not have."""
     from statsmodels.stats.multitest import multitest_methods_names
 
-    for one in [method] if isinstance(method, str) else method:
-        if one not in multitest_methods_names:
+    for name in [method] if isinstance(method, str) else method:
+        if name not in multitest_methods_names:
             raise ArgumentError(
-                f"method= must be one of {', '.join(multitest_methods_names)}, got {shown(one)}"
+                f"method= must be one of {', '.join(multitest_methods_names)}, got {shown(name)}"
             )
 
 
@@ -255,7 +265,9 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
     """
     if full.report.entries != restricted.report.entries:
         raise ArgumentError("the two fits come from different releases: compare fits of one release")
-    responses = [None if one.design is None else one.design.response for one in (full, restricted)]
+    responses = [
+        None if context.design is None else context.design.response for context in (full, restricted)
+    ]
     if responses[0] is None or responses[0] != responses[1]:
         raise ArgumentError("the two fits must have the same response")
     if not set(fewer) < set(names):

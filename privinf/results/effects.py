@@ -30,8 +30,8 @@ NOTHING_LEFT = (
 ResultsT = TypeVar("ResultsT", bound=Results)
 
 
-def check_effects(design: Design, effects: Sequence[str], *, most: int | None = None) -> None:
-    """Raise unless a design has other columns beside its effects, and at most `most` columns.
+def check_effects(design: Design, effects: Sequence[str], *, limit: int | None = None) -> None:
+    """Raise unless a design has other columns beside its effects, and at most `limit` columns.
 
     Raises
     ------
@@ -40,17 +40,17 @@ def check_effects(design: Design, effects: Sequence[str], *, most: int | None = 
     NotAvailableError
         There are too many levels.
     """
-    if effects and not kept(design.names, design, effects):
+    if effects and not reported_places(design.names, design, effects):
         raise SchemaError(NOTHING_LEFT.format(" + ".join(effects)))
-    if effects and most is not None and len(design.names) > most:
+    if effects and limit is not None and len(design.names) > limit:
         raise NotAvailableError(
             f"{len(design.names)} columns, including the levels of {' + '.join(effects)}, are more "
-            f"than the limit of {most} for second moments: pool levels with Factor(levels, other=), "
+            f"than the limit of {limit} for second moments: pool levels with Factor(levels, other=), "
             "or fit pi.OLS"
         )
 
 
-def kept(names: Sequence[str], design: Design, effects: Sequence[str]) -> list[int]:
+def reported_places(names: Sequence[str], design: Design, effects: Sequence[str]) -> list[int]:
     """Return the places of the coefficients that are neither effects nor the constant, which is one too."""
     constant = None if design.constant is None else design.names[design.constant]
     terms = design.terms
@@ -71,8 +71,8 @@ def absorbing(result: ResultsT, effects: Sequence[str]) -> ResultsT:
     names = result.names
     if not effects or context.design is None:
         return result
-    places = kept(names, context.design, effects)
-    gone = [name for j, name in enumerate(names) if j not in places]
+    places = reported_places(names, context.design, effects)
+    absorbed = [name for j, name in enumerate(names) if j not in places]
     sampling = context.sampling_cov
     point = context.point
     strength = context.identification
@@ -86,7 +86,7 @@ def absorbing(result: ResultsT, effects: Sequence[str]) -> ResultsT:
             sampling_cov=None if sampling is None else sampling[np.ix_(places, places)],
             point=None if point is None else point[places],
             identification=strength,
-            settings={**context.settings, "absorbed": gone},
-            options={**context.options, "Absorbed": f"{' + '.join(effects)} ({len(gone)} coefficients)"},
+            settings={**context.settings, "absorbed": absorbed},
+            options={**context.options, "Absorbed": f"{' + '.join(effects)} ({len(absorbed)} coefficients)"},
         ),
     )

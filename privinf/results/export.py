@@ -71,6 +71,7 @@ class Export:
         Parameters
         ----------
         alpha : float
+            Intervals have the level ``1 - alpha``.
         method : {"wald", "score"}
             Kind of the intervals; see `conf_int`.
 
@@ -97,11 +98,14 @@ class Export:
             "statistic": lambda: self.result.tvalues,
             "p_value": lambda: self.result.pvalues,
         }
-        for name, read in columns.items():
-            table[name] = np.asarray(_known(read, np.full(size, np.nan)), dtype=np.float64)
-        ends = np.asarray(_known(lambda: self.result.conf_int(alpha, method), np.full((size, 2), np.nan)))
-        found = self.cautions
-        marks = {"weak": [_is_weak(self.result, found)] * size, "cautions": [caution_kinds(found)] * size}
+        for name, column in columns.items():
+            table[name] = np.asarray(_value_or(column, np.full(size, np.nan)), dtype=np.float64)
+        ends = np.asarray(_value_or(lambda: self.result.conf_int(alpha, method), np.full((size, 2), np.nan)))
+        cautions = self.cautions
+        marks = {
+            "weak": [_is_weak(self.result, cautions)] * size,
+            "cautions": [caution_kinds(cautions)] * size,
+        }
         return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1]} | marks)
 
     def glance(self) -> pd.DataFrame:
@@ -110,9 +114,14 @@ class Export:
         Columns ``model``, ``response``, ``nobs``, ``df_resid``, ``r_squared``, ``sigma``, ``cov_type``,
         ``target``, ``identification``, ``weak``, ``cautions`` (kinds; see `cautions`), ``epsilon``,
         ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. What there is not is nan.
+
+        Returns
+        -------
+        DataFrame
+            One row.
         """
         result = self.result
-        found = self.cautions
+        cautions = self.cautions
         facts: dict[str, Callable[[], Any]] = {
             "df_resid": lambda: result.df_resid,
             "r_squared": lambda: result.rsquared,
@@ -124,11 +133,11 @@ class Export:
             "response": result.model.endog_names,
             "nobs": result.nobs,
         }
-        row |= {name: _known(read, math.nan) for name, read in facts.items()}
+        row |= {name: _value_or(fact, math.nan) for name, fact in facts.items()}
         row |= {"cov_type": result.cov_type, "target": result.target}
         row |= {
-            "weak": _is_weak(result, found),
-            "cautions": caution_kinds(found),
+            "weak": _is_weak(result, cautions),
+            "cautions": caution_kinds(cautions),
             **_spent(result.privacy),
         }
         return pd.DataFrame([row], columns=list(GLANCE))
@@ -159,29 +168,77 @@ class Export:
         ``privacy`` (totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry a release),
         ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. What there is
         not is None, and infinite ends are ``"inf"`` and ``"-inf"``.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        dict
+            Numbers, texts, lists and dicts alone.
         """
         cov = self.result.estimate.cov
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `cautions` has them
             summary = summarize(self.result, SummaryOptions(alpha=alpha))
             rows = self.tidy(alpha)
-        told = {"format": FIT, "version": EXPORT_VERSION, "fit": _records(self.glance())[0], "alpha": alpha}
-        told |= {"coefficients": _records(rows.drop(columns="cautions"))}
-        told |= {"covariance": None if cov is None else cov.tolist(), "cautions": _told(self.cautions)}
-        return _plain_dict(told | _surroundings(self.result.privacy, summary))
+        exported = {
+            "format": FIT,
+            "version": EXPORT_VERSION,
+            "fit": _records(self.glance())[0],
+            "alpha": alpha,
+        }
+        exported |= {"coefficients": _records(rows.drop(columns="cautions"))}
+        exported |= {
+            "covariance": None if cov is None else cov.tolist(),
+            "cautions": _caution_records(self.cautions),
+        }
+        return _plain_dict(exported | _surroundings(self.result.privacy, summary))
 
     def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
         """Return `to_dict` as JSON; with `path`, also write it to a file.
 
-        Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced.
+        Parameters
+        ----------
+        path : path, optional
+            File to write; default: none.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        overwrite : bool
+            Whether a file that is there is replaced.
+
+        Returns
+        -------
+        str
+            The JSON.
+
+        Raises
+        ------
+        ArgumentError
+            There is such a file, and `overwrite` does not say that it may be replaced.
         """
         return write_json(self.to_dict(alpha), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
         """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
 
-        Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
-        NotAvailableError without pyarrow (``privinf[parquet]``).
+        Parameters
+        ----------
+        path : path
+            File to write.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        overwrite : bool
+            Whether a file that is there is replaced.
+
+        Raises
+        ------
+        ArgumentError
+            There is such a file, and `overwrite` does not say that it may be replaced.
+        NotAvailableError
+            pyarrow is not installed (``privinf[parquet]``).
         """
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
 
@@ -196,28 +253,60 @@ class PortableTable:
     __slots__ = ()
 
     def glance(self) -> pd.DataFrame:
-        """Return one row: ``title``, ``nobs``, ``cautions``, and the cost, as `Results.glance`."""
-        known: Any = self
-        row = {"title": known.title, "nobs": known.nobs, "cautions": caution_kinds(_of_test(known))}
-        return pd.DataFrame([row | _spent(known.privacy)])
+        """Return one row: ``title``, ``nobs``, ``cautions``, and the cost, as `Results.glance`.
+
+        Returns
+        -------
+        DataFrame
+            One row.
+        """
+        table: Any = self
+        row = {"title": table.title, "nobs": table.nobs, "cautions": caution_kinds(_of_test(table))}
+        return pd.DataFrame([row | _spent(table.privacy)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``table`` (`glance`), ``estimates`` (one `tidy` row each),
         ``cautions`` and ``privacy``.
+
+        Returns
+        -------
+        dict
+            Numbers, texts, lists and dicts alone.
         """
-        known: Any = self
-        told = {"format": TABLE, "version": EXPORT_VERSION, "table": _records(self.glance())[0]}
-        told |= {"estimates": _records(known.tidy()), "cautions": _told(_of_test(known))}
-        return _plain_dict(told | {"privacy": _privacy(known.privacy)})
+        table: Any = self
+        exported = {"format": TABLE, "version": EXPORT_VERSION, "table": _records(self.glance())[0]}
+        exported |= {"estimates": _records(table.tidy()), "cautions": _caution_records(_of_test(table))}
+        return _plain_dict(exported | {"privacy": _privacy(table.privacy)})
 
     def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file, as `Results.to_json`."""
+        """Return `to_dict` as JSON; with `path`, also write it to a file.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write; default: none.
+        overwrite : bool
+            Whether a file that is there is replaced.
+
+        Returns
+        -------
+        str
+            The JSON.
+        """
         return write_json(self.to_dict(), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, as `Results.to_parquet`."""
+        """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        overwrite : bool
+            Whether a file that is there is replaced.
+        """
         write_parquet(self.tidy, self.to_dict(), path, overwrite)  # type: ignore[attr-defined]
 
 
@@ -232,6 +321,11 @@ class PortableTest(PortableTable):
 
         Columns ``term``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, of the level that the test
         was asked for.
+
+        Returns
+        -------
+        DataFrame
+            One row an estimate.
         """
         return pd.DataFrame([tuple(row) for row in self.rows], columns=TIDY_TEST)  # type: ignore[attr-defined]
 
@@ -241,14 +335,19 @@ class PortableTest(PortableTable):
         Columns ``title``, ``nobs``, ``null``, ``alternative``, ``statistic``, ``df``, ``df_denom`` (of an F
         law), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to ``secure`` as
         `Results.glance` has them. What there is not is nan, or an empty text.
+
+        Returns
+        -------
+        DataFrame
+            One row.
         """
-        known: Any = self
-        first, second = known.df if isinstance(known.df, tuple) else (known.df, math.nan)
-        row = {"title": known.title, "nobs": known.nobs, "null": known.null, "alternative": known.alternative}
-        row |= {"statistic": known.statistic, "df": first, "df_denom": second, "p_value": known.pvalue}
-        row |= {"confidence_level": known.confidence_level, "noise": known.release.noise}
-        row |= {"cautions": caution_kinds(_of_test(known))}
-        return pd.DataFrame([row | _spent(known.privacy)])
+        test: Any = self
+        first, second = test.df if isinstance(test.df, tuple) else (test.df, math.nan)
+        row = {"title": test.title, "nobs": test.nobs, "null": test.null, "alternative": test.alternative}
+        row |= {"statistic": test.statistic, "df": first, "df_denom": second, "p_value": test.pvalue}
+        row |= {"confidence_level": test.confidence_level, "noise": test.release.noise}
+        row |= {"cautions": caution_kinds(_of_test(test))}
+        return pd.DataFrame([row | _spent(test.privacy)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that `summary` says as plain numbers and texts, for JSON.
@@ -256,12 +355,17 @@ class PortableTest(PortableTable):
         The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
         ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `Results.to_dict` has
         them.
+
+        Returns
+        -------
+        dict
+            Numbers, texts, lists and dicts alone.
         """
-        known: Any = self
-        told = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}
-        told |= {"estimates": _records(self.tidy()), "effects": dict(known.effects)}
-        told |= {"cautions": _told(_of_test(known))}
-        return _plain_dict(told | _surroundings(known.privacy, known.summary()))
+        test: Any = self
+        exported = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}
+        exported |= {"estimates": _records(self.tidy()), "effects": dict(test.effects)}
+        exported |= {"cautions": _caution_records(_of_test(test))}
+        return _plain_dict(exported | _surroundings(test.privacy, test.summary()))
 
 
 @doors
@@ -271,11 +375,28 @@ class PortableParts:
     __slots__ = ()
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return every party's `Results.tidy`, one after the other; column ``party`` comes first."""
+        """Return every party's `Results.tidy`, one after the other; column ``party`` comes first.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient and party.
+        """
         return self._by_party(lambda result: result.tidy(alpha))
 
     def glance(self) -> pd.DataFrame:
-        """Return one row a party, `Results.glance`; its costs are those of the joint fit."""
+        """Return one row a party, `Results.glance`; its costs are those of the joint fit.
+
+        Returns
+        -------
+        DataFrame
+            One row a party.
+        """
         return self._by_party(lambda result: result.glance())
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
@@ -283,26 +404,61 @@ class PortableParts:
 
         The keys are ``format``, ``version``, ``shared``: the coefficients that all parties share,
         ``parties``: pairs of ``party`` and ``result``, ``differs`` and ``privacy``.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        dict
+            Numbers, texts, lists and dicts alone.
         """
-        known: Any = self
-        told = {"format": PARTIES, "version": EXPORT_VERSION, "shared": dict(known.shared_params)}
-        told["parties"] = [
-            {"party": str(one), "result": of.to_dict(alpha)} for one, of in known.results.items()
+        joint: Any = self
+        exported = {"format": PARTIES, "version": EXPORT_VERSION, "shared": dict(joint.shared_params)}
+        exported["parties"] = [
+            {"party": str(label), "result": result.to_dict(alpha)} for label, result in joint.results.items()
         ]
-        told["differs"] = None if known.differs is None else [float(one) for one in known.differs]
-        return _plain_dict(told | {"privacy": _privacy(known.privacy)})
+        exported["differs"] = None if joint.differs is None else [float(value) for value in joint.differs]
+        return _plain_dict(exported | {"privacy": _privacy(joint.privacy)})
 
     def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file, as `Results.to_json`."""
+        """Return `to_dict` as JSON; with `path`, also write it to a file.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write; default: none.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        overwrite : bool
+            Whether a file that is there is replaced.
+
+        Returns
+        -------
+        str
+            The JSON.
+        """
         return write_json(self.to_dict(alpha), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, as `Results.to_parquet`."""
+        """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        overwrite : bool
+            Whether a file that is there is replaced.
+        """
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
 
-    def _by_party(self, read: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
+    def _by_party(self, table_of: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
         parts: Mapping[Any, Any] = self.results  # type: ignore[attr-defined]
-        tables = {str(label): read(part) for label, part in parts.items()}
+        tables = {str(label): table_of(part) for label, part in parts.items()}
         return pd.concat(tables, names=["party"]).reset_index("party").reset_index(drop=True)
 
 
@@ -314,10 +470,10 @@ def _is_weak(result: FittedResult, cautions: Sequence[Caution]) -> bool:
     )
 
 
-def _known(read: Callable[[], Any], otherwise: Any) -> Any:
+def _value_or(value: Callable[[], Any], otherwise: Any) -> Any:
     """Return what is there, and something else where the noise or the model leaves none."""
     try:
-        return read()
+        return value()
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         return otherwise
 
@@ -332,7 +488,7 @@ def caution_kinds(cautions: Sequence[Caution]) -> str:
     return ", ".join(dict.fromkeys(kind for kind, _ in cautions))
 
 
-def _told(cautions: Iterable[Caution]) -> list[dict[str, str]]:
+def _caution_records(cautions: Iterable[Caution]) -> list[dict[str, str]]:
     return [{"kind": kind, "text": text} for kind, text in cautions]
 
 
@@ -348,16 +504,16 @@ def _of_delta(report: PrivacyReport, nobs: int) -> list[Caution]:
 
 def _spent(report: PrivacyReport) -> dict[str, Any]:
     delta = report.default_delta
-    read: list[Callable[[], Any]] = [lambda: report.epsilon(delta), lambda: report.mu, lambda: report.rho]
-    epsilon, mu, rho = (_known(one, math.nan) for one in read)
+    costs: list[Callable[[], Any]] = [lambda: report.epsilon(delta), lambda: report.mu, lambda: report.rho]
+    epsilon, mu, rho = (_value_or(cost, math.nan) for cost in costs)
     words = (epsilon, delta, mu, rho, report.unit, report.relation, report.trust, report.secure)
     return dict(zip(COST_COLUMNS, words, strict=True))
 
 
 def _privacy(report: PrivacyReport) -> dict[str, Any]:
-    told = {"epsilon": report.epsilon(), "delta": report.default_delta, "stamp": report.stamp}
-    told |= {"response_in_clear": report.response_in_clear}
-    return told | {
+    exported = {"epsilon": report.epsilon(), "delta": report.default_delta, "stamp": report.stamp}
+    exported |= {"response_in_clear": report.response_in_clear}
+    return exported | {
         "assumptions": [readable(text) for text in report.assumptions],
         "releases": _records(report.releases),
     }

@@ -99,7 +99,8 @@ class LinearTests:
         Parameters
         ----------
         r_matrix : str, list, mapping, array or (R, q)
-            As for `t_test`; no restriction follows from the others.
+            ``"x1 = x2, x3 = 0.5"``, ``"x1 = x2 = 0"``, ``["x1", "x2 = 1"]``, R, (R, q); no restriction may
+            follow from the others.
         cov_p : array_like, shape (p, p), optional
             A covariance of the coefficients to be used in place of the result's own.
         invcov : array_like, shape (k, k), optional
@@ -130,7 +131,21 @@ class LinearTests:
     ) -> ContrastResults:
         """Test restrictions jointly by the F distribution, `df_resid` in the denominator without noise.
 
-        See `wald_test`, of which it is the case ``use_f=True``.
+        It is `wald_test` with ``use_f=True``.
+
+        Parameters
+        ----------
+        r_matrix : str, list, mapping, array or (R, q)
+            ``"x1 = x2, x3 = 0.5"``, ``"x1 = x2 = 0"``, ``["x1", "x2 = 1"]``, R, (R, q); no restriction may
+            follow from the others.
+        cov_p : array_like, shape (p, p), optional
+            A covariance of the coefficients to be used in place of the result's own.
+        invcov : array_like, shape (k, k), optional
+            The inverse covariance of ``R b``, instead.
+
+        Returns
+        -------
+        ContrastResults of statsmodels.
         """
         return self._joint(r_matrix, cov_p, invcov, use_f=True)
 
@@ -182,6 +197,7 @@ class LinearTests:
             Adjustments of ``statsmodels.stats.multitest.multipletests``: "hs" (Holm-Sidak), "bonferroni",
             "holm", "fdr_bh", ...
         alpha : float
+            Level of the tests that decide which pairs differ.
         factor_labels : sequence of str, optional
             What rows call the levels, in their order; default: the levels.
 
@@ -221,11 +237,15 @@ class LinearTests:
         skip_single : bool
             Leave out terms of one coefficient.
         extra_constraints : sequence of (str, restrictions), optional
-            More rows: a name, and restrictions as for `wald_test`.
+            More rows: a name, and restrictions in any form that `wald_test` reads.
         combine_terms : sequence of str, optional
             Test jointly all terms whose name contains the string, one more row each.
         scalar : bool
             Whether statistics are numbers, or arrays of shape (1, 1).
+
+        Returns
+        -------
+        WaldTestResults of statsmodels; ``.table`` has one row a term.
         """
         grouped = terms(self.inference.names, self.inference.context.design)
         identity = np.eye(len(self.inference.names))
@@ -237,8 +257,8 @@ class LinearTests:
             if not joint:
                 raise ArgumentError(f"no term contains {shown(part)}; terms are: {', '.join(grouped)}")
             tested.append((part, identity[joint]))
-        for name, given in extra_constraints or ():
-            restrictions = check_independent(linear_constraints(given, self.inference.names))
+        for name, constraint in extra_constraints or ():
+            restrictions = check_independent(linear_constraints(constraint, self.inference.names))
             tested.append((name, (restrictions.R, restrictions.q)))
         return self.inner.wald_test_terms(
             skip_single=True, extra_constraints=tested, scalar=check_flag(scalar, "scalar")
@@ -249,7 +269,7 @@ class LinearTests:
         r_matrix: ConstraintLike,
         cov_p: ArrayLike | None,
         invcov: ArrayLike | None,
-        **how: Any,
+        **options: Any,
     ) -> ContrastResults:
         restrictions = check_independent(linear_constraints(r_matrix, self.inference.names))
         if invcov is not None:
@@ -259,7 +279,9 @@ class LinearTests:
             invcov = check_array(np.atleast_2d(np.asarray(invcov)), "invcov", ndim=2)
             if invcov.shape != (k, k):
                 raise ArgumentError(f"invcov must have shape {(k, k)}, got {invcov.shape}")
-        return self._with_covariance(cov_p).wald_test((restrictions.R, restrictions.q), invcov=invcov, **how)
+        return self._with_covariance(cov_p).wald_test(
+            (restrictions.R, restrictions.q), invcov=invcov, **options
+        )
 
     def _with_covariance(self, cov_p: ArrayLike | None) -> SchemaResults:
         """Return what statsmodels tests, with another covariance where one is given."""
@@ -267,13 +289,13 @@ class LinearTests:
             return self.inner
         from privinf.results.contrasts import SchemaResults
 
-        known: Estimate = self.inference.estimate
-        shape = known.covariance.shape  # NotAvailableError where the release leaves none
-        given: Floats = check_array(np.asarray(cov_p), "cov_p", ndim=2)
-        if given.shape != shape:
-            raise ArgumentError(f"cov_p must have shape {shape}, got {given.shape}")
+        estimate: Estimate = self.inference.estimate
+        shape = estimate.covariance.shape  # NotAvailableError where the release leaves none
+        covariance: Floats = check_array(np.asarray(cov_p), "cov_p", ndim=2)
+        if covariance.shape != shape:
+            raise ArgumentError(f"cov_p must have shape {shape}, got {covariance.shape}")
         return SchemaResults(
-            known.with_cov(given, cov_type="given"), self.inference.df_model, self.inference.df_resid
+            estimate.with_cov(covariance, cov_type="given"), self.inference.df_model, self.inference.df_resid
         )
 
     @cached_property

@@ -80,10 +80,10 @@ def paper_table(
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
     if cells == "se" and has_errors:
         head = "Std. error"
-        beside = [f"{value:.{digits}f}" for value in result.bse]
+        errors = [f"{value:.{digits}f}" for value in result.bse]
     else:
         head = f"{100 * (1 - alpha):g}% interval"
-        beside = _intervals(result, alpha, digits)
+        errors = _intervals(result, alpha, digits)
     note = [privacy_note(result.privacy, result.nobs)]
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
@@ -92,7 +92,7 @@ def paper_table(
     note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
     return PaperTable(
         header=("", "Coefficient", head),
-        rows=list(zip(result.names, estimates, beside, strict=True)),
+        rows=list(zip(result.names, estimates, errors, strict=True)),
         note=" ".join(note),
     )
 

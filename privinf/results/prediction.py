@@ -95,8 +95,8 @@ class Prediction:
         NotAvailableError
             `obs` is True and there are none: the message says why.
         """
-        found = self._observed if obs else self.mean
-        return pd.DataFrame(found.conf_int(alpha), self.index)
+        errors = self._observed if obs else self.mean
+        return pd.DataFrame(errors.conf_int(alpha), self.index)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return mean, mean_se, mean_ci_lower and mean_ci_upper of each row.
@@ -104,11 +104,11 @@ class Prediction:
         Where there are intervals of new observations, obs_ci_lower and obs_ci_upper too.
         """
         low, high = self.mean.conf_int(alpha).T
-        found = {"mean": self.mean.mean, "mean_se": self.mean.se, "mean_ci_lower": low, "mean_ci_upper": high}
+        table = {"mean": self.mean.mean, "mean_se": self.mean.se, "mean_ci_lower": low, "mean_ci_upper": high}
         if self.observation is not None:
             low, high = self.observation.conf_int(alpha).T
-            found |= {"obs_ci_lower": low, "obs_ci_upper": high}
-        return pd.DataFrame(found, self.index)
+            table |= {"obs_ci_lower": low, "obs_ci_upper": high}
+        return pd.DataFrame(table, self.index)
 
     @property
     def _observed(self) -> Observation:
@@ -197,7 +197,7 @@ class Predictions:
 
         Returns
         -------
-        Prediction
+        object
             ``.predicted_mean``, ``.se_mean``, ``.conf_int()`` and ``.summary_frame()``.
 
         Raises
@@ -214,7 +214,7 @@ class Predictions:
 
 
 def predicted(
-    known: Estimate,
+    estimate: Estimate,
     rows: tuple[Floats, pd.Index[Any]],
     loss: LossName,
     *,
@@ -225,7 +225,7 @@ def predicted(
 
     Parameters
     ----------
-    known : Estimate
+    estimate : Estimate
         Of p coefficients.
     rows : ndarray of shape (rows, p), and Index
     loss : LossName
@@ -237,13 +237,13 @@ def predicted(
     """
     exog, index = rows
     with np.errstate(over="ignore", invalid="ignore"):
-        df = contrast_df(known, exog)
-        linear = predict_mean(exog, known.params, known.covariance, df=df, bias=known.bias)
+        df = contrast_df(estimate, exog)
+        linear = predict_mean(exog, estimate.params, estimate.covariance, df=df, bias=estimate.bias)
     if loss == "squared":
         if isinstance(scatter, str):
             return Prediction(linear, index, reason=scatter)
         se = np.sqrt(np.square(linear.se) + scatter)
-        spread = Precision(se, contrast_df(known, exog, scatter), linear.bias)
+        spread = Precision(se, contrast_df(estimate, exog, scatter), linear.bias)
         return Prediction(linear, index, NormalObservation(linear.mean, spread))
     mean: Any = LinkPrediction(linear, loss)
     if loss == "poisson":
@@ -289,24 +289,24 @@ def prediction_rows(
     if exog is None:
         raise NotAvailableError(f"predictions need new rows: {ROWS_STAY}")
     formula = transform and design is not None and design.schema is not None
-    wanted = tuple(design.inputs if formula and design is not None else names)
+    columns = tuple(design.inputs if formula and design is not None else names)
     if constant is None and design is not None and design.constant is not None:
         constant = design.names[design.constant]
-    table = named_rows(exog, tuple(name for name in wanted if name != constant))
+    table = named_rows(exog, tuple(name for name in columns if name != constant))
     if formula and design is not None:
         if not isinstance(table, pd.DataFrame):
-            needed = f"a table with the columns {', '.join(wanted)}" if wanted else "a table"
+            needed = f"a table with the columns {', '.join(columns)}" if columns else "a table"
             raise SchemaError(
                 f"the model was made from a formula: pass {needed}, or its design matrix with "
                 f"transform=False, not {shown(exog)}"
             )
-        return formula_rows(table, wanted, design), table.index
+        return formula_rows(table, columns, design), table.index
     if isinstance(table, pd.DataFrame):
-        if constant in wanted and constant not in table:
+        if constant in columns and constant not in table:
             table = table.assign(**{str(constant): 1.0})
-        require_columns(table, wanted)
-        asked = table[list(wanted)]
-        numbers = np.where(asked.isna(), np.nan, asked.to_numpy(dtype=object))
+        require_columns(table, columns)
+        values = table[list(columns)]
+        numbers = np.where(values.isna(), np.nan, values.to_numpy(dtype=object))
         rows = check_array(numbers, "exog", ndim=2, finite=False)
     else:
         rows = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
@@ -325,19 +325,19 @@ def prediction_rows(
 def formula_rows(table: pd.DataFrame, inputs: Names, design: Design) -> Floats:
     """Return the design matrix of new rows that a formula reads, NaN where one of its columns is missing."""
     require_columns(table, inputs)
-    whole = table[list(inputs)].notna().all(axis=1).to_numpy()
+    complete = table[list(inputs)].notna().all(axis=1).to_numpy()
     rows = np.full((len(table), len(design.names)), np.nan)
-    if whole.any():
-        rows[whole] = design.matrix(table[whole], extrapolate=True)
-        warn_beyond(design.beyond(table[whole]))
+    if complete.any():
+        rows[complete] = design.matrix(table[complete], extrapolate=True)
+        warn_beyond(design.beyond(table[complete]))
     return rows
 
 
-def warn_beyond(beyond: Mapping[str, str]) -> None:
-    """Warn of columns of new rows whose values the fit could not see; `beyond` says what they pass."""
-    if beyond:
-        told = "; ".join(f"{name!r} {text}" for name, text in beyond.items())
-        warn(f"predictions of rows beyond what the fit could see: {told}", ExtrapolationWarning)
+def warn_beyond(limits: Mapping[str, str]) -> None:
+    """Warn of columns of new rows whose values the fit could not see; `limits` says what they pass."""
+    if limits:
+        texts = "; ".join(f"{name!r} {text}" for name, text in limits.items())
+        warn(f"predictions of rows beyond what the fit could see: {texts}", ExtrapolationWarning)
 
 
 def mean_response(loss: LossName, linear: Floats) -> Floats:

@@ -120,14 +120,14 @@ def bootstrap(
     """Return the bootstrap distribution of `estimate`; see `Results.bootstrap`."""
     check_choice(method, BootstrapMethod, "method")
     if method == "parametric":
-        found = parametric_bootstrap(estimate.params, estimate.covariance, draws=draws, rng=rng)
+        replicates = parametric_bootstrap(estimate.params, estimate.covariance, draws=draws, rng=rng)
     elif method == "multiplier":
-        found = multiplier_bootstrap(estimate.params, estimate.influence, draws=draws, rng=rng)
+        replicates = multiplier_bootstrap(estimate.params, estimate.influence, draws=draws, rng=rng)
     else:
         bse = estimate.bse
         resolve, units = resampled_solution(estimate, system, design)
-        found = pairs_bootstrap(estimate.params, bse, resolve, n=units, draws=draws, rng=rng)
-    return BootstrapResults(estimate.names, found, method, estimate.bias)
+        replicates = pairs_bootstrap(estimate.params, bse, resolve, n=units, draws=draws, rng=rng)
+    return BootstrapResults(estimate.names, replicates, method, estimate.bias)
 
 
 def best_method(estimate: Estimate, target: str) -> BootstrapMethod:
@@ -251,12 +251,18 @@ class Resampling:
         Parameters
         ----------
         draws : int
+            Number of replicates.
         method : {"multiplier", "pairs", "parametric"}, optional
             Random signs on the records' influences; records drawn again and solved again; or draws from the
             normal distribution with the estimate's covariance, which needs no records. Default: "multiplier"
-            where records were released and are the sampling error, else "parametric"; ``.method`` of what
-            comes back says which.
+            where records were released and are the sampling error, else "parametric".
         rng : None, int or Generator
+            Of the replicates.
+
+        Returns
+        -------
+        object
+            ``.conf_int()``, ``.bse``, ``.draws``, ``.summary_frame()`` and ``.method``.
         """
         estimate = self.inference.estimate
         context = self.inference.context
@@ -279,6 +285,7 @@ class Resampling:
         Parameters
         ----------
         alpha : float
+            One minus the joint level of the intervals.
         which : str, list, mapping, array or (R, q), optional
             Coefficients or contrasts, as in `t_test`; they may be linearly dependent. Default: all
             coefficients.
@@ -287,6 +294,12 @@ class Resampling:
         draws : int, optional
             Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
         rng : None, int or Generator
+            Of the draws.
+
+        Returns
+        -------
+        object
+            ``.conf_int()``, ``.pvalues()``, ``.reject()``, ``.summary_frame()`` and ``.critical_value``.
         """
         names = self.inference.names
         chosen = linear_constraints(np.eye(len(names)) if which is None else which, names)
@@ -301,6 +314,17 @@ class Resampling:
         Needs the extra ``privinf[arviz]``. A normal distribution about the estimate; multivariate t where the
         whole covariance has degrees of freedom; of a curved fit the draws that its intervals are quantiles
         of. What a bias adds to intervals is not in them: the attribute ``bias`` names the largest.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        rng : None, int or Generator
+            Of the draws.
+
+        Returns
+        -------
+        xarray Dataset
         """
         distribution, values = self.inference.sampled(check_count(n, "n", least=2), as_generator(rng))
         attributes: dict[str, str | float] = {
@@ -312,7 +336,21 @@ class Resampling:
         return draws_dataset(values, self.inference.names, **attributes)
 
     def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
-        """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
+        """Return `draws` as ArviZ's container.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        rng : None, int or Generator
+            Of the draws.
+        group : str
+            Name of the container's group.
+
+        Returns
+        -------
+        InferenceData, or DataTree from ArviZ 1 on
+        """
         return to_arviz(self.draws(n, rng=rng), group)
 
 

@@ -63,7 +63,17 @@ class ScoreTests:
         return self.inference.context.system is not None and self.inference.context.design is not None
 
     def score_sets_are_quick(self, alpha: float) -> bool:
-        """Return whether score intervals of this level are computed already, or in well below a second."""
+        """Return whether score intervals of this level are computed already, or in well below a second.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        bool
+        """
         return True
 
     def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
@@ -72,14 +82,15 @@ class ScoreTests:
         Parameters
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
-            Restrictions as for `wald_test`, ``"x1 = x2"``, ``["x1", "x2"]``, ``{"x1": 0.5}``, of which the
-            other coefficients are solved under the null; or an array of all private slopes in the user's
-            units, public columns concentrated out (Anderson-Rubin form). Default: the global null that every
-            slope but the constant is zero.
+            Restrictions in any form that `wald_test` reads, ``"x1 = x2"``, ``["x1", "x2"]``, ``{"x1":
+            0.5}``, of which the other coefficients are solved under the null; or an array of all private
+            slopes in the user's units, public columns concentrated out (Anderson-Rubin form). Default: the
+            global null that every slope but the constant is zero.
 
         Returns
         -------
-        ScoreTestResult : statistic, pvalue, df
+        object
+            ``.statistic``, ``.pvalue`` and ``.df``.
 
         Notes
         -----
@@ -107,7 +118,20 @@ class ScoreTests:
         return self.known_sets[alpha]
 
     def score_set(self, name: str, alpha: float = 0.05) -> ScoreSet:
-        """Return the values of one coefficient that the score test does not reject: pieces and hull."""
+        """Return the values of one coefficient that the score test does not reject.
+
+        Parameters
+        ----------
+        name : str
+            Of the coefficient.
+        alpha : float
+            Level of the test.
+
+        Returns
+        -------
+        object
+            ``.pieces``, the intervals that the set consists of, and ``.hull``, their convex hull.
+        """
         return self.sets(alpha)[self.inference.position(name)]
 
     def intervals(self, alpha: float) -> pd.DataFrame:

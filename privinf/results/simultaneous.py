@@ -151,12 +151,12 @@ def simultaneous(
     statistics = deviation / bse
     if method == "gaussian":
         count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
-        found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, rng=rng)
+        max_t = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, rng=rng)
     elif null is not None:
-        found = drawn_max_t(statistics, null, alpha=alpha)
+        max_t = drawn_max_t(statistics, null, alpha=alpha)
     else:
         influence = estimate.influence @ restrictions.R.T
-        found = multiplier_max_t(
+        max_t = multiplier_max_t(
             statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
         )
     return SimultaneousResults(
@@ -164,7 +164,7 @@ def simultaneous(
         effect=effect,
         bse=bse,
         null=restrictions.q,
-        max_t=found,
+        max_t=max_t,
         alpha=alpha,
         method=method,
         df=df,

@@ -86,21 +86,21 @@ class VarianceFormula:
     @property
     def equation(self) -> str:
         """The formula, and what each term is."""
-        return self.terms.equation + (WHAT_IS_LEFT if UNATTRIBUTED in self._every else "")
+        return self.terms.equation + (WHAT_IS_LEFT if UNATTRIBUTED in self._all_terms else "")
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What to bear in mind: the unattributed term, and terms that came out negative."""
-        found = self.variances.drop(columns=UNATTRIBUTED, errors="ignore")
+        attributed = self.variances.drop(columns=UNATTRIBUTED, errors="ignore")
         total = self.variances.sum(axis=1)
         below = [
             f"{term} of {name}"
-            for term in found.columns
-            for name in found.index
-            if found.loc[name, term] < -SAME * total[name]
+            for term in attributed.columns
+            for name in attributed.index
+            if attributed.loc[name, term] < -SAME * total[name]
         ]
-        left = (LEFT_NOTE,) if UNATTRIBUTED in self._every else ()
-        return (*left, NEGATIVE_NOTE.format(", ".join(below))) if below else left
+        notes = (LEFT_NOTE,) if UNATTRIBUTED in self._all_terms else ()
+        return (*notes, NEGATIVE_NOTE.format(", ".join(below))) if below else notes
 
     @property
     def standard_errors(self) -> pd.DataFrame:
@@ -135,19 +135,19 @@ class VarianceFormula:
     @property
     def variances(self) -> pd.DataFrame:
         """Variance of each coefficient (rows) by each term (columns); rows add up to the total variance."""
-        columns = {name: np.diag(term) for name, term in self._every.items()}
+        columns = {name: np.diag(term) for name, term in self._all_terms.items()}
         return pd.DataFrame(columns, list(self.names))
 
     @property
     def shares(self) -> pd.DataFrame:
         """`variances` over the total variance: rows add up to one."""
-        found = self.variances
-        return found.div(found.sum(axis=1), axis=0)
+        variances = self.variances
+        return variances.div(variances.sum(axis=1), axis=0)
 
     def covariance(self, term: str) -> pd.DataFrame:
         """Return the covariance that one term alone contributes, shape (p, p)."""
-        check_choice(term, tuple(self._every), "term")
-        return pd.DataFrame(np.array(self._every[term]), list(self.names), list(self.names))
+        check_choice(term, tuple(self._all_terms), "term")
+        return pd.DataFrame(np.array(self._all_terms[term]), list(self.names), list(self.names))
 
     def of(self, r_matrix: ArrayLike) -> VarianceFormula:
         """Return the terms of the variances of ``R b``, R of shape (k, p) or (p,)."""
@@ -162,9 +162,9 @@ class VarianceFormula:
         return VarianceFormula(names, self.terms.mapped(R), mapped)
 
     @property
-    def _every(self) -> dict[str, Floats]:
-        both = UNATTRIBUTED in self.terms.sampling and UNATTRIBUTED in self.terms.noise
-        joint = self.terms.sampling[UNATTRIBUTED] + self.terms.noise[UNATTRIBUTED] if both else None
+    def _all_terms(self) -> dict[str, Floats]:
+        has_two = UNATTRIBUTED in self.terms.sampling and UNATTRIBUTED in self.terms.noise
+        joint = self.terms.sampling[UNATTRIBUTED] + self.terms.noise[UNATTRIBUTED] if has_two else None
         return {**self.terms.sampling, **self.terms.noise} | ({} if joint is None else {UNATTRIBUTED: joint})
 
     def _printed(self) -> pd.DataFrame:
@@ -219,25 +219,25 @@ class LeaveOut:
         assert bread is not None
         transform = design.to_user[0]
         added = transform.T @ bread @ transform - system.A  # by a stabilization
-        found = []
+        remainders = []
         for part in range(PARTS):
-            one: Any = system.leaving_out(part, PARTS)
-            gram = one.A + added
-            beta = np.linalg.solve(gram, one.g)
+            remainder: Any = system.leaving_out(part, PARTS)
+            gram = remainder.A + added
+            beta = np.linalg.solve(gram, remainder.g)
             share = (PARTS - 1.0) / PARTS  # fewer records have more error; terms are of all
 
-            def term(meat: Floats, gram: Floats = gram, n: int = one.n, share: float = share) -> Floats:
+            def term(meat: Floats, gram: Floats = gram, n: int = remainder.n, share: float = share) -> Floats:
                 cov = transform @ sandwich(gram, meat, n) @ transform.T
                 return np.asarray(share * cov, dtype=np.float64)
 
-            noise = {name: term(meat) for name, meat in one.noise_terms(beta).items()}
-            total = term(one.meat(beta))
+            noise = {name: term(meat) for name, meat in remainder.noise_terms(beta).items()}
+            total = term(remainder.meat(beta))
             try:
-                sampling = term(one.clean_meat(beta)[0])
+                sampling = term(remainder.clean_meat(beta)[0])
             except PrivinfError:
                 sampling = None
-            found.append(attributed(VarianceTerms.dividing(total, "", noise), sampling))
-        return found
+            remainders.append(attributed(VarianceTerms.dividing(total, "", noise), sampling))
+        return remainders
 
 
 def attributed(terms: VarianceTerms, sampling: Floats | None) -> VarianceTerms:
@@ -245,14 +245,14 @@ def attributed(terms: VarianceTerms, sampling: Floats | None) -> VarianceTerms:
 
     Terms stay as they are where there is no such covariance, or where it is their own.
     """
-    held = terms.sampling.get(SAMPLING)
-    if sampling is None or held is None or len(terms.sampling) > 1:
+    total_sampling = terms.sampling.get(SAMPLING)
+    if sampling is None or total_sampling is None or len(terms.sampling) > 1:
         return terms
-    total = np.diag(sum((*terms.noise.values(), held)))
-    left = held - sampling
-    if (np.abs(np.diag(left)) <= SAME * total).all():
+    total = np.diag(sum((*terms.noise.values(), total_sampling)))
+    unattributed = total_sampling - sampling
+    if (np.abs(np.diag(unattributed)) <= SAME * total).all():
         return terms
-    return replace(terms, sampling={SAMPLING: sampling, UNATTRIBUTED: left})
+    return replace(terms, sampling={SAMPLING: sampling, UNATTRIBUTED: unattributed})
 
 
 def variance_formula(estimate: Estimate, context: Context) -> VarianceFormula:

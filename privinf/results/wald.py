@@ -208,7 +208,9 @@ class Inference:
         Parameters
         ----------
         r_matrix : array_like, shape (k, p) or (p,), optional
+            Contrasts R: the covariance of ``R b`` is returned.
         column : name, position or list of either, optional
+            Coefficients whose part of the covariance is returned.
 
         Returns
         -------
@@ -267,6 +269,11 @@ class Inference:
         function : callable
             Takes the coefficients as a Series, which gives them by name or by position from 0:
             ``lambda b: b["x1"] / b["x2"]``, ``lambda b: b[1] / b[2]``. May return several values.
+
+        Returns
+        -------
+        object
+            ``.value``, ``.bse``, ``.conf_int()`` and ``.summary_frame()``.
         """
         if not callable(function):
             raise ArgumentError("function= must be a callable that takes the coefficients")

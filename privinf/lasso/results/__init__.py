@@ -97,8 +97,8 @@ def hidden_targets_text(settings: LassoSettings) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return names for a sentence, the first of many."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + f" and {more} more" * (more > 0)
+    omitted = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + f" and {omitted} more" * (omitted > 0)
 
 
 def hidden_notes(settings: LassoSettings) -> tuple[Note, ...]:
@@ -113,8 +113,8 @@ def changed_target(settings: LassoSettings) -> list[str]:
     if settings.get("two_valued", False) and settings.get("target", "robust") == "robust":
         texts.append(TWO_VALUED.format(TWO_ROBUST))
     if outside := settings.get("outside", {}):
-        told = ", ".join(f"{share:.0%} of {name}" for name, share in outside.items())
-        texts.append(OUTSIDE.format(told))
+        shares = ", ".join(f"{share:.0%} of {name}" for name, share in outside.items())
+        texts.append(OUTSIDE.format(shares))
     return texts
 
 

@@ -89,7 +89,7 @@ class JointResults(SparseResults):
         alpha : float
             Between 0 and 1.
         method : {"wald", "score"}
-            "score" inverts the score test, which this fit does not have: NotAvailableError says why.
+            "score" would invert the score test, which this fit does not have: NotAvailableError.
         cols : sequence of names or positions, optional
             Targets to return; default: all.
         bias_bound : bool
@@ -128,6 +128,7 @@ class JointResults(SparseResults):
         Parameters
         ----------
         alpha : float
+            One minus the joint level of the intervals.
         which : str, list, mapping, array or (R, q), optional
             Coefficients or contrasts; for the private bootstrap coefficients only.
         method : {"simulation", "gaussian", "multiplier", "private-bootstrap"}
@@ -137,8 +138,14 @@ class JointResults(SparseResults):
             of the single step, as nothing was released of smaller sets. "multiplier" is refused: no record's
             score is released, and with normal multipliers the simulation is what it would be.
         draws : int, optional
-            Of the simulation.
+            Number of draws of the simulation.
         rng : None, int or Generator
+            Of the simulation.
+
+        Returns
+        -------
+        object
+            ``.conf_int()``, ``.pvalues()``, ``.reject()``, ``.summary_frame()`` and ``.critical_value``.
 
         Raises
         ------
@@ -170,11 +177,21 @@ class JointResults(SparseResults):
         Parameters
         ----------
         b0 : float, or array_like with one number for each coefficient
+            Values under the null hypothesis.
         which : list of str, optional
-            Default: all targets.
+            Names of the coefficients; default: all targets.
         alpha : float
-        method, rng
-            As for `simultaneous`, whose single-step p-value of the largest difference is the test's.
+            Level of the test.
+        method : {"simulation", "gaussian", "multiplier", "private-bootstrap"}
+            Null distribution, by the names that `simultaneous` has: its single-step p-value of the largest
+            difference is the test's.
+        rng : None, int or Generator
+            Of the simulation.
+
+        Returns
+        -------
+        object
+            ``.statistic``, ``.pvalue``, ``.critical_value`` and ``.rejected``.
         """
         if self._estimate.cov is None:
             raise NotAvailableError(self._estimate.weak_reason)
