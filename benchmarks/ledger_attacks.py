@@ -354,11 +354,11 @@ def noticed_by(text: str) -> str:
         "has shown two different ledgers": "asker or peers",
         "older than one seen before": "asker or peers",
         "lacks lines": "asker or peers",
-        "that this process has seen": "the living process",
-        "charged or answered any more": "the living site",
-        "open elsewhere": "the lock",
+        "that this process had read": "the living process",
+        "charged or answered until": "the living site",
+        "in use by another process": "the lock",
         "hard link": "the file's second name",
-        "no anchor": "no anchor",
+        "has no anchor": "no anchor",
     }
     for words, who in told.items():
         if words in text:

@@ -201,9 +201,11 @@ def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfE
         error, reason = refusals[name]
         return cast(PrivinfError, error(f"{name}= {reason}"))
     near = get_close_matches(name, options, 3)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(options)}"
+    hint = (
+        f"did you mean {' or '.join(map(repr, near))}?" if near else f"its arguments are {', '.join(options)}"
+    )
     owner = function.__qualname__.removesuffix(".__init__")
-    return ArgumentError(f"{name!r} is no option of {owner}: {hint}")
+    return ArgumentError(f"{name!r} is not an argument of {owner}: {hint}")
 
 
 def _misfit(error: BaseException) -> bool:
@@ -221,17 +223,17 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
         return FileMissingError(f"there is no {error.filename or 'such file or folder'}: check the path")
     if isinstance(error, OSError):
         reason = "cannot be used" if error.errno is None else os.strerror(error.errno)
-        do = "free some room" if error.errno in FULL else "check the path, its folder and who may use it"
+        do = "free some room" if error.errno in FULL else "check the path, its folder and the permissions"
         return StorageError(f"{error.filename or owner}: {reason}; {do}")
     if isinstance(error, ImportError):
         return NotAvailableError(f"{owner} needs {error.name or 'a package'}, which is not installed")
     if isinstance(error, LinAlgError):
         return NotPositiveDefiniteError(
-            f"{owner}: a system of equations has no solution; use fewer columns, or spend more"
+            f"{owner}: a system of equations has no solution; use fewer columns, or a larger privacy budget"
         )
     return UnforeseenError(
-        f"{owner} cannot use an argument of this type, shape or content: compare them with help({owner}). "
-        "What was wrong is not quoted, since it can be a value of a row"
+        f"{owner} cannot use an argument of this type, shape or content: compare your arguments "
+        f"with help({owner}). The cause is not quoted, because it may contain a value of a row"
     )
 
 

@@ -130,8 +130,8 @@ def blanks_alone(absent: Iterable[str], present: Iterable[object]) -> str:
         for name in present
         if isinstance(name, str) and name.strip() in by_stripped
     ]
-    notes = [f"its column {name!r} differs from {declared!r} by blanks alone" for name, declared in near]
-    return f"; {listed(notes)}: rename it, or declare the name as it is written" if notes else ""
+    notes = [f"its column {name!r} differs from {declared!r} only by blanks" for name, declared in near]
+    return f"; {listed(notes)}: rename it, or declare the name exactly as it is in the data" if notes else ""
 
 
 def counted(number: int, noun: str) -> str:
@@ -145,7 +145,7 @@ def error_text(error: Exception) -> str:
         return str(error)
     if isinstance(error, KeyError) and error.args:
         return f"{shown(error.args[0])} is missing"
-    return "a part of it is of the wrong type"
+    return "one of its entries has the wrong type"
 
 
 def real_number(value: object) -> float | None:
@@ -168,15 +168,26 @@ def check_choice(value: object, choices: object, name: str) -> Any:
     return value
 
 
-LEVERAGE = "needs the leverage of every row beside its residual, which no release holds: ask for 'HC1'"
-ORDER = "needs the order of the rows, which no release holds: ask for 'HC0', or declare what belongs together"
+LEVERAGE = (
+    "is not available, because it needs the leverage and residual of every row, which no release "
+    "contains: pass cov_type='HC1'"
+)
+ORDER = (
+    "is not available, because it needs the order of the rows, which no release contains: pass "
+    "cov_type='HC0', or declare the rows that belong together by unit= in the schema"
+)
 OTHER_COVARIANCES = {
-    "HC1": "is n/(n - p) times the sampling part of 'HC0', a public factor: ask for 'HC0'",
+    "HC1": (
+        "is not available here; it equals n/(n - p), a public factor, times the sampling part of "
+        "'HC0': pass cov_type='HC0'"
+    ),
     **dict.fromkeys(("HC2", "HC3"), LEVERAGE),
     **dict.fromkeys(("HAC", "hac-panel", "hac-groupsum"), ORDER),
-    "fixed scale": "takes the residual variance as known, which it is not: ask for 'nonrobust'",
-    "cluster": "is what a release of units has, which the schema declares: name the cluster's column there, "
-    "Schema(..., unit=, max_rows=); for an effect of each cluster write C(cluster)",
+    "fixed scale": "is not available, as it assumes a known residual variance: pass cov_type='nonrobust'",
+    "cluster": (
+        "is only available for a schema with a unit: declare the cluster's column by Schema(..., "
+        "unit=, max_rows=); to estimate an effect of each cluster, write C(cluster)"
+    ),
 }
 
 
@@ -223,10 +234,11 @@ def check_fraction(value: object, name: str) -> float:
 
 USUAL_DELTA = 1e-6  # that messages suggest, or less where n is large
 DELTA_MISSING = (
-    "delta= is missing: Gaussian noise needs it beside epsilon=; delta={:g} is common, at most 1/n{}{}"
+    "delta= is missing: Gaussian noise needs it in addition to epsilon=; delta={:g} is common, at "
+    "most 1/n{}{}"
 )
 NO_PURE = (
-    "delta=0 asks for pure epsilon, which Gaussian noise cannot give; delta={:g} is common, at most 1/n{}{}"
+    "delta=0 means pure epsilon, which Gaussian noise cannot provide; delta={:g} is common, at most 1/n{}{}"
 )
 
 
@@ -338,7 +350,7 @@ def check_vacant(value: object, overwrite: object = False) -> Path:
     path = check_path(value)
     if not check_flag(overwrite, "overwrite") and path.exists():
         raise ArgumentError(
-            f"{path} is there already: choose another name, or replace it with overwrite=True"
+            f"{path} already exists: choose another name, or pass overwrite=True to replace it"
         )
     return path
 
@@ -351,7 +363,9 @@ def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
         return np.random.default_rng()
     if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)) or rng < 0:
         kind = type(rng).__name__
-        raise ArgumentError(f"{name} must be None, a seed >= 0 or a numpy Generator, got {kind}")
+        raise ArgumentError(
+            f"{name} must be None, a nonnegative integer seed or a numpy Generator, got {kind}"
+        )
     return np.random.default_rng(int(rng))
 
 
@@ -360,8 +374,8 @@ def check_words(keywords: Iterable[str], words: Collection[str]) -> None:
     for name in keywords:
         if name not in words:
             near = get_close_matches(name, words, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
-            raise ArgumentError(f"{name!r} is no option of this call: {hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"its options are {', '.join(words)}"
+            raise ArgumentError(f"{name!r} is not an option of this call: {hint}")
 
 
 def in_digits(value: object, digits: int = 6) -> Any:

@@ -434,7 +434,7 @@ def cost_section() -> None:
     say(
         f"""
         Every state keeps the same lines in its own ledger, on disk before anything is sent. A second analysis at
-        ε = 0.9 would pass the limit of ε = {BUDGET["epsilon"]:g}, and the states refuse it:
+        ε = 0.9 would exceed the limit of ε = {BUDGET["epsilon"]:g}, and the states refuse it:
         """
     )
     PAGE.printed(f"BudgetExceededError: {REFUSED}")

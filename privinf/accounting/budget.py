@@ -44,7 +44,7 @@ DEFAULT_DELTA = 1e-6  # at which epsilon is stated where no delta was given
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
-PURE_LIMIT = "delta=0 makes a limit in pure epsilon, which admits no Gaussian release"
+PURE_LIMIT = "delta=0 declares a limit in pure epsilon, under which no Gaussian release is possible"
 _FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
 _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 
@@ -109,14 +109,14 @@ class Budget:
         stated_levels = {name: level for name, level in levels.items() if level is not None}
         if len(stated_levels) != 1:
             raise ArgumentError(
-                f"give exactly one of epsilon, mu and rho, got {' and '.join(stated_levels) or 'none'}"
+                f"pass exactly one of epsilon, mu and rho, got {' and '.join(stated_levels) or 'none'}"
             )
         ((name, level),) = stated_levels.items()
         if isinstance(level, float) and math.isinf(level):
-            raise ArgumentError(f"{name} must be finite: for no limit, give no budget")
+            raise ArgumentError(f"{name} must be finite: to have no limit, pass no budget")
         amount = exact(check_cost(check_positive(level, name), name))
         if delta is not None and name != "epsilon":
-            raise ArgumentError(f"delta belongs to epsilon; a limit in {name} has none")
+            raise ArgumentError(f"delta= can only be combined with epsilon=, not with a limit in {name}")
         if name == "mu":
             self._set("mu2", amount**2, None)
         elif name == "rho":
@@ -141,7 +141,7 @@ class Budget:
             The parts, in the currency of this budget.
         """
         if check_count(k, "k") > MAX_SHARES:
-            raise ArgumentError(f"k={shown(k)} is more than {MAX_SHARES} shares")
+            raise ArgumentError(f"k={shown(k)} must be at most {MAX_SHARES} shares")
         share = self.limit / k
         return tuple(Budget._of(self.currency, share, self.delta) for _ in range(k))
 
@@ -149,14 +149,19 @@ class Budget:
     def mu(self) -> float:
         """The largest mu of one Gaussian release that fits; NotAvailableError under a pure limit."""
         if self.currency == "pure":
-            raise NotAvailableError("a Gaussian release has no finite pure epsilon: this limit admits none")
+            raise NotAvailableError(
+                "this limit in pure epsilon does not allow a Gaussian release, whose pure epsilon is "
+                "infinite: declare the limit with a delta, or in mu or rho"
+            )
         return sqrt_down(self.limit if self.currency == "mu2" else 2 * self.limit)
 
     @property
     def rho(self) -> float:
         """The limit in zCDP, rounded down; NotAvailableError under a pure limit."""
         if self.currency == "pure":
-            raise NotAvailableError("the limit is in pure epsilon: state it in rho to spend zCDP")
+            raise NotAvailableError(
+                "this limit in pure epsilon has no rho: declare the limit as Budget(rho=...) to spend zCDP"
+            )
         return float_down(self.limit if self.currency == "rho" else self.limit / 2)
 
     def epsilon(self, delta: float | None = None) -> float:
@@ -181,7 +186,7 @@ class Budget:
             return float_down(self.limit)
         delta = self.delta if delta is None else delta
         if delta is None:
-            raise ArgumentError("epsilon of a limit in mu or rho needs a delta")
+            raise ArgumentError("delta= is needed for the epsilon of a limit in mu or rho")
         if self.currency == "mu2":
             return gaussian_epsilon(math.sqrt(self.limit), delta)
         return rho_to_epsilon(float(self.limit), delta)
@@ -273,7 +278,7 @@ class Budget:
             currency = record["currency"]
             delta = record["delta"]
         except (KeyError, TypeError):
-            raise ArgumentError("not a budget record: currency, limit and delta are needed") from None
+            raise ArgumentError("a stored budget must have a currency, a limit and a delta") from None
         limit = _read_limit(limit)
         check_choice(currency, Currency, "currency")
         return cls._of(currency, limit, delta if delta is None else check_fraction(delta, "delta"))
@@ -293,10 +298,10 @@ class Budget:
 def _read_limit(text: Any) -> Fraction:
     """Return the fraction of a text such as "1/2"; powers of ten could fill the memory, and are none."""
     if not isinstance(text, str) or not re.fullmatch(_FRACTION, text):
-        raise ArgumentError("a budget's limit is a fraction in text, at least 0")
+        raise ArgumentError("the limit of a stored budget must be a nonnegative fraction, as a string")
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
-        raise ArgumentError("a budget's limit is too large to be one")
+        raise ArgumentError("the limit of a stored budget is too large")
     return limit
 
 
@@ -321,8 +326,8 @@ def cost_in(currency: Currency, loss: Loss) -> Fraction:
 def _finite(value: float) -> Fraction:
     if math.isinf(value):
         raise BudgetExceededError(
-            "a release without noise costs infinitely much and fits no limit; "
-            "nothing was recorded or released"
+            "a release without noise has infinite cost and exceeds every limit; nothing was "
+            "recorded or released"
         )
     return exact(value)
 
@@ -330,18 +335,23 @@ def _finite(value: float) -> Fraction:
 def _reason(currency: Currency, loss: Loss) -> str:
     if isinstance(loss, ApproximateLoss):
         return (
-            "an (epsilon, delta) event may leak everything with probability delta, so it has no finite cost "
-            "in mu, rho or pure epsilon: no limit can admit it"
+            "an (epsilon, delta) event can leak everything with probability delta, so its cost in "
+            "mu, rho or pure epsilon is infinite and exceeds every limit"
         )
     if isinstance(loss, ThresholdLoss):
         return (
-            "noisy counts can show one record's own label with probability delta: they have no finite cost "
-            "in mu, rho or pure epsilon: declare the levels, or take a ledger without a limit"
+            "noisy counts of undeclared levels can reveal a single record's level with "
+            "probability delta, so their cost in mu, rho or pure epsilon is infinite: declare the "
+            "levels, or use a ledger without a limit"
         )
     if currency == "mu2":
         return (
-            "a release known only in zCDP has no finite mu (zCDP does not imply Gaussian DP): "
-            "state the limit as Budget(rho=...)"
+            "a release that is only known to satisfy zCDP has no finite mu (zCDP does not imply "
+            "Gaussian DP): declare the limit as Budget(rho=...)"
         )
-    kind = "a Gaussian release" if isinstance(loss, GaussianLoss) else "a release known only in zCDP"
-    return f"{kind} has no finite pure epsilon: state the limit in rho, or in mu, or give it a delta"
+    kind = (
+        "a Gaussian release"
+        if isinstance(loss, GaussianLoss)
+        else "a release that is only known to satisfy zCDP"
+    )
+    return f"{kind} has no finite pure epsilon: declare the limit in rho or mu, or with a delta"

@@ -216,11 +216,13 @@ def calibrate_mu(
     check_choice(calibration, Calibration, "calibration")
     names = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
     if len(names) != 1:
-        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(names) or 'none'}")
+        raise ArgumentError(f"pass exactly one of epsilon, mu and rho, got {' and '.join(names) or 'none'}")
     if delta is not None and epsilon is None:
         check_fraction(delta, "delta")
     if epsilon is None and calibration == "classic":
-        raise ArgumentError("calibration='classic' is a formula for epsilon and delta; give those")
+        raise ArgumentError(
+            "calibration='classic' is a formula for epsilon and delta: pass epsilon= and delta="
+        )
     if mu is not None:
         return check_cost(check_positive(mu, "mu", infinite=True), "mu")
     if rho is not None:

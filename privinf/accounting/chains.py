@@ -23,7 +23,8 @@ from privinf.secret_files import open_secret
 CLOCK_STEP = 200_000_000
 WAIT = 0.002  # seconds between looks at a lock
 IN_USE = (
-    "the ledger {} is open elsewhere: a site has one owner; of other ledgers, try again when it has ended"
+    "the ledger {} is in use by another process: only one process may serve a site; for other "
+    "ledgers, try again when that process has ended"
 )
 
 
@@ -108,7 +109,10 @@ class Chain:
         if self._file is None:
             raise StorageError(f"the ledger {self.path} is closed")
         if reason := self._changed():
-            raise StorageError(f"the ledger {self.path} {reason}: nothing is charged or answered any more")
+            raise StorageError(
+                f"the ledger {self.path} {reason} while it was open: nothing is charged or "
+                "answered until its latest copy is restored"
+            )
 
     def close(self) -> None:
         """Close the file, and let go of its lock."""
@@ -123,11 +127,11 @@ class Chain:
         try:
             current = os.stat(self.path)
         except OSError:
-            return "is gone"
+            return "was removed"
         if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
             return "was replaced"
         if opened.st_nlink != 1:
-            return "has a second name (a hard link)"
+            return "was given a second name (a hard link)"
         if opened.st_size != self._size:
             return "was changed"
         if opened.st_ctime_ns == self._ctime and self._verified - self._ctime > CLOCK_STEP:
@@ -140,14 +144,16 @@ class Chain:
     def _open_file(self, header: Mapping[str, Any] | None) -> None:
         """Open the file; make it where there is none, and a header."""
         if not self.path.parent.is_dir():
-            raise StorageError(f"{self.path.parent} is no folder: make it before a ledger is kept there")
+            raise StorageError(
+                f"{self.path.parent} is not a folder: create it before you create a ledger there"
+            )
         flags = os.O_RDWR | os.O_APPEND
         with suppress(FileNotFoundError):
             self._file = open_secret(self.path, "a ledger", "ledger", flags)
             return
         refuse_lost(self.path, self.anchor)
         if header is None:
-            raise FileMissingError(f"there is no ledger at {self.path}: make it with privinf ledger create")
+            raise FileMissingError(f"there is no ledger at {self.path}: create it with privinf ledger create")
         try:
             self._file = open_secret(self.path, "a ledger", "ledger", flags | os.O_CREAT | os.O_EXCL)
         except FileExistsError:  # another process has made it meanwhile
@@ -157,7 +163,9 @@ class Chain:
         """Lock the file itself, by whatever name it was opened."""
         assert self._file is not None
         if os.name != "posix":
-            raise NotAvailableError("a ledger in a file needs the file locks of a POSIX system")
+            raise NotAvailableError(
+                "a ledger in a file needs POSIX file locks, which this system does not have"
+            )
         end = time.monotonic() + patience
         while not _flocked(self._file):
             if time.monotonic() >= end:
@@ -166,7 +174,7 @@ class Chain:
         opened = os.fstat(self._file)
         if opened.st_nlink != 1:
             raise StorageError(
-                f"the ledger {self.path} has {opened.st_nlink} names (hard links), and must have one"
+                f"the ledger {self.path} has {opened.st_nlink} names (hard links), and must have only one"
             )
 
     def _begin(self, header: Mapping[str, Any]) -> None:
@@ -188,7 +196,7 @@ class Chain:
             if self.anchor.path.exists() and (self.anchor.read() or ("", Head(0, "")))[1].count == 0:
                 self.path.unlink(missing_ok=True)
             reason = str(problem) if isinstance(problem, StorageError) else problem.strerror
-            raise StorageError(f"the ledger {self.path} cannot be made ({reason})") from None
+            raise StorageError(f"the ledger {self.path} cannot be created ({reason})") from None
         self.lines = [first]
 
     def _load(self, header: Mapping[str, Any] | None) -> None:
@@ -223,21 +231,25 @@ class Chain:
         """Return whether the journal has a line more than its anchor says; StorageError if it lost one."""
         if remembered is None:
             raise StorageError(
-                f"the ledger {self.path} has no anchor at {self.anchor.path}: whether it is the latest "
-                f"cannot be told. If you know that it is, record it: privinf ledger anchor {self.path}"
+                f"the ledger {self.path} has no anchor at {self.anchor.path}, so it may not be "
+                "the latest copy. If you know that it is, create the anchor by privinf ledger "
+                f"anchor {self.path}"
             )
         anchored, head = remembered
         if anchored != identity:
-            raise StorageError(f"the ledger {self.path} was replaced by another: put the latest copy back")
+            raise StorageError(
+                f"the ledger {self.path} was replaced by another ledger: restore the latest copy"
+            )
         ahead = len(tags) - head.count
         if ahead < 0 or (head.count and tags[head.count - 1] != head.tag):
             raise StorageError(
-                f"the ledger {self.path} has lost lines that were charged (it was cut, or an older copy was "
-                "put in its place): put the latest copy back"
+                f"the ledger {self.path} has lost lines that were charged (it was cut, or "
+                "replaced by an older copy): restore the latest copy"
             )
         if ahead > 1 or (torn and ahead):
             raise StorageError(
-                f"the anchor {self.anchor.path} is older than the ledger {self.path}: one was put back"
+                f"the anchor {self.anchor.path} is older than the ledger {self.path}: restore "
+                "the latest copy of both"
             )
         return ahead == 1
 
@@ -289,8 +301,9 @@ def refuse_lost(path: Path, anchor: Anchor) -> None:
     """Raise StorageError if there was a journal where there is none now."""
     if (remembered := anchor.read()) is not None and remembered[1].count:
         raise StorageError(
-            f"there was a ledger at {path}, and it is gone: put the latest copy back. A new one would forget "
-            f"what was spent; if that is meant, delete {anchor.path}"
+            f"there was a ledger at {path}, and it is gone: restore the latest copy. A new "
+            "ledger would not include what was already spent; if you want one anyway, delete "
+            f"{anchor.path}"
         )
 
 
@@ -306,12 +319,14 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, kind)
     if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
         raise StorageError(
-            f"{anchor.path} remembers another ledger at {path}: if that one is lost, delete the anchor first"
+            f"the anchor {anchor.path} belongs to another ledger at {path}: if that ledger is "
+            "lost, delete the anchor first"
         )
     if remembered is not None and remembered[1].count > len(tags):
         raise StorageError(
-            f"{anchor.path} remembers {remembered[1].count} lines of {path}, which has {len(tags)}: put the "
-            "latest copy back, or delete the anchor first if that copy is lost"
+            f"the anchor {anchor.path} records {remembered[1].count} lines of {path}, which "
+            f"has only {len(tags)}: restore the latest copy, or delete the anchor first if that "
+            "copy is lost"
         )
     try:
         anchor.record(lines[0]["id"], Head(len(tags), tags[-1]))

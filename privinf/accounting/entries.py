@@ -163,7 +163,7 @@ class LedgerEntry:
         for name in ("mechanism", "label", "unit", "source", "id"):
             _check_text(getattr(self, name), name)
         if not isinstance(self.party, str):
-            raise ArgumentError("party must be a text")
+            raise ArgumentError("party must be a string")
         check_relation(self.relation)
         check_choice(self.trust, TrustModel, "trust")
         if not isinstance(self.loss, Loss):
@@ -173,7 +173,7 @@ class LedgerEntry:
         if not (self.sensitivity is None or isinstance(self.sensitivity, Sensitivity)):
             raise ArgumentError("sensitivity must be a Sensitivity or None")
         if isinstance(self.assumptions, str):
-            raise ArgumentError("assumptions is a sequence of texts, not one text")
+            raise ArgumentError("assumptions must be a sequence of strings, not one string")
         for assumption in self.assumptions:
             _check_text(assumption, "assumptions")
         _check_time(self.time)
@@ -281,7 +281,7 @@ class LedgerEntry:
             }
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"not a ledger entry: {error_text(error)}") from None
+            raise ArgumentError(f"invalid ledger entry: {error_text(error)}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""
@@ -305,9 +305,9 @@ def check_relation(relation: object) -> Relation:
     words = str(relation).lower()
     if "add" in words or "remove" in words:
         raise ArgumentError(
-            f"relation={shown(relation)} does not go with a public n: neighbouring data sets of one size "
-            "differ by replacing a unit, which costs the diameter (twice the radius); use "
-            "relation='replace-one'"
+            f"relation={shown(relation)} is not supported, because the number of records is "
+            "public: use relation='replace-one', under which one unit is replaced (its "
+            "sensitivity is the diameter, twice the radius)"
         )
     checked: Relation = check_choice(relation, Relation, "relation")
     return checked
@@ -321,7 +321,8 @@ def check_joined(relations: Iterable[str]) -> None:
     names = sorted(set(relations))
     if "zero-out" in names and len(names) > 1:
         raise ArgumentError(
-            f"losses under {' and '.join(names)} do not add up: give zero-out releases a ledger of their own"
+            f"losses under the relations {' and '.join(names)} do not add up: use a separate "
+            "ledger for zero-out releases"
         )
 
 
@@ -333,14 +334,14 @@ def check_units(first: str, entries: Iterable[LedgerEntry]) -> None:
     """
     if units := [entry.unit for entry in entries if first not in ("record", "client", entry.unit)]:
         raise ArgumentError(
-            f"the limit was first charged for one {first!r}, and a release about one {units[0]!r} does not "
-            "say what it costs that: give it a ledger of its own"
+            f"this ledger's limit is for one {first!r}, and the cost of a release about one "
+            f"{units[0]!r} cannot be converted to it: use a separate ledger for that release"
         )
 
 
 def _check_text(value: Any, name: str) -> None:
     if not isinstance(value, str) or not value.strip():
-        raise ArgumentError(f"{name} must be a non-empty text")
+        raise ArgumentError(f"{name} must be a non-empty string")
 
 
 def _check_time(value: str) -> None:
@@ -349,20 +350,23 @@ def _check_time(value: str) -> None:
     except (TypeError, ValueError):
         aware = False
     if not aware:
-        raise ArgumentError("time must be an ISO 8601 text with its time zone")
+        raise ArgumentError("time must be an ISO 8601 string with a time zone")
 
 
 def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(noise, Mapping):
-        raise ArgumentError("noise must be a mapping that describes the law of the noise")
+        raise ArgumentError("noise must be a mapping that describes the distribution of the noise")
     checked: dict[str, Any] = {}
     for name, value in noise.items():
         _check_text(name, "a key of noise")
         if _forbidden(name):
-            raise ArgumentError(f"noise[{name!r}] has no place in a ledger: the public law only")
+            raise ArgumentError(
+                f"noise[{name!r}] must not be recorded in a ledger, which describes only the public "
+                "distribution of the noise"
+            )
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, bool, int, float)) or plain != plain:
-            raise ArgumentError(f"noise[{name!r}] must be one number, text or flag")
+            raise ArgumentError(f"noise[{name!r}] must be a number, a string or a boolean")
         if name == "scale" and isinstance(plain, (str, bool)):
             raise ArgumentError("noise['scale'] must be a number")
         checked[name] = plain

@@ -54,7 +54,7 @@ class LedgerFile(Ledger):
     Notes
     -----
     **Privacy.** Reads no rows. Each spend holds a lock on the file itself, by whatever name it was opened,
-    reads what all processes have spent, refuses what would pass the limit, and appends a line, which with
+    reads what all processes have spent, refuses what would exceed the limit, and appends a line, which with
     the anchor has reached the disk when it returns: of two processes that ask for the last of a budget, one
     is refused. Lines are chained under a secret in the first, so the file is readable by its owner alone. A
     ledger that was cut, changed or put back to an older copy is refused, by the anchor, and by a process that
@@ -85,7 +85,7 @@ class LedgerFile(Ledger):
     ) -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name must be a non-empty text")
+            raise ArgumentError("name must be a non-empty string")
         place = own_path(path)
         account = FileAccount(place, budget, name, Anchor.of(place, anchor))
         enlist(account)
@@ -151,11 +151,11 @@ class FileAccount(RereadAccount):
         refuse_lost(path, anchor)
         if budget is None:
             raise FileMissingError(
-                f"there is no ledger at {path}: make it with privinf ledger create, or give the budget that "
-                "a new one shall have"
+                f"there is no ledger at {path}: create it with privinf ledger create, or pass "
+                "the budget of a new one"
             )
         if not path.parent.is_dir():
-            raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
+            raise StorageError(f"{path.parent} is not a folder: create it before you create a ledger there")
 
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
@@ -197,13 +197,13 @@ class FileAccount(RereadAccount):
             account = _account_of(chain.lines, self.path)
             if self._latest is not None and not chain.knows(self._latest):
                 raise StorageError(
-                    f"the ledger {self.path} has lost lines that this process has seen: an older copy was "
-                    "put in its place; put the latest one back"
+                    f"the ledger {self.path} has lost lines that this process had read, because "
+                    "an older copy replaced it: restore the latest copy"
                 )
             if self.budget is not None and account.budget != self.budget:
                 raise StorageError(
-                    f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
-                    "limit is set once"
+                    f"the ledger {self.path} has the limit {account.budget or 'none'}, not "
+                    f"{self.budget}: the limit of a ledger cannot be changed"
                 )
             self._exists = True
             self._latest = chain.head
@@ -229,7 +229,7 @@ def _account_of(lines: list[dict[str, Any]], path: Path) -> MemoryAccount:
         account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
         return account
     except (AttributeError, ArgumentError, KeyError, TypeError, ValueError):
-        raise StorageError(f"the ledger {path} is damaged") from None
+        raise StorageError(f"the ledger {path} is damaged: restore its latest copy") from None
 
 
 def _reopen(path: str, budget: dict[str, Any] | None, name: str, anchor: str, scope: Scope) -> Ledger:

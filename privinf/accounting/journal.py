@@ -66,13 +66,13 @@ class Anchor:
         if path is not None:
             place = own_path(path)
             if place.parent == journal.parent:
-                raise StorageError(f"the anchor {place} must lie in another folder than the ledger")
+                raise StorageError(f"the anchor {place} must be in a different folder than the ledger")
             return cls(place, journal)
         name = hashlib.sha256(os.fsencode(journal)).hexdigest()[:32]
         with suppress(RuntimeError):
             state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
             return cls(Path(state) / "privinf" / "anchors" / f"{name}.json", journal)
-        raise StorageError("this account has no home folder: say where the ledger's anchor is kept")
+        raise StorageError("this user has no home folder: pass the path of the ledger's anchor")
 
     def read(self) -> tuple[str, Head] | None:
         """Return the journal's id and its head as they were remembered, None if there is no anchor."""
@@ -85,7 +85,7 @@ class Anchor:
         tag = content["tag"]
         is_ours = content["format"] == ANCHOR and content["path"] == str(self.journal)
         if not is_ours or type(count) is not int or not isinstance(identity, str) or not isinstance(tag, str):
-            raise StorageError(f"{self.path} is no anchor of {self.journal}")
+            raise StorageError(f"{self.path} is not an anchor of the ledger {self.journal}")
         return identity, Head(count, tag)
 
     def record(self, identity: str, head: Head) -> None:
@@ -143,9 +143,9 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
     old = f'"{kind}"'.encode() in content[:400] and b'"version": 1' in content[:400]
     if old:
         raise StorageError(
-            f"the ledger {path} is of version 1: open it once by privinf ledger upgrade {path}"
+            f"the ledger {path} has the old format 1: convert it once by privinf ledger upgrade {path}"
         )
-    raise StorageError(f"the ledger {path} is damaged, or no ledger of this kind")
+    raise StorageError(f"the ledger {path} is damaged, or is not a ledger of this kind")
 
 
 def tag_after(secret: str, before: str, text: str) -> str:

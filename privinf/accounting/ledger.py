@@ -70,7 +70,7 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name must be a non-empty text")
+            raise ArgumentError("name must be a non-empty string")
         self._account: Account = enlist(MemoryAccount(budget, name, str(uuid4())))
         self._scope: Scope = ()
 
@@ -113,7 +113,7 @@ class Ledger:
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
-                raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
+                raise ArgumentError(f"entries must be LedgerEntry objects, got {type(entry).__name__}")
         placed = tuple(entry.within(self._scope) for entry in entries)
         self._account.record(placed)
         return placed
@@ -150,7 +150,7 @@ class Ledger:
         return self._account.number_fit([entry.id for entry in entries])
 
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
-        """Raise BudgetExceededError if these losses together would pass the limit; record nothing.
+        """Raise BudgetExceededError if these losses together would exceed the limit; record nothing.
 
         For use before expensive work. Only `spend` reserves anything.
 
@@ -171,7 +171,7 @@ class Ledger:
         checked = (losses,) if isinstance(losses, Loss) else tuple(losses)
         for loss in checked:
             if not isinstance(loss, Loss):
-                raise ArgumentError(f"losses must hold privacy losses, got {type(loss).__name__}")
+                raise ArgumentError(f"losses= must contain privacy losses, got {type(loss).__name__}")
         path = self._scope + check_scope(scope)
         self._account.check([(path, loss) for loss in checked], "these releases")
 
@@ -348,7 +348,7 @@ class Account(ABC):
 
     @abstractmethod
     def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `subject` names them."""
+        """Raise BudgetExceededError if the spends would exceed the limit; `subject` names them."""
 
     @abstractmethod
     def hold(self, part: Part, losses: Sequence[Loss], subject: str = "") -> None:
@@ -439,7 +439,9 @@ class MemoryAccount(Account):
         with self._lock:
             self._require_open()
             if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
-                raise ArgumentError("an entry with this id is recorded already: one entry, one release")
+                raise ArgumentError(
+                    "an entry with this id is recorded already: every release needs an entry of its own"
+                )
             relations = self._relations | {entry.relation for entry in entries}
             check_joined(relations)
             first = next(itertools.chain(self._entries.values(), entries), None)
@@ -452,7 +454,7 @@ class MemoryAccount(Account):
             self._relations = relations
 
     def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `subject` names them."""
+        """Raise BudgetExceededError if the spends would exceed the limit; `subject` names them."""
         with self._lock:
             self._require_open()
             if self._tally is not None:
@@ -484,10 +486,10 @@ class MemoryAccount(Account):
     def _require_open(self) -> None:
         if self.read_only:
             raise ArgumentError(
-                "this ledger was loaded from a pickle or a text, or forked with its process: it can be read, "
-                "not charged, since another copy may spend too. If none does, and it is the latest, open it "
-                "by Ledger.from_json(text, resume=True); an account that outlives processes belongs in a "
-                "LedgerFile. Nothing was recorded or released"
+                "this ledger can be read but not charged, because it was loaded from a pickle or "
+                "a text, or forked with its process, and another copy may spend too. If this is "
+                "the only copy, open it by Ledger.from_json(text, resume=True); use a LedgerFile "
+                "for an account that outlives processes. Nothing was recorded or released"
             )
 
     def remaining(self, scope: Scope) -> Budget | None:
@@ -549,11 +551,11 @@ class RereadAccount(Account):
         return self._current().holds(entry)
 
     def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
-        """Raise BudgetExceededError if the spends would pass the limit; `subject` names them."""
+        """Raise BudgetExceededError if the spends would exceed the limit; `subject` names them."""
         self._current().check(spends, subject)
 
     def hold(self, part: Part, losses: Sequence[Loss], subject: str = "") -> None:
-        """Raise BudgetExceededError if losses would pass the limit: nothing is held from other processes."""
+        """Raise BudgetExceededError if losses exceed the limit: nothing is held from other processes."""
         if subject:
             self.check([((), loss) for loss in losses], subject)
 
@@ -591,16 +593,16 @@ if hasattr(os, "register_at_fork"):
 @reads("a ledger")
 def read_account(text: str) -> MemoryAccount:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
-    record = unsealed(parse_json(text, "the text is not a privinf ledger: it"), "a ledger", _FIELDS)
+    record = unsealed(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
-        raise StorageError("the text is not a privinf ledger of a version this release can read")
+        raise StorageError("the text is not a privinf ledger of a version that this release can read")
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
         account = MemoryAccount(budget, str(record["name"]), str(record["id"]))
         account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
         if account.to_dict()["spent"] == record["spent"]:
             return account
-        reason = "its entries and the total spent disagree: the ledger does not add up"
+        reason = "its entries do not add up to the recorded total"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error)
     raise StorageError(f"the text is not a privinf ledger: {reason}")

@@ -255,13 +255,13 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
         The kind is unknown, or a parameter is missing or out of range.
     """
     if not isinstance(record, Mapping):
-        raise ArgumentError("not a loss: a mapping with its kind and its numbers is needed")
+        raise ArgumentError("a stored loss must be a mapping with its kind and its numbers")
     fields = dict(record)
     kind = check_choice(fields.pop("kind", None), tuple(_KINDS), "kind")
     try:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"not a {kind} loss: {error_text(error)}") from None
+        raise ArgumentError(f"invalid {kind} loss: {error_text(error)}") from None
 
 
 @door

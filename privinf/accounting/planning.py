@@ -132,7 +132,7 @@ class PlanReport:
         figures = [("epsilon", total.epsilon(self.default_delta))]
         figures += [("mu", available(lambda: total.mu)), ("rho", available(lambda: total.rho))]
         texts = ", ".join(f"{name} {value:.4g}" for name, value in figures if not math.isnan(value))
-        header = f"Planned releases cost together: {texts} (delta = {self.default_delta:g})"
+        header = f"Total cost of the planned releases: {texts} (delta = {self.default_delta:g})"
         return "\n".join(
             [header, self.frame.to_string(index=False, na_rep="-", float_format="{:.4g}".format)]
         )
@@ -198,7 +198,9 @@ def _line(release: Mapping[str, Any] | LedgerEntry | Loss, delta: float) -> Plan
     if isinstance(release, Loss):
         return PlannedRelease(str(release.to_dict()["kind"]), release, 1, ())
     if not isinstance(release, Mapping):
-        raise ArgumentError(f"releases must hold mappings, entries or losses, got {type(release).__name__}")
+        raise ArgumentError(
+            f"releases= must contain mappings, entries or losses, got {type(release).__name__}"
+        )
     fields = dict(release)
     mechanism = check_choice(fields.pop("mechanism", None), tuple(_READERS), "mechanism")
     times = check_count(fields.pop("times", 1), "times")
@@ -211,7 +213,7 @@ def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
     if set(fields) != set(names):
         received = ", ".join(map(repr, fields)) or "none"
         raise ArgumentError(
-            f"a planned release of this kind needs {', '.join(map(repr, names))}; given: {received}"
+            f"a planned release of this kind needs the fields {', '.join(map(repr, names))}, got {received}"
         )
     return [fields[name] for name in names]
 
@@ -222,7 +224,9 @@ def _gaussian(fields: Mapping[str, Any], delta: float) -> Loss:
         return GaussianLoss(check_positive(sensitivity, "sensitivity") / check_positive(scale, "scale"))
     unknown = set(fields) - {"mu", "rho", "epsilon", "delta"}
     if unknown:
-        raise ArgumentError(f"a Gaussian release has no parameter {', '.join(sorted(map(repr, unknown)))}")
+        raise ArgumentError(
+            f"a planned Gaussian release has no field {', '.join(sorted(map(repr, unknown)))}"
+        )
     return GaussianLoss(calibrate_mu(**({"delta": delta} | dict(fields))))
 
 

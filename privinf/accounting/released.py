@@ -120,10 +120,10 @@ class ReleasedNumber(float, Released):
         return self._delta
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("a released number is frozen")
+        raise AttributeError("a released number cannot be changed")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError("a released number is frozen")
+        raise AttributeError("a released number cannot be changed")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (float(self), self.entries, self.scale, self._delta)
@@ -140,9 +140,9 @@ def check_charged(entries: Sequence[LedgerEntry], noun: str) -> None:
     """Raise UnchargedError for a release without ledger lines, which would state epsilon 0."""
     if not entries:
         raise UnchargedError(
-            f"this {noun} has no ledger line, so its privacy loss is not known and would be reported as 0; "
-            "nothing is released. Its ledger may be damaged, or of a kind that does not keep what is spent: "
-            "look with privinf ledger show"
+            f"this {noun} has no ledger line, so its privacy loss is unknown and nothing is "
+            "released. Its ledger may be damaged, or may not record what is spent: check it with "
+            "privinf ledger show"
         )
 
 

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 Facts = list[tuple[str, str]]
 
-PARTIES = "Each party alone (the totals above are per person: all parties together)"
-IN_CLEAR = "the response is NOT protected: it was sent as it is"
+PARTIES = "Each party alone (the totals above are per person and include all parties)"
+IN_CLEAR = "the response is NOT protected: it was released without noise"
 HEADINGS: dict[ReportSubject, str] = {
     "fit": "Privacy of this fit",
     "earlier release": "Privacy of the release that this fit was made from",
     "release": "Privacy of this release",
     "party": "Privacy of one party's releases",
-    "ledger": "Privacy of all releases together (the whole ledger)",
+    "ledger": "Privacy of all releases together (the entire ledger)",
 }
 # What a fit from an earlier release has spent.
-NOTHING_SPENT = "nothing: it was made from a release that was charged before"
+NOTHING_SPENT = "nothing, because it uses a release that was charged before"
 LEDGER = "Ledger at the end of this fit"
 # Where releases are counted that the ledger itself does not hold.
-LEDGER_AND_OTHERS = "Ledger at the end of this fit, with {} that {} charged to another ledger"
+LEDGER_AND_OTHERS = "Ledger at the end of this fit, including {} that {} charged to another ledger"
 # Numbers of a line in the table of releases.
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
@@ -176,7 +176,7 @@ def _facts(report: Printable) -> Facts:
         facts.insert(0, ("warning", report.stamp))
     if math.isfinite(mu) and report.entries:
         power = 100.0 * float(ndtr(ndtri(0.05) + mu))
-        facts.append(("in words", f"a 5% test {_between(report)}: power <= {power:.1f}%"))
+        facts.append(("in words", f"a 5% test {_between(report)} has power of at most {power:.1f}%"))
     if report.place:
         facts.append(("of the ledger", report.place))
     if report.entries:

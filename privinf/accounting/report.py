@@ -22,7 +22,7 @@ from privinf.wire import Assumptions, readable
 if TYPE_CHECKING:
     import pandas as pd
 
-OF_RECORDS = "totals are of one record: a unit of several rows pays more in releases about records"
+OF_RECORDS = "totals are per record: a unit with several rows loses more privacy in releases about records"
 # Names of the first column of `PrivacyReport.to_frame`.
 COLUMN_NAMES: dict[ReportSubject, str] = {
     "fit": "this fit",
@@ -120,7 +120,7 @@ class PrivacyReport:
         check_choice(subject, ReportSubject, "subject")
         for entry in lines:
             if not isinstance(entry, LedgerEntry):
-                raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
+                raise ArgumentError(f"entries must be LedgerEntry objects, got {type(entry).__name__}")
         check_joined(entry.relation for entry in lines)
         budget = None if ledger is None else ledger.budget
         if delta is None:
@@ -209,7 +209,7 @@ class PrivacyReport:
         if not earlier:
             return ""
         before = f"after {counted(earlier, 'other release')}" if self.fit is None else f"fit {self.fit}"
-        return f"{before}: epsilon {self.cumulative.epsilon():.4g} together{self.stamp_of_others}"
+        return f"{before}: epsilon {self.cumulative.epsilon():.4g} in total{self.stamp_of_others}"
 
     @property
     def stamp_of_others(self) -> str:
@@ -304,8 +304,8 @@ class PrivacyReport:
         """
         entries = tuple(entry for entry in self.entries if isinstance(name, str) and entry.party == name)
         if not entries:
-            parties = ", ".join(self.parties.index) or "no party is named"
-            raise ArgumentError(f"no release of a party {shown(name)}; parties: {parties}")
+            parties = ", ".join(self.parties.index) or "none"
+            raise ArgumentError(f"the report has no release of a party {shown(name)}; its parties: {parties}")
         recorded = tuple(entry for entry in self.recorded if entry.party == name)
         return PrivacyReport(
             entries=entries, recorded=recorded, default_delta=self.default_delta, subject="party"
@@ -388,7 +388,7 @@ class PrivacyReport:
                 elsewhere=elsewhere,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"not a privacy report: {error_text(error)}") from None
+            raise ArgumentError(f"invalid privacy report: {error_text(error)}") from None
 
     def __str__(self) -> str:
         return report_text(self)

@@ -29,18 +29,18 @@ def scope_component(name: str, disjoint: str | None = None) -> str:
     """Return the path component of a scope; raises ArgumentError for an empty name or one with ``=``."""
     for text in (name,) if disjoint is None else (name, disjoint):
         if not isinstance(text, str) or not text.strip() or "=" in text:
-            raise ArgumentError("a scope's name and its partition are non-empty texts without '='")
+            raise ArgumentError("the name and the partition of a scope must be non-empty strings without '='")
     return name if disjoint is None else f"{disjoint}={name}"
 
 
 def check_scope(scope: Iterable[str]) -> Scope:
     """Return `scope` as a tuple of valid path components."""
     if isinstance(scope, str):
-        raise ArgumentError("scope is a sequence of path components, not one text")
+        raise ArgumentError("scope must be a sequence of strings, not one string")
     path = tuple(scope)
     for component in path:
         if not isinstance(component, str):
-            raise ArgumentError("scope holds texts only")
+            raise ArgumentError("scope must contain only strings")
         partition, equals, name = component.rpartition("=")
         scope_component(name, partition if equals else None)
     return path
@@ -255,10 +255,11 @@ class Tally:
 
     def _refusal(self, subject: str, amount: Fraction) -> BudgetExceededError:
         remaining = self.budget.described(max(self.budget.limit - self.cost, Fraction(0)))
-        reserved = " beside what is reserved" if self._reserved else ""
+        reserved = " in addition to reserved amounts" if self._reserved else ""
         return BudgetExceededError(
-            f"{subject} would pass the limit of {self.whose}, {self.budget}: {self.budget.described(amount)} "
-            f"wanted, {remaining} left{reserved}; nothing was recorded or released"
+            f"{subject} would exceed the limit of {self.whose}, {self.budget}: the cost is "
+            f"{self.budget.described(amount)}, and {remaining} is left{reserved}; nothing "
+            "was recorded or released"
         )
 
 

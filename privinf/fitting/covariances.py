@@ -11,24 +11,26 @@ from privinf.typing import CovWord
 from privinf.validation import check_cov_type
 
 CURVED_HC1 = (
-    "is for least squares: of other models statsmodels' HC1 is its HC0, without the factor "
-    "n/(n - p): ask for 'HC0'"
+    "is only available for least squares: for other models statsmodels' HC1 equals its HC0, "
+    "without the factor n/(n - p); pass cov_type='HC0'"
 )
 NO_FACTOR = {"HC1": CURVED_HC1}
 NO_UNIT = (
-    "cov_type='cluster' takes the schema's unit for the cluster, and none is declared: name the column that "
-    "tells whose row it is, Schema(..., unit=, max_rows=)"
+    "cov_type='cluster' uses the schema's unit as the cluster, and the schema declares none: "
+    "declare the column that identifies the cluster by Schema(..., unit=, max_rows=)"
 )
 MIXED_ROWS = {
     "random-mixing": dict.fromkeys(
         ("nonrobust", "HC0", "HC1"),
-        "is made of single rows, and a mixed row is a sum over people: the covariance of such sums, "
-        "'mixed rows', is the only one; DGMOLS sends single rows",
+        (
+            "is not available, because it is computed from single rows and a mixed row is a sum over "
+            "people: pass cov_type='mixed rows', or use DGMOLS, which releases single rows"
+        ),
     )
 }
 DEPENDENT = (
-    "cov_type={!r} takes rows as independent, and several rows belong to one {!r}: this release has "
-    "cov_type='cluster'"
+    "cov_type={!r} assumes independent rows, and several rows belong to one {!r}: pass "
+    "cov_type='cluster' for this release"
 )
 
 
@@ -62,8 +64,8 @@ def check_release_covariance(covariance: type[Covariance], release_kind: str, sc
     if release_kind == "cluster" and schema is not None:
         raise ArgumentError(DEPENDENT.format(covariance.name, schema.unit))
     raise ArgumentError(
-        f"cov_type={covariance.name!r}: this release was made for cov_type={release_kind!r}, and it offers "
-        f"no other: pass that, or leave cov_type= out"
+        f"cov_type={covariance.name!r} is not available, because this release was made for "
+        f"cov_type={release_kind!r}: pass that, or leave out cov_type="
     )
 
 

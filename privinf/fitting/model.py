@@ -44,21 +44,22 @@ from privinf.typing import (
 # ---- spending
 
 # Why a word means nothing for some models.
-SITES_NOISE = "is for rows in one place that are released once: here the noise is the federation's"
+SITES_NOISE = "is only for rows in one place that are released once: here the federation determines the noise"
 ITERATIONS = (
-    "is for optimizers of a likelihood: here the budget decides the steps, and all of them are released"
+    "is an option of likelihood optimizers: here the privacy budget determines the steps, and all "
+    "of them are released"
 )
 # What statsmodels' fit takes and no model here can.
 STATSMODELS = {
     **dict.fromkeys(("disp", "maxiter", "start_params", "full_output", "callback", "tol"), ITERATIONS),
-    "cov_kwds": "is not needed: the cluster is the schema's unit, and no covariance has another option",
-    "use_t": "is a word of t_test() here: degrees of freedom follow from the release",
-    "scale": "takes the residual variance as known: it is estimated from the release",
-    "use_correction": "is the factor of HC1: ask for cov_type='HC1'",
+    "cov_kwds": "is not needed: the cluster is the schema's unit, and no covariance has other options",
+    "use_t": "is an argument of t_test() here, and not of fit(): degrees of freedom follow from the release",
+    "scale": "assumes a known residual variance: here it is estimated from the release",
+    "use_correction": "applies the factor of HC1: pass cov_type='HC1' instead",
 }
 # Why `machines` and `parties` of older versions are refused where rows are at sites.
-SITES_NOW = "is called sites= now"
-NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
+SITES_NOW = "is now called sites="
+NO_LEVEL = "no privacy budget was passed: pass epsilon= with delta=, or mu=, or rho="
 
 
 def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:
@@ -72,8 +73,8 @@ def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:
 # What statsmodels calls a model's rows, which no model here keeps.
 RAW_ROWS = ("data", "endog", "exog", "orig_endog", "orig_exog", "wendog", "wexog")
 NOT_SHOWN = (
-    "{}: a model shows no rows; what they release is in the result, names in result.model.exog_names, and "
-    "the rows are where you took them from"
+    "{} is not available, because a model shows no rows: use the result for what they release, "
+    "result.model.exog_names for the names, and your own data for the rows"
 )
 
 
@@ -292,8 +293,8 @@ class ReleaseModel(Model[ReleaseOptionsT]):
             raise ArgumentError(f"from_release needs a privinf Release, got {type(release).__name__}")
         if schema is not None and release.design.schema != schema:
             raise AlignmentError(
-                "the release was made with another schema: bounds, levels or public columns differ from the "
-                "schema given here"
+                "the release was made with another schema: its bounds, levels or public columns "
+                "differ from those of schema="
             )
         model = cls._from_release(release.require(cls.kind, cls.__name__), ledger)
         model.mechanism = None
@@ -373,6 +374,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         given = [name for name, value in spending.items() if value is not None]
         if given:
             raise ArgumentError(
-                f"{', '.join(given)}: this model was built from a release, which fixed its noise and its cost"
+                f"{', '.join(given)} cannot be passed: this model was built from a release, "
+                "whose noise and cost are fixed"
             )
         return self._release

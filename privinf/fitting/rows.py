@@ -40,14 +40,17 @@ if TYPE_CHECKING:
     from privinf.federation import Federation
 
 ONE_SITE = "all"
-AT_SITES = 'is for rows in one place: several sites trust a "server", or take part in a "secure-sum"'
-NO_RECORD_ALONE = "is not offered: the fit asks for sums over records, and no record can noise its own"
-NEEDS_SITES = "needs a federation, or from_arrays"
-WEIGHTS_BY_NAME = (
-    "multiply a record's influence and so the sensitivity: they are offered by from_formula only, as the "
-    "name of a column that the schema declares public with positive bounds"
+AT_SITES = 'is only for rows in one place: for several sites pass trust="server" or trust="secure-sum"'
+NO_RECORD_ALONE = (
+    "is not supported: the fit needs sums over records, which a single record cannot protect by noise "
+    "of its own"
 )
-PROTECTED = "the response is protected too: pass its public bounds, y_bounds=(low, high)"
+NEEDS_SITES = "needs rows at several sites: use a federation, or from_arrays"
+WEIGHTS_BY_NAME = (
+    "multiply a record's influence and its sensitivity: use from_formula, and pass the name of a column that "
+    "the schema declares public with positive bounds"
+)
+PROTECTED = "the response is protected too and needs public bounds: pass y_bounds=(low, high)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +120,10 @@ class ModelRows:
         if sites is None:
             return self
         if self.federation is not None:
-            raise ArgumentError("sites= names a column of a data frame; a federation has its sites")
+            raise ArgumentError(
+                "sites= can only be the name of a column of a data frame or labels of its rows: a "
+                "federation already has its sites"
+            )
         return replace(self, parts=split(self.rows, sites, self.design))
 
     def placed(self, trust: Trust, *, zero_out: bool = False, passes: bool = False) -> ModelRows:
@@ -165,8 +171,9 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
         radius = UNBOUNDED_RADIUS
     if bounds is None and radius is None:
         raise SensitivityError(
-            f"no public bounds for {private[0] if private else 'X'!r}: pass bounds=[(low, high), ...] or "
-            'radius=r, or write bounds="data" to take them from the rows (a leak that no claim covers)'
+            f"{private[0] if private else 'X'!r} has no public bounds: pass bounds=[(low, high), "
+            '...] or radius=, or pass bounds="data" to use its smallest and largest values, which '
+            "is not private"
         )
     design = Design.from_arrays(
         pair.names, bounds=bounds, radius=radius, public=declared, response=pair.label, y_bounds=y_bounds
@@ -208,7 +215,10 @@ def rows_of_table(design: Design, data: Table, *, missing: Missing = "raise") ->
     if not is_federation(data):
         return ModelRows(design=design, parts={ONE_SITE: Rows(data, None, missing)})
     if missing != "raise":
-        raise ArgumentError("missing= is each site's to say: Site(Rows(table, missing=...), schema)")
+        raise ArgumentError(
+            "missing= cannot be passed for a federation: each site declares it, by Site(Rows(table, "
+            "missing=...), schema)"
+        )
     return ModelRows(design=design, parts={}, federation=data)
 
 
@@ -217,7 +227,9 @@ def _site_design(names: Sequence[str], limits: Limits, label: str) -> Design:
     if limits.y_bounds is None:
         raise SchemaError(PROTECTED)
     if isinstance(limits.bounds, str) or isinstance(limits.y_bounds, str):
-        raise ArgumentError('"data" bounds are for rows in one place that one mechanism reads: pass pairs')
+        raise ArgumentError(
+            'bounds="data" is only for rows in one place that one mechanism reads: pass pairs (low, high)'
+        )
     public = [CONSTANT] if CONSTANT in names else []
     bounds = limits.bounds
     if limits.reach is not None:
@@ -234,7 +246,9 @@ def _public_name(item: str | int, names: Sequence[str]) -> str:
         return names[int(item)]
     if item in names:
         return str(item)
-    raise SchemaError(f"public column {shown_name(item)} is not among the columns: {', '.join(names)}")
+    raise SchemaError(
+        f"public= names column {shown_name(item)}, which is not among the columns {', '.join(names)}"
+    )
 
 
 # ---- what doors refuse
@@ -249,7 +263,8 @@ def refuse_federation(data: object, model: str) -> None:
     """Raise NotAvailableError if a model of rows in one place was given a federation."""
     if is_federation(data):
         raise NotAvailableError(
-            f"{model} takes a table: its releases go to the analyst as they are, and from_release takes them"
+            f"{model} needs a table, not a federation: each holder releases its own rows, and "
+            "from_release uses these releases"
         )
 
 
@@ -266,9 +281,9 @@ def check_binary(design: Design) -> None:
     """
     if (design.y_low, design.y_high) != (0.0, 1.0):
         raise SchemaError(
-            f"a binomial response is 0 or 1, and {design.response!r} is declared otherwise: if its values "
-            "are 0 and 1, declare the bounds (0, 1); if they are two others, bring them there in the "
-            "formula, as I(y - 1) does for 1 and 2, or declare a factor of two levels"
+            f"a binomial response must be 0 or 1, and {design.response!r} is declared otherwise: "
+            "declare the bounds (0, 1), transform two other values in the formula, as in I(y - 1) "
+            "for 1 and 2, or declare a factor with two levels"
         )
 
 

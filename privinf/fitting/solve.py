@@ -28,8 +28,8 @@ from privinf.validation import check_choice, check_number, check_positive
 ResultsT = TypeVar("ResultsT", bound=Results)
 
 LAST_ITERATE = (
-    "the last iterate keeps the optimisation error (I - eta A)^T b and has no valid interval: use "
-    "estimator='client-average', which is made from the same messages"
+    "the last iterate contains an optimization error (I - eta A)^T b and has no valid interval: "
+    "use estimator='client-average', which uses the same messages"
 )
 
 
@@ -68,7 +68,7 @@ class Fit:
         if self.fuller is not None:
             object.__setattr__(self, "fuller", check_positive(self.fuller, "fuller"))
             if self.stabilization != "fuller":
-                raise ArgumentError("fuller= belongs to stabilization='fuller'")
+                raise ArgumentError("fuller= can only be combined with stabilization='fuller'")
         if self.target == "penalized" and self.ridge == 0.0:
             raise ArgumentError("target='penalized' needs ridge > 0")
 

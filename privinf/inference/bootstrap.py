@@ -62,7 +62,7 @@ class BootstrapDraws:
         check_fraction(alpha, "alpha")
         check_choice(kind, BootstrapInterval, "kind")
         if (len(self.draws) + 1) * alpha < 2.0:
-            raise ArgumentError(f"{len(self.draws)} draws are too few for alpha={alpha:g}: take more draws")
+            raise ArgumentError(f"{len(self.draws)} draws are too few for alpha={alpha:g}: increase draws=")
         levels = [alpha / 2.0, 1.0 - alpha / 2.0]
         if kind == "percentile":
             return np.asarray(np.quantile(self.draws, levels, axis=0, method="weibull").T)
@@ -155,8 +155,8 @@ def pairs_bootstrap(
     fewest = FEWEST_PER_COEFFICIENT * len(center)
     if units < fewest:
         raise ArgumentError(
-            f"the pairs bootstrap draws {units} units again for {len(center)} coefficients, and a draw "
-            f"has too few different ones below {fewest}: use method='multiplier'"
+            f"the pairs bootstrap needs at least {fewest} units for {len(center)} "
+            f"coefficients, and there are {units}: pass method='multiplier'"
         )
     replicates = []
     pivots = []
@@ -172,8 +172,9 @@ def pairs_bootstrap(
     failed = count - len(replicates)
     if failed > count // 10:
         raise ArgumentError(
-            f"{failed} of {count} resampled moment matrices were singular: the estimate is too weakly "
-            "identified for the pairs bootstrap; use method='multiplier' or the score intervals"
+            f"{failed} of {count} resampled moment matrices were singular, because the "
+            "estimate is too weakly identified for the pairs bootstrap; pass method='multiplier', "
+            "or use the score intervals"
         )
     return BootstrapDraws(
         params=center, bse=spread, draws=np.array(replicates), pivots=np.array(pivots), failed=failed
@@ -199,7 +200,7 @@ def covariance_root(cov: Floats) -> Floats:
     values, vectors = np.linalg.eigh((cov + cov.T) / 2.0)
     tolerance = max(float(values[-1]), 0.0) * len(values) * np.finfo(float).eps
     if values[0] < -1e3 * tolerance:
-        raise ArgumentError("the covariance has a negative eigenvalue: no distribution has it")
+        raise ArgumentError("cov has a negative eigenvalue and is therefore not a covariance matrix")
     positive = values > tolerance
     return np.asarray(vectors[:, positive] * np.sqrt(values[positive]), dtype=np.float64)
 
@@ -214,7 +215,9 @@ def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floa
     if groups is None:
         return centred
     if len(groups) != len(values):
-        raise ArgumentError(f"groups has {len(groups)} entries for {len(values)} records")
+        raise ArgumentError(
+            f"groups must have one entry for each of the {len(values)} records, got {len(groups)}"
+        )
     labels = np.unique(groups, return_inverse=True)[1]
     units = int(labels.max()) + 1
     sums = np.column_stack([np.bincount(labels, column, minlength=units) for column in centred.T])

@@ -106,7 +106,10 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         response = check_array(y, "y", ndim=1)
         n, p = features.shape
         if n == 0 or p == 0 or response.shape != (n,):
-            raise ArgumentError(f"X of shape {features.shape} and y of shape {response.shape} do not match")
+            raise ArgumentError(
+                f"y must have one entry for each row of X, got X of shape {features.shape} and y of "
+                f"shape {response.shape}"
+            )
         self.n = n
         self.noise_cov = _noise_covariance(noise_cov, p)
         self.y_noise_var = check_number(y_noise_var, "y_noise_var", low=0.0)
@@ -181,7 +184,7 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
     def leaving_out(self, part: int, parts: int) -> CorrectedLeastSquares:
         """Return the system of the records but those of every `parts`-th unit."""
         if isinstance(self._X, ReadRows):
-            raise NotAvailableError("rows that are read from a file are not divided")
+            raise NotAvailableError("rows that are read from a file cannot be split for the jackknife")
         units = self._units.of_rows()
         keep = units % parts != part
         V, response, cumulants = self._fourth
@@ -361,7 +364,7 @@ def _fourth_components(
     directions: ArrayLike | None, cumulants: ArrayLike | None, p: int
 ) -> tuple[Floats, Floats]:
     if (directions is None) != (cumulants is None):
-        raise ArgumentError("fourth_directions and fourth_cumulants belong together")
+        raise ArgumentError("fourth_directions and fourth_cumulants must be passed together")
     if directions is None or cumulants is None:
         return np.zeros((0, p)), np.zeros(0)
     V = check_array(directions, "fourth_directions", ndim=2)

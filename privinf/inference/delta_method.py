@@ -85,7 +85,8 @@ def _evaluate(function: Callable[[Floats], ArrayLike], point: Floats) -> Floats:
         raise ArgumentError(f"function must return a number or a vector, got shape {value.shape}")
     if not np.isfinite(value).all():
         raise ArgumentError(
-            "function is not finite near the estimate: the delta method needs it smooth there"
+            "function must be finite and smooth near the estimate for the delta method, and it is "
+            "not finite there"
         )
     return value
 
@@ -139,7 +140,9 @@ def predict_mean(
     center = check_array(params, "params", ndim=1)
     covariance = check_array(cov, "cov", ndim=2)
     if rows.shape[1] != len(center) or covariance.shape != (len(center),) * 2:
-        raise ArgumentError(f"exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not fit")
+        raise ArgumentError(
+            f"the shapes of exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not match"
+        )
     variances = np.einsum("ij,jk,ik->i", rows, covariance, rows, optimize=True)
     moved = None if bias is None else np.abs(rows) @ bias
     return MeanPrediction(rows @ center, np.sqrt(np.maximum(variances, 0.0)), df, moved)

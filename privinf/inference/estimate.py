@@ -82,7 +82,7 @@ class VarianceTerms:
                 0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
             )
             if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
-                raise ArgumentError("the terms of a variance do not add up to it")
+                raise ArgumentError("the terms of the variance do not add up to the covariance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,11 @@ class Estimate:
             if not df > 0.0:
                 raise ArgumentError(f"{name} must be positive, got {df}")
         if np.isfinite(self.df) and np.isfinite(self.df_resid):
-            raise ArgumentError("df (of all of cov) and df_resid (of its sampling part) are alternatives")
+            raise ArgumentError(
+                "df (for all of cov) and df_resid (for its sampling part) cannot both be finite"
+            )
         if (self.cov is None) != bool(self.weak_reason):
-            raise ArgumentError("weak_reason must be given exactly when cov is None")
+            raise ArgumentError("weak_reason must be passed if cov is None, and only then")
         if self.cov is not None:
             _set(self, "cov", _covariance(self.cov, "cov", p, definite=True))
         if self.noise_cov is not None:
@@ -184,7 +186,9 @@ class Estimate:
         if self.bias is not None:
             bias = _shaped(self.bias, "bias", (p,))
             if (bias < 0.0).any():
-                raise ArgumentError("bias must hold bounds of absolute biases, which are not negative")
+                raise ArgumentError(
+                    "bias must contain upper bounds of absolute biases, which cannot be negative"
+                )
             _set(self, "bias", _frozen(bias))
         if self.terms is not None:
             self.terms.check(self.covariance, self.noise_cov)
@@ -204,9 +208,13 @@ class Estimate:
         """`noise_cov`, or NotAvailableError with the reason why there is none."""
         if self.noise_cov is not None:
             return self.noise_cov
-        unknown = "not known here" if self.terms is None else "`variance_formula` has its sum with the rest"
+        unknown = (
+            "it was not estimated"
+            if self.terms is None
+            else "it is included in the total of `variance_formula`"
+        )
         reason = self.weak_reason or unknown
-        raise NotAvailableError(f"the noise part of the covariance: {reason}")
+        raise NotAvailableError(f"the noise part of the covariance is not available: {reason}")
 
     @property
     def covariance(self) -> Floats:
@@ -226,8 +234,9 @@ class Estimate:
         """Influence functions ``bread^-1 scores_i``, shape (m, p)."""
         if self.scores is None or self.bread is None:
             raise NotAvailableError(
-                "multipliers need a score of every record, and sums over records are all that is at hand: "
-                "'gaussian', or 'parametric', draws from the normal law that such sums have"
+                "the multiplier bootstrap needs a score of every record, and only sums over "
+                "records are available: pass method='gaussian' or 'parametric', which draws from "
+                "the normal distribution of such sums"
             )
         return np.asarray(np.linalg.solve(self.bread, self.scores.T).T, dtype=np.float64)
 
@@ -261,7 +270,7 @@ class Estimate:
         """
         matrix = _linear_map(T, "T", self.params.shape[0])
         if matrix.shape[0] > matrix.shape[1]:
-            raise ArgumentError(f"T must have at most {matrix.shape[1]} rows; linear(R) takes more")
+            raise ArgumentError(f"T must have at most {matrix.shape[1]} rows; use linear(R) for more")
         params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
         scores, bread = self._transformed_scores(matrix)
         cov, noise_cov = (None if V is None else matrix @ V @ matrix.T for V in (self.cov, self.noise_cov))
@@ -331,7 +340,7 @@ def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(label, str) for label in labels):
         raise ArgumentError("names must be a sequence of strings")
     if len(labels) != p:
-        raise ArgumentError(f"names has {len(labels)} labels for {p} coefficients")
+        raise ArgumentError(f"names must have one label for each of the {p} coefficients, got {len(labels)}")
     if len(set(labels)) != p:
         raise ArgumentError(f"names must not repeat: {', '.join(labels)}")
     return labels
@@ -359,7 +368,7 @@ def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Float
     matrix = (matrix + matrix.T) / 2
     if definite and not is_positive_definite(matrix):
         raise NotPositiveDefiniteError(
-            f"{name} is not positive definite: coefficients are collinear, or the noise is too strong"
+            f"{name} is not positive definite, because coefficients are collinear or the noise is too large"
         )
     if not definite and not is_semidefinite(matrix):
         raise NotPositiveDefiniteError(f"{name} is not positive semidefinite")

@@ -17,14 +17,17 @@ LEAST_PART = 0.05
 # 1 or more: one outcome of each kind, or one count, along the direction.
 LEAST_INFORMATION = 1e-4
 ALIKE = {
-    "binomial": "coefficients may be infinite: all outcomes are alike",
-    "poisson": "coefficients may be infinite: all counts are zero",
+    "binomial": "coefficients may be infinite, because all outcomes are equal",
+    "poisson": "coefficients may be infinite, because all counts are zero",
 }
 SEPARATED = {
-    "binomial": "coefficients may be infinite: {} the outcomes. Leave out the columns, or pool their levels",
+    "binomial": (
+        "coefficients may be infinite, because {} the outcomes: leave out these columns, or merge "
+        "levels of their factors"
+    ),
     "poisson": (
-        "coefficients may be infinite: the counts are all zero along {}. Leave out the columns, or pool "
-        "their levels"
+        "coefficients may be infinite, because all counts are zero along {}: leave out these "
+        "columns, or merge levels of their factors"
     ),
 }
 
@@ -55,9 +58,9 @@ def check_full_rank(gram: Floats, names: Sequence[str]) -> None:
     if len(involved) == 1:
         problem = f"column {involved[0]} is 0 in all rows"
     else:
-        problem = f"columns {', '.join(involved)} are linear combinations of one another in these rows"
+        problem = f"columns {', '.join(involved)} are linearly dependent in these rows"
     raise NotPositiveDefiniteError(
-        f"{problem}: {p} coefficients are not identified (rank {rank}). Leave out what repeats the others"
+        f"{problem}, so {p} coefficients are not identified (rank {rank}): leave out redundant columns"
     )
 
 

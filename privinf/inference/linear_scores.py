@@ -194,8 +194,8 @@ def homoskedastic_variance(system: LinearScores, beta: Floats) -> float:
         if variance > 0.0:
             return variance
     raise NotAvailableError(
-        "the error that the same rows would have had without noise is not identified: "
-        "the noise outweighs the residual variance or the features"
+        "the standard error without noise is not identified, because the noise is larger than the "
+        "residual variance or the features"
     )
 
 
@@ -203,8 +203,8 @@ def refuse_dependent_rows(units: Units) -> None:
     """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
     if units.count < units.n:
         raise NotAvailableError(
-            "the error without noise is not identified: rows of one unit are dependent, and at this noise "
-            "level the release does not tell how much"
+            "the standard error without noise is not identified at this noise level, because rows "
+            "of one unit are dependent"
         )
 
 
@@ -327,7 +327,7 @@ def kept_columns(tested: ArrayLike | None, noise_free: Flags) -> Flags:
     if (~mask & ~noise_free).any():
         raise ArgumentError("every column that was released with noise must be among the tested columns")
     if not mask.any():
-        raise ArgumentError("no column is left to test: name the noise-free columns to be tested")
+        raise ArgumentError("no column is left to test: pass the noise-free columns to be tested")
     return mask
 
 

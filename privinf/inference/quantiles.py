@@ -31,10 +31,10 @@ SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is seen of
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = (
-    "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may lie below, {:.0f} "
-    "above, of {}: the interval allows for a shift of the mean by {:.3g} down, {:.3g} up, as if tails went "
-    "on as they were seen to. A few values much farther out, too few to be seen, are not allowed for: were "
-    "as many as may lie beyond at the public bounds, it would be {:.3g} down, {:.3g} up."
+    "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may be "
+    "below and {:.0f} above, of {}: the interval allows for a shift of the mean by {:.3g} down "
+    "and {:.3g} up, extrapolating the tails. It does not allow for a few values too far out to be "
+    "detected, which could shift the mean by {:.3g} down or {:.3g} up."
 )
 
 

@@ -19,7 +19,7 @@ from privinf.inference.score_test import ScoreTestResult
 from privinf.typing import Flags, Floats
 from privinf.validation import check_fraction
 
-COLLINEAR_SCORES = "the scores are linearly dependent under the null: drop a collinear column"
+COLLINEAR_SCORES = "the scores are linearly dependent under the null hypothesis: leave out a collinear column"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def score_sets(
     p = under_test.shape[0]
     requested = range(p) if columns is None else columns
     if not all(0 <= column < p for column in requested):
-        raise ArgumentError(f"columns must lie in 0..{p - 1}")
+        raise ArgumentError(f"columns must be integers from 0 to {p - 1}")
     tensor = system.tensor()
     if not tensor[:-1].any() and not tensor[:, :-1].any():
         return tuple(_ellipse_set(system, tensor[-1, -1], under_test, column, alpha) for column in requested)
@@ -287,7 +287,7 @@ def _ellipse_set(
     place = int(mask[:column].sum())
     df = len(h)
     if not is_positive_definite(maps.projection @ meat @ maps.projection.T):
-        raise NotPositiveDefiniteError("the scores are linearly dependent: drop a collinear column")
+        raise NotPositiveDefiniteError("the scores are linearly dependent: leave out a collinear column")
     influence = np.linalg.solve(J.T, np.eye(df)[place])
     variance = float(influence @ maps.projection @ meat @ maps.projection.T @ influence) / system.n
     half = math.sqrt(system.law.critical(df, alpha) * variance)

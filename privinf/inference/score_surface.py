@@ -59,7 +59,7 @@ class ScoreSurface:
             rows, columns = _whitening(C)
         except np.linalg.LinAlgError:
             raise NotPositiveDefiniteError(
-                "the scores are linearly dependent: a column is collinear, or the fit is perfect"
+                "the scores are linearly dependent, because a column is collinear or the fit is perfect"
             ) from None
         C = _changed(C, columns, rows)
         return cls(rows @ B @ columns, C, columns)
@@ -97,7 +97,7 @@ class ScoreSurface:
             inverse = np.linalg.inv(V)
         except np.linalg.LinAlgError:
             raise NotPositiveDefiniteError(
-                "the scores are constant at some coefficients: the fit is perfect"
+                "the scores are constant at some coefficients, because the fit is perfect"
             ) from None
         return psi, (inverse @ psi[:, :, None])[:, :, 0], np.asarray(inverse, dtype=np.float64)
 

@@ -107,7 +107,7 @@ def score_test(
     meat = maps.projection @ system.null_meat(beta) @ maps.projection.T
     if not is_positive_definite(meat):
         raise NotPositiveDefiniteError(
-            "the scores are linearly dependent at the null: drop a collinear column"
+            "the scores are linearly dependent under the null hypothesis: leave out a collinear column"
         )
     statistic = float(system.n * psi @ np.linalg.solve(meat, psi))
     return ScoreTestResult(
@@ -155,7 +155,10 @@ class Identification:
     def __str__(self) -> str:
         verdict = "too weak for normal intervals" if self.weak else "strong enough for normal intervals"
         if self.steep:
-            verdict = f"a steep direction, stretch {self.stretch:.2g}: normal intervals err on one side"
+            verdict = (
+                f"the score has a steep slope in one direction (stretch {self.stretch:.2g}), so "
+                "normal intervals err on one side"
+            )
         return f"statistic {self.statistic:.3g} (weak below {self.threshold:.3g}): {verdict}"
 
     @property

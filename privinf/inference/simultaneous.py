@@ -109,7 +109,10 @@ def multiplier_max_t(
     observed = np.abs(check_array(statistics, "statistics", ndim=1))
     units = unit_influence(influence, groups)
     if units.shape[1] != len(observed):
-        raise ArgumentError(f"{len(observed)} statistics for influences of {units.shape[1]} quantities")
+        raise ArgumentError(
+            f"statistics must have one entry for each of the {units.shape[1]} columns of influence, "
+            f"got {len(observed)}"
+        )
     spread = np.sqrt(np.einsum("ij,ij->j", units, units))
     _check_spread(spread)
     count = check_count(draws, "draws")
@@ -131,7 +134,7 @@ def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: fl
     """
     position = math.ceil((1.0 - alpha) * (draws + 1)) - 1
     if position >= draws:
-        raise ArgumentError(f"{draws} draws are too few for alpha={alpha:g}: take more draws")
+        raise ArgumentError(f"{draws} draws are too few for alpha={alpha:g}: increase draws=")
     order = np.argsort(-observed, kind="stable")
     single = np.zeros(len(observed))
     stepped = np.zeros(len(observed))
@@ -178,7 +181,9 @@ def _gaussian_blocks(root: Floats, draws: int, df: float, rng: np.random.Generat
 
 def _correlation_root(cov: Floats, count: int) -> Floats:
     if cov.shape != (count, count):
-        raise ArgumentError(f"cov of shape {cov.shape} does not fit {count} statistics")
+        raise ArgumentError(
+            f"cov must have one row and one column for each of the {count} statistics, got shape {cov.shape}"
+        )
     variances = np.diag(cov)
     if (variances < 0.0).any():
         raise ArgumentError("cov has a negative variance")

@@ -34,7 +34,8 @@ WEAK_VARIANCE = (
     "conf_int(method='score'), or a smaller noise"
 )
 NO_NOISE = (
-    "target='sample' asks for the error that the noise causes, and this release leaves none in some direction"
+    "target='sample' is not available, because this release leaves no noise in some direction of "
+    "the coefficients"
 )
 
 
@@ -192,9 +193,9 @@ def _check_options(stabilization: str, ridge: float, fuller_a: float | None, tar
     check_choice(target, Target, "target")
     check_number(ridge, "ridge", low=0.0)
     if (stabilization == "ridge") != (ridge > 0.0):
-        raise ArgumentError("stabilization='ridge' and ridge > 0 belong together")
+        raise ArgumentError("stabilization='ridge' and ridge > 0 must be passed together")
     if fuller_a is not None and stabilization != "fuller":
-        raise ArgumentError("fuller_a belongs to stabilization='fuller'")
+        raise ArgumentError("fuller_a can only be combined with stabilization='fuller'")
     if target == "penalized" and stabilization != "ridge":
         raise ArgumentError("target='penalized' needs stabilization='ridge'")
 

@@ -28,9 +28,9 @@ ONE_OF_MANY = (
 )
 
 
-OWN_ROBUST = "The release's own regression has it: release.regress(cov_type='HC0') without a formula"
+OWN_ROBUST = "Call release.regress(cov_type='HC0') without a formula for the release's own regression"
 NEW_ROBUST = (
-    "'HC0' needs residual moments of this formula, which are released with the rows and charged to them: "
+    "'HC0' needs residual moments of this formula, which cost privacy and need the rows: use "
     "MomentOLS.from_formula(formula, rows, schema=schema).fit(cov_type='HC0', ...)"
 )
 
@@ -139,8 +139,8 @@ class Analyses:
         if formula is None:
             if self._release.design.formula is None and self._release.design.schema is not None:
                 raise ArgumentError(
-                    "this release serves many regressions: name one, release.regress('a ~ b'), of "
-                    + ", ".join(column.name for column in all_columns(self._release.design))
+                    "this release is for many regressions: pass a formula, as in release.regress('a ~ b'), "
+                    "of the columns " + ", ".join(column.name for column in all_columns(self._release.design))
                 )
             return MomentOLS.from_release(self._release).fit(
                 cov_type=cov_type, stabilization=stabilization, ridge=ridge, fuller=fuller, target=target
@@ -286,7 +286,8 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
     law = moments_law(release)
     if law["trust"] == "local":
         raise NotAvailableError(
-            'iv() is made from totals (trust="central", "server" or "secure-sum"): this release is of records'
+            'iv() needs a release of totals (trust="central", "server" or "secure-sum"), and this '
+            "is a release of records"
         )
     layout, _ = layout_of(release.design)
     W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
@@ -307,6 +308,6 @@ def check_formula_covariance(release: Release, cov_type: str | None) -> None:
     if cov_type == "HC0":
         remedy = OWN_ROBUST if totals else NEW_ROBUST
     raise NotAvailableError(
-        f"cov_type={shown(cov_type)}: a regression by a formula on this release has cov_type={available!r} "
-        f"alone. {remedy}"
+        f"cov_type={shown(cov_type)} is not available: a regression by formula on this release "
+        f"has only cov_type={available!r}. {remedy}"
     )

@@ -85,14 +85,20 @@ class MeanMoments:
         """
         design = release.design
         if design.constant is None:
-            raise NotAvailableError("the release has no constant, so that nothing can be centred")
+            raise NotAvailableError(
+                "the release has no constant, so means and correlations are not available"
+            )
         if design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
-                "the rows of one person are dependent, and the release does not say how much"
+                "standard errors are not available, because several rows of one unit are "
+                "dependent and the release does not measure this dependence"
             )
         S = np.block([[system.A, system.g[:, None]], [system.g, system.residual_variance(0.0 * system.g)]])
         if abs(S[design.constant, design.constant] - 1.0) > 1e-9:
-            raise NotAvailableError("the release has weighted rows: how much they vary is not in it")
+            raise NotAvailableError(
+                "standard errors are not available, because the rows are weighted and the release "
+                "does not contain the variance of weighted rows"
+            )
         scale = moments_law(release)["scale"]
         records = isinstance(system, NoisyRecordMoments)
         sd = scale / (math.sqrt(system.n) if records else system.n)
@@ -286,7 +292,7 @@ def correlations(
     )
     names = [name for place in chosen for name, at in places.items() if at == place]
     if len(chosen) < 2 or set(chosen) & set(fixed):
-        raise ArgumentError("name two columns or more, none of which is held fixed")
+        raise ArgumentError("columns= must name at least two columns, none of which is in given=")
     pairs = list(combinations(range(len(chosen)), 2))
     all_places = list(places.values())
     estimates = []
@@ -318,7 +324,10 @@ def correlations(
 
 def _places(names: Sequence[str], places: dict[str, int], argument: str = "columns") -> list[int]:
     if isinstance(names, str) or any(name not in places for name in names) or len(set(names)) < len(names):
-        raise ArgumentError(f"{argument} must list released columns, each once: {', '.join(places)}")
+        raise ArgumentError(
+            f"{argument}= must be a list of released columns without repeats; the released columns "
+            f"are {', '.join(places)}"
+        )
     return [places[name] for name in names]
 
 

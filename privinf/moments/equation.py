@@ -27,8 +27,8 @@ from privinf.validation import check_array, check_count, check_number, check_pos
 # ---- from entries of a release to a regression
 
 FULLER_REASON = (
-    "Fuller's modification shrinks the noise covariance that corrected least squares subtracts; noisy second "
-    "moments subtract none: use stabilization='ridge'"
+    "stabilization='fuller' is only for corrected least squares, which subtracts a noise "
+    "covariance; noisy second moments subtract none: pass stabilization='ridge'"
 )
 
 
@@ -55,7 +55,10 @@ class MomentMap:
         """Return the map of all columns in a chosen order, or raise ArgumentError."""
         check_count(public, "public", least=0)
         if public > size - 2:
-            raise ArgumentError(f"z of length {size} needs a private column beside {public} public and y")
+            raise ArgumentError(
+                f"z of length {size} must have at least one private column in addition to {public} "
+                "public columns and y"
+            )
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):
             raise ArgumentError(f"order must be a permutation of the {size - 1} columns")
@@ -461,8 +464,8 @@ def without(result: Results, effects: tuple[str, ...]) -> Results:
 
 
 ROW_SUMS = (
-    "cov_type='cluster' sums the scores of a unit's rows before they are multiplied, and those of one unit "
-    "may be at several sites, none of which sees the sum. MomentOLS of one table has it, and ModulatedOLS"
+    "cov_type='cluster' is not available over sites, because it sums the scores of a unit's rows, "
+    "which may be at several sites: use MomentOLS of one table, or ModulatedOLS"
 )
 
 

@@ -43,7 +43,8 @@ def closed(model_rows: ModelRows, schema: Schema) -> ModelRows:
     """
     if model_rows.design.response_public:
         raise SchemaError(
-            f"MomentOLS protects the response too: {model_rows.design.response!r} is declared public"
+            f"MomentOLS also protects the response, so {model_rows.design.response!r} must not "
+            "be declared public"
         )
     hidden = Schema(
         {name: replace(declared, public=False) for name, declared in schema.columns.items()},
@@ -78,7 +79,9 @@ class FederatedMoments:
     def __init__(self, model_rows: ModelRows, *, trust: Trust, response_weight: float | None) -> None:
         self.trust: Trust = trust
         if not model_rows.design.private.any():
-            raise SensitivityError("there is no column beside the constant: nothing to protect")
+            raise SensitivityError(
+                "there is no column in addition to the constant, so there is nothing to protect"
+            )
         self.model_rows = model_rows
         self.design = model_rows.design
         if response_weight is None:
@@ -203,7 +206,7 @@ class FederatedMoments:
         if self.trust == "secure-sum":
             return SecureServer(federation, max_colluding=max_colluding, **options)
         if max_colluding:
-            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
+            raise ArgumentError('max_colluding= can only be combined with trust="secure-sum"')
         return TrustedServer(federation, **options)
 
     def _plan(self, arrays: Mapping[str, Floats], n: int, noise: float, mu: float) -> ResidualPlan:
@@ -262,6 +265,6 @@ def _parts(mu: float, cov_type: CovType | None, robust_share: float | None) -> t
     """Return the prices of the rounds."""
     robust = cov_type is not None and check_cov_type(cov_type, CovType) == "HC0"
     if robust_share is not None and not robust:
-        raise ArgumentError("robust_share= belongs to cov_type='HC0'")
+        raise ArgumentError("robust_share= can only be combined with cov_type='HC0'")
     share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
     return split_mu(mu, [1.0 - share, share] if robust else [1.0])

@@ -34,7 +34,10 @@ _BRACKET = re.compile(r"\[([^\[\]~]+)~([^\[\]~]+)\]")
 # First-stage F, noise in its covariance, below which a 5% test by one instrument may err more than 10% (Stock
 # and Yogo 2005).
 WEAK_F = 16.4
-SYNTAX = 'write "y ~ x + [w ~ z1 + z2]": one pair of brackets, endogenous columns ~ their instruments'
+SYNTAX = (
+    'write "y ~ x + [w ~ z1 + z2]", with one pair of brackets around the endogenous columns, ~ and '
+    "their instruments"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Stages:
             There are fewer instruments than endogenous columns.
         """
         if not isinstance(formula, str) or len(_BRACKET.findall(formula)) != 1:
-            raise SchemaError(f"{shown(formula)} names no instruments: {SYNTAX}")
+            raise SchemaError(f"formula {shown(formula)} names no instruments: {SYNTAX}")
         # What the schema reads are the texts "y ~ x + (w)" and "y ~ x + (z)".
         second, first = (sub_design(released, _BRACKET.sub(rf"(\g<{at}>)", formula)) for at in (1, 2))
         X, Z = (
@@ -80,8 +83,9 @@ class Stages:
         excluded = np.array([column not in X for column in Z])
         if not endogenous.any() or excluded.sum() < endogenous.sum():
             raise ArgumentError(
-                f"{int(excluded.sum())} instruments for {int(endogenous.sum())} endogenous columns: name at "
-                "least one of these, and as many instruments"
+                f"the formula has {int(excluded.sum())} instruments for "
+                f"{int(endogenous.sum())} endogenous columns: name at least one endogenous "
+                "column, and at least as many instruments"
             )
         order = np.argsort([X.index(column) if column in X else len(X) for column in Z], kind="stable")
         maps = np.vstack([second.maps[:-1], first.maps[:-1][order], second.maps[-1:]])
@@ -130,7 +134,8 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
         self.h: Floats = Z @ W @ part.response
         if not is_positive_definite(self.first.A):
             raise NotPositiveDefiniteError(
-                "the noise outweighs the instruments: drop some, or release with less noise"
+                "the noise is larger than the signal of the instruments: leave out some "
+                "instruments, or release with less noise"
             )
         self._pi: Floats = np.asarray(np.linalg.solve(self.first.A, self.cross), dtype=np.float64)
         self.A: Floats = self._pi.T @ self.cross
@@ -318,7 +323,8 @@ class AndersonRubinTests(ScoreTests):
         null = np.zeros(count) if beta0 is None else check_array(beta0, "beta0", ndim=1)
         if null.shape != (count,):
             raise ArgumentError(
-                f"beta0 must hold {count} coefficients of endogenous columns, got {len(null)}"
+                f"beta0 must have {count} entries, the coefficients of the endogenous columns, "
+                f"got {len(null)}"
             )
         surface = system.surface(stages.endogenous, stages.excluded, np.eye(len(factors)))
         w = np.append(null / factors[stages.endogenous], 1.0)
@@ -345,8 +351,8 @@ class AndersonRubinTests(ScoreTests):
             (score_set,) = projected_sets(surface, [int(tested[:place].sum())], alpha, system.law)
             if not score_set.pieces:
                 raise NotAvailableError(
-                    "no coefficients go with all the instruments: their moments contradict one another, so "
-                    "that some instrument is not valid (or this is one sample in 1/alpha)"
+                    "no coefficients agree with all the instruments, so some instrument is not "
+                    "valid (with valid instruments this happens in a share alpha of samples)"
                 )
             sets.append(score_set.mapped(float(factor), float(moved)))
         return tuple(sets)
@@ -355,7 +361,10 @@ class AndersonRubinTests(ScoreTests):
         """Return the equation and its stages; NotAvailableError for a result stored without the release."""
         context = self.inference.context
         if context.release is None or not isinstance(context.system, TwoStageEquation):
-            raise NotAvailableError("Anderson-Rubin tests rest on the release, without which this was stored")
+            raise NotAvailableError(
+                "Anderson-Rubin tests are not available, because this result was stored without the "
+                "release that they need"
+            )
         return context.system, Stages.of(context.release.design, context.settings["formula"])
 
 

@@ -51,7 +51,7 @@ __all__ = ["MomentOLS", "moment_system"]
 ONE_PLACE: Mapping[Trust, str] = {"server": rows.NEEDS_SITES, "secure-sum": rows.NEEDS_SITES}
 SEVERAL: Mapping[Trust, str] = {
     "central": rows.AT_SITES,
-    "local": "is for records in one place: sites sum them",
+    "local": "is only for records in one place: several sites release sums of their records",
 }
 
 
@@ -502,7 +502,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         if self._federated:
             return self.mechanism.release(ledger=account, **told, **given)  # type: ignore[no-any-return]
         for name in [name for name, value in told.items() if value not in (None, 0)]:
-            raise ArgumentError(f"{name}= is for a model over a federation")
+            raise ArgumentError(f"{name}= is only for a model over a federation")
         return self._released(account, given)
 
     @refuses(STATSMODELS, NotAvailableError)

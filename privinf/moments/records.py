@@ -98,7 +98,8 @@ class NoisyRecordMoments(LargeSample):
         self._map = part or MomentMap.checked(public=clear.shape[1], size=size, order=order, weight=weight)
         if n == 0 or noisy.shape[1] != self._map.noisy or clear.shape[0] != n:
             raise ArgumentError(
-                f"moments must have {self._map.noisy} columns and as many rows as public, got {noisy.shape}"
+                f"moments must have {self._map.noisy} columns and as many rows as public=, got "
+                f"shape {noisy.shape}"
             )
         self.n = n
         self._variance = check_number(scale, "scale", low=0.0) ** 2
@@ -151,7 +152,7 @@ class NoisyRecordMoments(LargeSample):
         refuse_dependent_rows(self._units)
         if self._weights is not None:
             raise NotAvailableError(
-                "with weights, the error without noise is not identified at this noise level"
+                "the standard error without noise is not identified for weighted rows at this noise level"
             )
         return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
 

@@ -22,15 +22,22 @@ if TYPE_CHECKING:
 CONSTANT = "const"
 PUBLIC_MARK = "privinf_public"
 UNBOUNDED = (-math.inf, math.inf)  # bounds of a column for which none are given
+NO_BOUNDS = (
+    "column {!r} has no public bounds: pass bounds= or radius=, or pass bounds='data' to use its smallest "
+    "and largest values, which is not private"
+)
 
 
 def public_flags(names: Sequence[str], public: Iterable[str]) -> list[bool]:
     """Return for each name whether `public` declares it."""
     if isinstance(public, str):
-        raise SchemaError("public must be a list of column names")
+        raise SchemaError("public= must be a list of column names, not one string")
     declared = set(public)
     if unknown := sorted(declared - set(names), key=str):
-        raise SchemaError(f"public column {shown_name(unknown[0])} is not among {', '.join(names)}")
+        raise SchemaError(
+            f"public= names column {shown_name(unknown[0])}, which is not among the columns "
+            f"{', '.join(names)}"
+        )
     return [name in declared for name in names]
 
 
@@ -50,12 +57,12 @@ def aligned_bounds(
     """
     hidden = [name for name, flag in zip(names, private, strict=True) if flag]
     if isinstance(bounds, str):
-        raise ArgumentError("bounds must be pairs of numbers here; bounds='data' is an option of the models")
+        raise ArgumentError(
+            "bounds= must be a list of pairs (low, high) here; only the models accept bounds='data'"
+        )
     if bounds is None:
         if hidden and radius is None:
-            raise SensitivityError(
-                f"column {hidden[0]!r} has no public bounds: pass bounds=, radius= or write bounds='data'"
-            )
+            raise SensitivityError(NO_BOUNDS.format(hidden[0]))
         return [UNBOUNDED] * len(names)
     by_name = _by_name(names, hidden, bounds)
     if absent := [name for name in hidden if name not in by_name]:
@@ -67,18 +74,23 @@ def aligned_bounds(
 def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[str, Any]:
     if isinstance(bounds, Mapping):
         if unknown := [name for name in bounds if name not in names]:
-            raise SchemaError(f"bounds name {shown_name(unknown[0])}, which is not among {', '.join(names)}")
+            raise SchemaError(
+                f"bounds= names column {shown_name(unknown[0])}, which is not among the columns "
+                f"{', '.join(names)}"
+            )
         return dict(bounds)
     try:
         pairs = list(bounds)
     except TypeError:
-        raise SchemaError("bounds must be a list of pairs (low, high) or a mapping by name") from None
+        raise SchemaError(
+            "bounds= must be a list of pairs (low, high), or a dict from column names to such pairs"
+        ) from None
     for aligned in (hidden, names):
         if len(pairs) == len(aligned):
             return dict(zip(aligned, pairs, strict=True))
     raise SchemaError(
-        f"bounds has {len(pairs)} entries; needed: one pair (low, high) for each of the {len(hidden)} "
-        f"private columns, or for each of all {len(names)}"
+        f"bounds= has {len(pairs)} entries; pass one pair (low, high) for each of the "
+        f"{len(hidden)} private columns, or for each of all {len(names)} columns"
     )
 
 
@@ -90,7 +102,9 @@ def checked_pair(name: str, pair: Pair) -> Interval:
     try:
         low, high = pair
     except (TypeError, ValueError, OverflowError):
-        raise SchemaError(f"column {shown_name(name)}: bounds must be a pair (low, high)") from None
+        raise SchemaError(
+            f"column {shown_name(name)}: its bounds must be a pair of numbers (low, high)"
+        ) from None
     try:
         return Numeric(low, high).interval
     except SchemaError as error:
@@ -150,8 +164,8 @@ def labelled(X: ColumnsLike | Table) -> Any:
     if query or arrow or lazy or isinstance(X, (str, PathLike)):
         source = "a path" if isinstance(X, (str, PathLike)) else kind.__name__
         raise SchemaError(
-            f"{source} is no array of columns: name its columns in a formula, from_formula(formula, data, "
-            "schema=...), or read it into a frame first"
+            f"X must be an array or a frame, not {source}: use from_formula(formula, data, "
+            "schema=...) to read columns from a table, or read it into a frame first"
         )
     return X
 
@@ -166,8 +180,8 @@ def check_same_labels(*columns: object) -> None:
     indices = [column.index for column in columns if isinstance(column, (pd.Series, pd.DataFrame))]
     if any(len(index) == len(indices[0]) and not index.equals(indices[0]) for index in indices[1:]):
         raise AlignmentError(
-            "the columns label their rows differently (pandas indices that are not equal): sort both the "
-            "same way, or pass .to_numpy() where the order of the rows is right"
+            "the columns have different pandas indexes: sort them the same way, or pass "
+            ".to_numpy() if their rows are already in the same order"
         )
 
 
@@ -215,7 +229,7 @@ def kinds_of(table: Table) -> dict[str, ColumnKind]:
     kinds: dict[str, ColumnKind] = {}
     for name, dtype in frame.dtypes.items():
         if not isinstance(name, str):
-            raise SchemaError("column names must be texts")
+            raise SchemaError("column names must be strings")
         kinds[name] = "number" if is_number_type(dtype) else "levels"
     return kinds
 
@@ -265,7 +279,7 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
         array = array[:, None] if array.ndim == 1 else array
         frame = pd.DataFrame(array, columns=[f"x{k + 1}" for k in range(array.shape[1])])
     if CONSTANT in frame.columns:
-        raise SchemaError(f"X has a column {CONSTANT!r} already; declare it with public=[{CONSTANT!r}]")
+        raise SchemaError(f"X already has a column {CONSTANT!r}: declare it with public=[{CONSTANT!r}]")
     frame.insert(0 if prepend else frame.shape[1], CONSTANT, 1.0)
     frame.attrs[PUBLIC_MARK] = (*frame.attrs.get(PUBLIC_MARK, ()), CONSTANT)
     return frame

@@ -24,8 +24,8 @@ CODINGS = {"Treatment": "reference", "Sum": "omit", "Helmert": None}
 
 
 EFFECTS = (
-    "a | absorbs the effects of factors, y ~ x | firm + year, which OLS, GLM(family='gaussian') and "
-    "MomentOLS do: elsewhere write + C(firm)"
+    "a | in a formula absorbs the effects of factors (y ~ x | firm + year), which only OLS, "
+    "GLM(family='gaussian') and MomentOLS support: write + C(firm) for other models"
 )
 
 
@@ -46,7 +46,9 @@ def absorbed(formula: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
     matches = [_EFFECT.fullmatch(name) for name in right.split("+")]
     columns = [match[1] or match[2] for match in matches if match is not None]
     if len(parts) > 2 or len(columns) < len(matches):
-        raise SchemaError(f"{formula!r}: after one | stand names of factors, y ~ x | firm + year")
+        raise SchemaError(
+            f"formula {formula!r}: write one | followed by names of factors, as in y ~ x | firm + year"
+        )
     for column in columns:
         declared_levels(schema, column)
     terms = tuple(dict.fromkeys(f"C({column})" for column in columns))
@@ -78,7 +80,9 @@ def coded_factor(
     order = words.pop("levels", None)
     name = expressions.column_of(node.args[0]) if node.args else None
     if name is None or len(node.args) > 2 or words:
-        raise SchemaError(f"{code!r}: write C(column), C(column, Treatment(reference)), or with levels=[...]")
+        raise SchemaError(
+            f"{code!r}: write C(column), C(column, Treatment(reference)), or C(column, levels=[...])"
+        )
     levels = declared_levels(schema, name)
     if order is not None:
         ordered = literal(order)
@@ -88,8 +92,8 @@ def coded_factor(
             or set(ordered) != set(levels)
         ):
             raise SchemaError(
-                f"{code!r}: levels= orders all declared levels; to pool or drop some, declare others in the "
-                "schema"
+                f"{code!r}: levels= must hold all declared levels, in the order you want; to "
+                "pool or drop levels, declare others in the schema"
             )
         levels = tuple(ordered)
     return name, levels, *_contrast(contrast, levels, code)
@@ -101,7 +105,7 @@ def _contrast(node: ast.expr | None, levels: tuple[Level, ...], code: str) -> tu
         return "Treatment", None
     kind = node.id if isinstance(node, ast.Name) else expressions.called_name(node)
     if kind not in CODINGS:
-        raise SchemaError(f"{code!r}: codings are {', '.join(CODINGS)}")
+        raise SchemaError(f"{code!r}: the coding must be one of {', '.join(CODINGS)}")
     word = CODINGS[kind]
     values = [] if isinstance(node, ast.Name) else _arguments_of(node, word)
     if not values:
@@ -132,7 +136,7 @@ def polynomial_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece,
     words = {str(word.arg): literal(word.value) for word in node.keywords}
     degree = literal(node.args[1]) if len(node.args) == 2 else words.pop("degree", None)
     if words.pop("raw", False):
-        raise SchemaError(f"{code!r}: for raw powers write x + I(x**2)")
+        raise SchemaError(f"{code!r}: raw=True is not supported; write x + I(x**2) for raw powers")
     if not node.args or len(node.args) > 2 or words or degree is None:
         raise learns(code, "poly")
     source = ast.unparse(node.args[0])
@@ -155,7 +159,7 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
     assert kind is not None
     name = expressions.column_of(node.args[0]) if node.args else None
     if name is None:
-        raise SchemaError(f"{code!r}: the first argument must be a column")
+        raise SchemaError(f"{code!r}: the first argument must be the name of a column")
     require_number(schema, name)
     order = BASIS_ARGUMENTS[kind]
     arguments = dict(zip(order, map(literal, node.args[1:]), strict=False))
@@ -164,7 +168,9 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
     if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(arguments):
         raise learns(code, kind)
     if extra := sorted(set(arguments) - (set(order) - {"df", "constraints"})):
-        raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
+        raise SchemaError(
+            f"{code!r}: {', '.join(extra)} cannot be used, because the knots are declared by knots="
+        )
     options = {key: arguments[key] for key in ("degree", "include_intercept") if key in arguments}
     try:
         basis = Basis(
@@ -185,8 +191,8 @@ def learns(code: str, called: str) -> SchemaError:
         "center": "declare the column as Numeric(low, high, center=...)",
         "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
         "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
-        "poly": "write poly(x, 2), with a column and the degree alone",
-        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
-        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+        "poly": "write poly(x, 2), with a column and a degree only",
+        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with your own numbers",
+        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with your own numbers",
     }.get(called, "add the derived columns to the data and declare their bounds")
-    return SchemaError(f"{code!r}: {called}() would learn its parameters from the rows; {remedy}")
+    return SchemaError(f"{code!r}: {called}() would estimate its parameters from the rows; {remedy}")

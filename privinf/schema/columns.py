@@ -50,16 +50,20 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
         alone, or there is only one.
     """
     if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
-        raise SchemaError('columns must be a list of terms, for example columns=["a", "b", "C(g)"]')
+        raise SchemaError('columns= must be a list of terms, for example columns=["a", "b", "C(g)"]')
     response = next(_responses(schema, columns), None)
     if response is None:
         raise SchemaError(
-            f"none of the columns {', '.join(map(shown, columns))} is a private number of the schema"
+            "columns= must name at least one private numeric column of the schema, and "
+            f"{', '.join(map(shown, columns))} are not"
         )
     text = f"{response} ~ 1 + {' + '.join(columns)}"
     full = design_of(formula_columns(text, schema, response_public=False), schema, radius=radius)
     if full.constant is None:
-        raise SchemaError("a release for many regressions holds the constant: take 0 out of columns")
+        raise SchemaError(
+            "columns= must not remove the constant, which a release for many regressions needs: leave "
+            "out the 0"
+        )
     positions = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
     moved = {old: new for new, old in enumerate(positions)}
     return replace(
@@ -123,7 +127,8 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     """
     if released.schema is None:
         raise NotAvailableError(
-            "a release of arrays has no formulas: name the columns by a Schema, Moments(schema, columns=[..])"
+            "formulas cannot be used with a release made from arrays: release a table with a "
+            "schema instead, by Moments(schema, columns=[...])"
         )
     design = Design.from_formula(formula, released.schema)
     return SubDesign(design, scaled_maps(released, design))
@@ -169,7 +174,7 @@ def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> 
     else:
         formulas = {text: text for text in formula}
     if not formulas:
-        raise SchemaError("name a regression: a formula with a response before the ~")
+        raise SchemaError("no formula was passed: pass at least one formula with a response, such as 'y ~ x'")
     fits = {name: fit(text) for name, text in formulas.items()}
     return next(iter(fits.values())) if isinstance(formula, str) and len(fits) == 1 else fits
 
@@ -222,8 +227,9 @@ class _ReleasedColumns:
             return self.places[frozenset(column.pieces)]
         except KeyError:
             raise NotAvailableError(
-                f"{column.name!r} is no sum of released columns, which are {', '.join(self.names)}: "
-                "products, powers and other functions must be declared as columns of the release"
+                f"column {column.name!r} is not a linear combination of the released columns "
+                f"{', '.join(self.names)}: products, powers and other functions must be declared "
+                "as columns before the release"
             ) from None
 
     def scaled_span(self, column: Column) -> Floats:

@@ -113,12 +113,18 @@ def checked_basis(schema: Schema | None, internal: Sequence[Column], raw: Sequen
     """Return M with ``raw = internal @ M``, shape (p, p); SchemaError unless there is one."""
     names = [column.name for column in internal]
     if [column.name for column in raw] != names:
-        raise SchemaError("an internal basis must have the names of the columns that it stands for")
+        raise SchemaError(
+            "the stored design is damaged: its internal basis must have the names of the columns that "
+            "it represents"
+        )
     if schema is None:
-        raise SchemaError("an internal basis needs a schema")
+        raise SchemaError("the stored design is damaged: it has an internal basis but no schema")
     basis = basis_of(schema, internal, raw)
     if isinstance(basis, tuple):
-        raise SchemaError(f"{names[basis[0]]!r} is no sum of the columns that stand for it")
+        raise SchemaError(
+            f"the stored design is damaged: column {names[basis[0]]!r} is not a linear combination "
+            "of its internal basis"
+        )
     return basis
 
 
@@ -186,6 +192,9 @@ def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader |
 def _singular(basis: Floats | tuple[int, ...]) -> bool:
     """Whether a map cannot be inverted: the formula has columns that repeat one another."""
     if isinstance(basis, tuple):
-        raise SchemaError("the columns of the formula are no sums of their basis")
+        raise SchemaError(
+            "the columns of the formula are not linear combinations of their internal basis; check "
+            "that the formula does not repeat columns"
+        )
     unit = np.abs(basis).max(axis=0)
     return not np.linalg.cond(basis / unit) < REPEATED

@@ -55,10 +55,14 @@ class Numeric:
         low = finite_number(self.low, "the lower bound")
         high = finite_number(self.high, "the upper bound")
         if not low < high:
-            remedy = "; a constant takes none: add it with privinf.add_constant" if low == high else ""
-            raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper{remedy}")
+            remedy = (
+                "; if the column is constant, add it with privinf.add_constant instead" if low == high else ""
+            )
+            raise SchemaError(
+                f"bounds ({low:g}, {high:g}) must be increasing, with the lower bound first{remedy}"
+            )
         if not math.isfinite(high - low):
-            raise SchemaError("bounds are so far apart that their difference overflows")
+            raise SchemaError("bounds must not be so far apart that their difference overflows")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         for name in ("center", "scale"):
@@ -135,19 +139,19 @@ class Factor:
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, str) or not isinstance(self.levels, (Sequence, np.ndarray)):
-            raise SchemaError("levels must be a list")
+            raise SchemaError("levels must be a list or an array")
         levels = tuple(_level(level) for level in self.levels)
         if len({_kind(level) for level in levels}) > 1:
-            raise SchemaError("levels must be all text, all numbers or all booleans")
+            raise SchemaError("levels must be all strings, all numbers or all booleans")
         if len(set(levels)) != len(levels):
-            raise SchemaError("levels must be different from one another")
+            raise SchemaError("levels must not repeat")
         if len(levels) < 2:
             raise SchemaError("a factor needs at least two levels")
         object.__setattr__(self, "levels", levels)
         if self.other is not None:
             object.__setattr__(self, "other", _level(self.other))
             if _kind(self.levels[0]) != _kind(self.other) or self.other not in levels:
-                raise SchemaError("other must be one of the levels: add it to them")
+                raise SchemaError("other= must be one of the declared levels: add it to the list")
         _check_labels(self.public, self.unit)
 
     @property
@@ -162,7 +166,7 @@ class Factor:
         Raises SchemaError if the levels are not numbers.
         """
         if self.categorical:
-            raise SchemaError("it has levels that are no numbers, so it can be used only as a factor")
+            raise SchemaError("its levels are not numbers, so the column can only be used as a factor")
         numbers = [float(level) for level in self.levels]
         return Interval(min(numbers), max(numbers))
 
@@ -222,7 +226,9 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
         if isinstance(value, (list, tuple, np.ndarray)):
             _refuse_listed_bounds(value)
             return Factor(tuple(value))
-        raise SchemaError("declare bounds as a tuple (low, high), levels as a list, or Numeric or Factor")
+        raise SchemaError(
+            "the declaration must be bounds (a tuple (low, high)), a list of levels, or a Numeric or Factor"
+        )
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None
 
@@ -235,8 +241,8 @@ def _refuse_listed_bounds(value: Sequence[Any] | np.ndarray[Any, Any]) -> None:
     if isinstance(value[0], (bool, np.bool_)) or (low.is_integer() and high - low == 1.0):
         return
     raise SchemaError(
-        f"a list declares levels, and [{low:g}, {high:g}] looks like bounds: write bounds as a tuple, "
-        f"({low:g}, {high:g}), and two levels as privinf.Factor([{low:g}, {high:g}])"
+        f"the list [{low:g}, {high:g}] declares two levels but resembles bounds: write "
+        f"({low:g}, {high:g}) for bounds, or privinf.Factor([{low:g}, {high:g}]) for levels"
     )
 
 
@@ -282,7 +288,7 @@ def finite_number(value: object, name: str) -> float:
 def _level(value: Any) -> Level:
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, (str, bool, int, float)):
-        raise SchemaError("levels must be text, booleans or numbers")
+        raise SchemaError("levels must be strings, booleans or numbers")
     if isinstance(plain, float):
         return finite_number(plain, "each level")
     return plain
@@ -296,17 +302,17 @@ def _kind(level: Level) -> str:
 
 def _check_labels(public: object, unit: object) -> None:
     if not isinstance(public, bool) or not isinstance(unit, str):
-        raise SchemaError("public must be True or False, and unit a text")
+        raise SchemaError("public must be True or False, and unit must be a string")
 
 
 def checked_names(names: Iterable[str]) -> list[str]:
     """Return column names as a list: non-empty texts, at least one, none twice."""
     listed = [names] if isinstance(names, str) else list(names)
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in listed):
-        raise SchemaError("names must be a list of non-empty texts")
+        raise SchemaError("names= must be a list of non-empty strings")
     if not listed:
         raise SchemaError("a design needs at least one column")
     if len(set(listed)) != len(listed):
         twice = next(name for position, name in enumerate(listed) if name in listed[:position])
-        raise SchemaError(f"there are two columns {twice!r}")
+        raise SchemaError(f"the column name {twice!r} is used twice")
     return listed

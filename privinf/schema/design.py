@@ -242,7 +242,7 @@ class Design:
         """
         listed = checked_names(names)
         if not isinstance(response, str) or not response:
-            raise SchemaError("response must be the response's name")
+            raise SchemaError("response= must be the name of the response, a string")
         private = [not flag for flag in public_flags(listed, public)]
         if constant is None and CONSTANT in listed and not private[listed.index(CONSTANT)]:
             constant = listed.index(CONSTANT)
@@ -278,7 +278,7 @@ class Design:
         Raises SchemaError if the design was not made from a formula.
         """
         if self.formula is None or self.schema is None:
-            raise SchemaError("the design was not made from a formula: it has no terms")
+            raise SchemaError("this design was made from arrays, not from a formula, and has no terms")
         return terms_by_column(self.formula, self.schema)
 
     @property
@@ -754,15 +754,17 @@ class Design:
     @property
     def _y_bounds(self) -> Interval:
         if self.outcome.bounds is None:
-            raise SensitivityError(f"response {self.response!r} is sent in clear: it has no sensitivity")
+            raise SensitivityError(
+                f"response {self.response!r} is released without protection and therefore has no sensitivity"
+            )
         return self.outcome.bounds
 
     def _reader(self, table: Any, missing: Missing, seen: set[str] | None = None) -> Reader:
         if isinstance(table, np.ndarray):
             if self.schema is not None or table.ndim != 2 or table.shape[1] != len(self.columns):
                 raise SchemaError(
-                    f"an array of shape {table.shape} does not fit; needed: a table with the columns "
-                    f"{', '.join(self.inputs)}"
+                    f"an array of shape {table.shape} does not match the design; pass a table "
+                    f"with the columns {', '.join(self.inputs)}"
                 )
             table = dict(zip(self.names, table.T, strict=True))
         middles = None
@@ -790,7 +792,7 @@ def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) ->
 def _described(content: Json) -> Design:
     """Return the design that `Design.to_dict` described, with whatever error the content brings."""
     if content["format"] != FORMAT:
-        raise SchemaError("the design has another format version")
+        raise SchemaError("the stored design has a format version that this version of privinf cannot read")
     return Design(
         formula=content["formula"],
         schema=None if content["schema"] is None else Schema.from_dict(content["schema"]),
@@ -815,7 +817,9 @@ def _check_declared(design: Design) -> None:
     for j, column in enumerate(design.columns):
         column.check_declared(schema, design.low[j], design.high[j], private=bool(design.private[j]))
     if design.constant is not None and design.columns[design.constant].pieces:
-        raise SchemaError("the constant must be the column without factors")
+        raise SchemaError(
+            "the stored design is damaged: its constant column must not depend on other columns"
+        )
     if outcome.bounds is not None:
         outcome.column.check_declared(schema, outcome.bounds.low, outcome.bounds.high, private=True)
 
@@ -835,7 +839,7 @@ def _freeze(design: Design, **arrays: Any) -> None:
     for name, values in arrays.items():
         array = np.array(values, dtype=None if name == "private" else np.float64)
         if array.shape != (len(design.columns),):
-            raise SchemaError(f"{name} must have one entry a design column")
+            raise SchemaError(f"{name} must have one entry for each column of the design")
         array.setflags(write=False)
         object.__setattr__(design, name, array)
 
@@ -855,10 +859,11 @@ def resolve_design(
     if isinstance(schema, Design):
         if formula is not None:
             raise ArgumentError(
-                "a Design already has its formula: pass either a Design or a Schema with formula="
+                "formula= cannot be used with a Design, which already has a formula: pass a "
+                "Design alone, or a Schema with formula="
             )
         return schema
     check_schema(schema)
     if formula is None:
-        raise ArgumentError(f"a Schema needs a formula, for example {example}")
+        raise ArgumentError(f"formula= is missing: a Schema needs a formula, for example {example}")
     return Design.from_formula(formula, schema, response=response, radius=radius)

@@ -29,6 +29,7 @@ MAX_DEPTH = 250  # of nested operations
 NUMPY_NAMES = ("np", "numpy")  # under which formulas call numpy's functions
 IDENTITY = "I"
 QUOTE = "Q"
+NOT_AN_EXPRESSION = "{!r} is not a valid expression; if it is the name of a column, write Q('name')"
 
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -106,9 +107,7 @@ def parse(source: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, SchemaError):
             raise
-        raise SchemaError(
-            f"{source!r} is not an expression; a column whose name is no plain word is written Q('name')"
-        ) from None
+        raise SchemaError(NOT_AN_EXPRESSION.format(source)) from None
     return tree
 
 
@@ -185,13 +184,13 @@ def _is_number(node: ast.expr) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     if not abs(value) <= sys.float_info.max:
-        raise SchemaError("a number in it is too large")
+        raise SchemaError("a number in the expression is too large")
     return True
 
 
 def _check(node: ast.expr, depth: int) -> None:
     if depth == 0:
-        raise SchemaError(f"an expression may be nested {MAX_DEPTH} levels deep")
+        raise SchemaError(f"an expression must not be nested more than {MAX_DEPTH} levels deep")
     if column_of(node) is not None or _is_number(node):
         return
     depth -= 1
@@ -218,9 +217,10 @@ def _check(node: ast.expr, depth: int) -> None:
                 _check(argument, depth)
         case _:
             raise SchemaError(
-                f"{ast.unparse(node)!r} is not among the allowed expressions (columns, numbers, + - * / **, "
-                f"comparisons, & | ~, I, Q, np.{', np.'.join((*FUNCTION_NAMES[1:], *CALLS))}, abs): "
-                f"{_instead(node)}add the derived column to the data and declare its bounds"
+                f"{ast.unparse(node)!r} is not among the allowed expressions (columns, numbers, "
+                "+ - * / **, comparisons, & | ~, I, Q, "
+                f"np.{', np.'.join((*FUNCTION_NAMES[1:], *CALLS))}, abs): {_instead(node)}add "
+                "the derived column to the data and declare its bounds"
             )
 
 
@@ -231,7 +231,7 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
     if called == "where":
         if len(arguments) != 3 or not is_truth(arguments[0]):
             raise SchemaError(
-                "write np.where(x > 1, a, b): a comparison, and what holds if it is true or not"
+                "np.where must have three arguments, a comparison and two values, as in np.where(x > 1, a, b)"
             )
         return arguments
     if called == "clip":
@@ -240,12 +240,14 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
         if len(arguments) != 3 or any(
             end is None and not free for end, free in zip(ends, open_ends, strict=True)
         ):
-            raise SchemaError("write np.clip(x, low, high) with numbers, or None for an end that is open")
+            raise SchemaError(
+                "the bounds of np.clip must be numbers, or None for no bound, as in np.clip(x, low, high)"
+            )
         if not any(open_ends) and ends[0] > ends[1]:  # type: ignore[operator]
-            raise SchemaError("the bounds of np.clip must be in order")
+            raise SchemaError("the lower bound of np.clip must not exceed its upper bound")
         return [arguments[0], *(end for end, free in zip(arguments[1:], open_ends, strict=True) if not free)]
     if len(arguments) != 2:
-        raise SchemaError(f"np.{called} takes two arguments")
+        raise SchemaError(f"np.{called} must have exactly two arguments")
     return arguments
 
 
@@ -253,23 +255,21 @@ def _instead(node: ast.expr) -> str:
     """Return what to write in place of something that is not allowed, where there is a way."""
     match node:
         case ast.BoolOp():
-            return "join comparisons by & and |, each in parentheses, or "
+            return "join comparisons with & and |, each comparison in parentheses; or "
         case ast.UnaryOp(op=ast.Not()):
-            return "write ~(...) for not, or "
+            return "write ~(...) instead of not; or "
         case ast.Constant(value=str()):
-            return (
-                "a level of a factor is one of the columns of C(factor), a date is written 'YYYY-MM-DD', or "
-            )
+            return "use C(factor) for the levels of a factor, write a date as 'YYYY-MM-DD'; or "
         case ast.BinOp(op=ast.BitXor()):
-            return "write a power as I(x**2), or "
+            return "write a power as I(x**2); or "
         case ast.Call() if called_name(node) in ("factor", "as.factor", "i"):
-            return "write C(x) for a factor, or "
+            return "write C(x) for a factor; or "
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
-            return "write the steps as comparisons, or "
+            return "write the steps as comparisons, such as I(x > 40); or "
         case ast.IfExp():
-            return "write np.where(comparison, a, b), or "
+            return "write np.where(comparison, a, b); or "
         case ast.Call() if called_name(node) in ("max", "min"):
-            return "write np.maximum(a, b) or np.minimum(a, b), or "
+            return "write np.maximum(a, b) or np.minimum(a, b); or "
         case ast.Call() if called_name(node) in (
             "round",
             "floor",
@@ -279,7 +279,7 @@ def _instead(node: ast.expr) -> str:
             "qcut",
             "pd.cut",
         ):
-            return "write the classes as comparisons, I(x > 40), or "
+            return "write the classes as comparisons, such as I(x > 40); or "
     return ""
 
 

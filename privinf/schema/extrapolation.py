@@ -14,8 +14,10 @@ from privinf.typing import Flags, Floats
 # How far a value may pass a bound unmentioned, in ranges: numerical derivatives step so far.
 HAIR = 1e-3
 # What is passed, and what the fit did there: the end of a sentence about a column.
-FLAT_BEYOND = "passes the boundary knots of its spline, beyond which the curve is flat"
-BEYOND_BOUNDS = "passes its declared bounds, to which values were clipped in the fit: this extrapolates"
+FLAT_BEYOND = "has values beyond the boundary knots of its spline, where the curve is constant"
+BEYOND_BOUNDS = (
+    "has values beyond its declared bounds, to which the fit clipped values: the prediction extrapolates"
+)
 
 
 def inputs_beyond(

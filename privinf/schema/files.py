@@ -24,11 +24,11 @@ from privinf.typing import Json
 
 TOP_LINES = """\
 # Public facts about a table{}
-# low, high: bounds in the column's own unit (numbers, or dates such as 1990-01-01); what lies outside is put
-# at the bound. levels: every value that may occur. Blanks ("" and []) are to be filled in.
+# low, high: bounds in the column's own unit (numbers, or dates such as 1990-01-01); values beyond a
+# bound are clipped to it. levels: every value that may occur. Blanks ("" and []) are to be filled in.
 """
-DECLARED = ": none of them was looked up in its rows."
-BOUGHT = ", some of them bought with privacy, see [bought]."
+DECLARED = ": they were declared, not read from its rows."
+BOUGHT = ", some of them bought with a privacy budget, see [bought]."
 NUMBER = ("low", "high", "public", "unit", "center", "scale")  # keys of a numeric column
 LEVELS = ("levels", "public", "unit", "other")  # keys of a column with levels
 TOP_WORDS = ("columns", "unit", "max_rows", "bought")  # keys of the file
@@ -78,7 +78,7 @@ def read_schema(path: str | PathLike[str]) -> SchemaFile:
         content = tomllib.loads(text.removeprefix("\ufeff"))
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as problem:
         place = re.search(r"\(at [^()]*\)$", str(problem))  # the rest quotes the text, which may be rows
-        reason = f"it is no TOML that can be read {place[0] if place else ''}".rstrip()
+        reason = f"the file is not valid TOML {place[0] if place else ''}".rstrip()
     if reason:
         raise SchemaError(f"{path}: {reason}")
     try:
@@ -90,10 +90,14 @@ def read_schema(path: str | PathLike[str]) -> SchemaFile:
 
 def _schema(content: Mapping[str, Any]) -> SchemaFile:
     if unknown := [name for name in content if name not in TOP_WORDS]:
-        raise SchemaError(f"{unknown[0]!r} is no word of a schema: write [columns.{unknown[0]}] for a column")
+        raise SchemaError(
+            f"{unknown[0]!r} is not a key of a schema file: to declare a column, write [columns.{unknown[0]}]"
+        )
     columns = content.get("columns")
     if not isinstance(columns, Mapping):
-        raise SchemaError("there is no column: write [columns.NAME] with low and high, or levels")
+        raise SchemaError(
+            "the file declares no columns: write [columns.NAME] with low and high, or with levels"
+        )
     declared = {name: _declared(name, item) for name, item in columns.items()}
     return SchemaFile(declared, content.get("unit"), content.get("max_rows", 1), content.get("bought"))
 
@@ -105,15 +109,17 @@ def _check_bound(word: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SchemaError(f"{word} must be a number without quotes, or a date such as 1990-01-01")
     if not math.isfinite(value):
-        raise SchemaError(f"{word} must be finite: what lies outside the bounds is put at the bound")
+        raise SchemaError(f"{word} must be finite: values beyond the bounds are clipped to them")
 
 
 def _declared(name: str, item: Any) -> Declaration | Blank:
     allowed = LEVELS if isinstance(item, Mapping) and "levels" in item else NUMBER
     if not isinstance(item, Mapping) or not ({"low", "high"} <= item.keys() or "levels" in item):
-        raise SchemaError(f"column {name!r}: write low = ... and high = ..., or levels = [...]")
+        raise SchemaError(
+            f"column {name!r} has no bounds and no levels: write low = ... and high = ..., or levels = [...]"
+        )
     if unknown := [word for word in item if word not in allowed]:
-        raise SchemaError(f"column {name!r}: {unknown[0]!r} is none of {', '.join(allowed)}")
+        raise SchemaError(f"column {name!r}: the key {unknown[0]!r} must be one of {', '.join(allowed)}")
     if item.get("levels") == []:
         return Blank("levels")
     if allowed is NUMBER and item["low"] == item["high"] == "":

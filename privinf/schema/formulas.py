@@ -166,8 +166,8 @@ def refuse_response(formula: str, schema: Schema, columns: Sequence[Column], res
     for column in columns:
         if column.pieces == response.pieces or (categorical and column.inputs == inputs):
             raise SchemaError(
-                f"formula {shown(formula)}: {shown(column.name)} is the response and a column: it explains "
-                "itself"
+                f"formula {shown(formula)}: {shown(column.name)} is both the response and a "
+                "regressor; remove it from the right-hand side"
             )
 
 
@@ -176,18 +176,18 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
     import patsy
 
     if not isinstance(formula, str):
-        raise SchemaError(f"formula must be text, got {type(formula).__name__}")
+        raise SchemaError(f"formula must be a string, got {type(formula).__name__}")
     if "`" in formula:
         raise SchemaError(
-            f"formula {shown(formula)}: backticks are not read; write Q('x y') for a column whose name is "
-            "not a plain word"
+            f"formula {shown(formula)}: backticks are not supported; write Q('x y') for a column "
+            "whose name is not a Python identifier"
         )
     if "|" in formula and len(parted(formula)) > 1:
         raise SchemaError(f"formula {shown(formula)}: {EFFECTS}")
     try:
         description = patsy.ModelDesc.from_formula(formula)
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
-        reason = error.message if isinstance(error, patsy.PatsyError) else "it is no formula"
+        reason = error.message if isinstance(error, patsy.PatsyError) else "it is not a valid formula"
         raise SchemaError(f"formula {shown(formula)} cannot be read: {reason}") from None
     responses = description.lhs_termlist
     right = description.rhs_termlist
@@ -205,13 +205,13 @@ def _response(schema: Schema, code: str, public: bool) -> Response:
         return Response.declared(schema, Column(code, (Indicator(code, declared.levels[1]),)), public=public)
     if isinstance(declared, Factor) and declared.categorical:
         raise SchemaError(
-            f"the response {code!r} is a factor of {len(declared.levels)} levels: a response is a number, or "
-            "a factor of two levels (for Logit). To compare one level with the others, add a column of 0 and "
-            "1"
+            f"the response {code!r} is a factor with {len(declared.levels)} levels, and must "
+            "be a number or, for Logit, a factor with two levels: to compare one level with the "
+            "others, add a column of 0 and 1"
         )
     pieces = numeric_pieces(schema, syntax(code), code, known_only=False)
     if len(pieces) != 1:
-        raise SchemaError(f"response {code!r} must be one numeric column")
+        raise SchemaError(f"response {code!r} must be a single numeric column")
     return Response.declared(schema, Column(code, pieces), public=public)
 
 
@@ -240,7 +240,7 @@ def _design_info(schema: Schema, terms: list[Any], sources: dict[str, Source]) -
     try:
         return design_matrix_builders([stubbed], lambda: iter([{}]), EvalEnvironment([]), "raise")[0]
     except PatsyError as error:
-        raise SchemaError(f"the formula cannot be coded: {error.message}") from None
+        raise SchemaError(f"the factors of the formula cannot be coded: {error.message}") from None
 
 
 def _answer(source: Source) -> Any:
@@ -319,7 +319,8 @@ def source_of(schema: Schema, code: str) -> Source:
         return coded(*coded_factor(schema, node, code))
     if called == "offset":
         raise SchemaError(
-            f"{code!r}: Logit and Poisson take + offset(column); others have it in the response, I(y - z)"
+            f"{code!r}: only Logit and Poisson accept + offset(column); for other models, "
+            "subtract it from the response, as in I(y - z)"
         )
     if expressions.is_truth(node):
         (piece,) = numeric_pieces(schema, node, code)
@@ -334,10 +335,10 @@ def syntax(code: str) -> ast.expr:
         return ast.parse(code, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         if code.strip() == ".":
-            raise SchemaError("'.' does not stand for all columns here: name them, a + b") from None
-        raise SchemaError(
-            f"{code!r} is not an expression; a column whose name is no plain word is written Q('name')"
-        ) from None
+            raise SchemaError(
+                "'.' is not supported as a shorthand for all columns: list them, as in a + b"
+            ) from None
+        raise SchemaError(expressions.NOT_AN_EXPRESSION.format(code)) from None
 
 
 def coded(

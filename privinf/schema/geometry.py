@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.schema.arrays import NO_BOUNDS
 from privinf.schema.terms import Column, Indicator, Response
 from privinf.typing import Flags, Floats
 
@@ -81,9 +82,9 @@ def checked_constant(constant: int | None, private: Flags) -> int | None:
     if constant is None:
         return None
     if isinstance(constant, bool) or not isinstance(constant, (int, np.integer)):
-        raise ArgumentError("constant must be the position of a column")
+        raise ArgumentError("constant= must be the position of a column")
     if not 0 <= constant < len(private) or private[constant]:
-        raise SchemaError("the constant must be a column declared public")
+        raise SchemaError("constant= must be the position of a column that is declared public")
     return int(constant)
 
 
@@ -96,8 +97,9 @@ def check_magnitudes(names: Sequence[str], low: Floats, high: Floats, outcome: R
         size = max(abs(lower), abs(upper))
         if math.isfinite(size) and size != 0.0 and not SMALLEST_BOUND <= size <= LARGEST_BOUND:
             raise SchemaError(
-                f"the bounds of {name!r} have the size {size:.3g}: sizes from {SMALLEST_BOUND:g} to "
-                f"{LARGEST_BOUND:g} can be summed. Give the column another unit"
+                f"the bounds of {name!r} have magnitude {size:.3g}, outside the supported "
+                f"range from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}: change the unit of the "
+                "column"
             )
 
 
@@ -107,22 +109,20 @@ def check_geometry(
     """Raise unless bounds are in order, every private column is bounded and blocks exclude one another."""
     for column, hidden, start, stop in zip(columns, private, low, high, strict=True):
         if not start <= stop:
-            raise SchemaError(f"bounds of {column.name!r} are not in order")
+            raise SchemaError(f"the lower bound of {column.name!r} exceeds its upper bound")
         if hidden and start == stop:
             raise SchemaError(f"{column.name!r} is constant over the declared bounds")
         if hidden and radius is None and not (math.isfinite(start) and math.isfinite(stop)):
-            raise SensitivityError(
-                f"column {column.name!r} has no public bounds: pass bounds=, radius= or write bounds='data'"
-            )
+            raise SensitivityError(NO_BOUNDS.format(column.name))
     positions = [index for block in blocks for index in block]
     if len(set(positions)) != len(positions) or not all(0 <= index < len(columns) for index in positions):
-        raise SchemaError("blocks must hold positions of different columns")
+        raise SchemaError("blocks= must hold positions of different columns")
     for block in blocks:
         for position, index in enumerate(block):
             if not private[index]:
-                raise SchemaError("blocks must hold private columns")
+                raise SchemaError("blocks= must hold positions of private columns only")
             if not all(_exclude(columns[index], columns[earlier]) for earlier in block[:position]):
-                raise SchemaError("the indicators of a block must exclude one another")
+                raise SchemaError("blocks= must group indicators of which at most one is 1 in any row")
 
 
 def _exclude(first: Column, second: Column) -> bool:

@@ -49,9 +49,9 @@ class Interval:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise SchemaError("its bounds are not finite over the declared bounds")
+            raise SchemaError("the expression is not finite over the declared bounds of its columns")
         if self.low > self.high:
-            raise SchemaError("its bounds are reversed")
+            raise SchemaError("the lower bound of the expression exceeds its upper bound")
 
     @property
     def middle(self) -> float:
@@ -77,7 +77,7 @@ class Interval:
 
     def __truediv__(self, other: Interval) -> Interval:
         if other.low <= 0.0 <= other.high:
-            raise SchemaError("its denominator can be zero inside the declared bounds")
+            raise SchemaError("the denominator can be zero within the declared bounds")
         return _hull(a / b for a in (self.low, self.high) for b in (other.low, other.high))
 
     def power(self, exponent: float) -> Interval:
@@ -87,9 +87,9 @@ class Interval:
         zero.
         """
         if exponent < 0.0 and self.low <= 0.0 <= self.high:
-            raise SchemaError("it raises values that can be zero to a negative power")
+            raise SchemaError("values that can be zero are raised to a negative power")
         if not exponent.is_integer() and self.at_least(0.0).low < 0.0:
-            raise SchemaError("it raises values that can be negative to a fractional power")
+            raise SchemaError("values that can be negative are raised to a fractional power")
         base = self if exponent.is_integer() else self.at_least(0.0)
         ends = base.images(lambda values: power(values, exponent))
         if exponent > 0.0 and exponent % 2.0 == 0.0 and self.low < 0.0 < self.high:
@@ -105,7 +105,9 @@ class Interval:
         """
         if self.low <= domain_start if open_end else self.at_least(domain_start).low < domain_start:
             relation = "above" if open_end else "of at least"
-            raise SchemaError(f"it needs values {relation} {domain_start:g}: give its columns such bounds")
+            raise SchemaError(
+                f"the function needs values {relation} {domain_start:g}: declare such bounds for its columns"
+            )
         return self.at_least(domain_start).images(function)
 
     def at_least(self, end: float) -> Interval:

@@ -22,27 +22,30 @@ from privinf.validation import blanks_alone, check_choice
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
 MISSING_VALUES = (
-    "column {!r} has missing values; clean the rows or ask for missing='impute-public' "
-    "(from a shell: --missing impute-public)"
+    "column {!r} has missing values; remove these rows, or pass missing='impute-public' (on the "
+    "command line: --missing impute-public)"
 )
-INFINITE = "column {!r} has infinite values; clean the rows first"
+INFINITE = "column {!r} has infinite values; remove or replace them first"
 NOT_NUMBERS = (
-    "column {!r} must hold numbers, as the schema declares: 1234.5, with a point, and no other marks"
+    "column {!r} must hold numbers, as the schema declares: write 1234.5, with a decimal point "
+    "and no other symbols"
 )
 NOT_DATES = (
-    "column {!r} is declared by dates, and the data do not hold dates: numbers such as 20130701, a year or "
-    "seconds could mean many days. Convert them, pd.to_datetime(table[{!r}], format=...), or write dates as "
-    "2013-07-01 in files; a column of numbers is declared by a pair of numbers"
+    "column {!r} must hold dates, as the schema declares. Convert it by "
+    "pd.to_datetime(table[{!r}], format=...), write dates as 2013-07-01 in files, or declare "
+    "numeric bounds (low, high) for a column of numbers"
 )
 OUTSIDE_LEVELS = (
-    "column {!r} has values outside its declared levels; extend the levels, or declare bounds as a tuple "
-    "(low, high) if it is a number. The holder of the rows can list them: schema.undeclared_levels(table)"
+    "column {!r} has values outside its declared levels; declare all levels, or declare bounds "
+    "(low, high) for a number. The holder of the rows can list them with "
+    "schema.undeclared_levels(table)"
 )
 BLANKS_IN_LEVELS = (
-    "column {!r} has values that differ from its declared level {!r} by blanks alone: remove the blanks from "
-    "the data (.str.strip() in pandas; no blanks beside separators in CSV), or declare the levels with them"
+    "column {!r} has values that differ from its declared level {!r} only by blanks: remove the "
+    "blanks from the data (.str.strip() in pandas, no blanks around separators in CSV), or "
+    "declare levels with blanks"
 )
-NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: compare their types"
+NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: check that both have the same type"
 
 
 class Reader:
@@ -99,7 +102,7 @@ class Reader:
             return
         twice = [name for name in names if int((self._frame.columns == name).sum()) > 1]
         if twice:
-            raise SchemaError(f"the data have more than one column {', '.join(twice)}")
+            raise SchemaError(f"the data have more than one column named {', '.join(twice)}")
 
     def open(self, names: Iterable[str]) -> None:
         """Read and check columns; nothing that is computed from them afterwards can fail.
@@ -191,7 +194,9 @@ class Reader:
         if declared is not None:
             return declared.interval.middle
         if name not in self._middles:
-            raise SchemaError(f"column {name!r} has missing values and no declared bounds to impute from")
+            raise SchemaError(
+                f"column {name!r} has missing values, and no declared bounds from which to impute them"
+            )
         return self._middles[name]
 
     def _refuse_missing(self, name: str) -> None:
@@ -274,7 +279,7 @@ def require_columns(table: pd.DataFrame, names: Names) -> None:
     if not table.columns.is_unique:
         twice = [name for name in names if int((table.columns == name).sum()) > 1]
         if twice:
-            raise SchemaError(f"the new rows have more than one column {', '.join(twice)}")
+            raise SchemaError(f"the new rows have more than one column named {', '.join(twice)}")
 
 
 def kind_of(column: pd.Series[Any]) -> str:

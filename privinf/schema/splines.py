@@ -56,10 +56,10 @@ class Basis:
             object.__setattr__(self, name, finite_number(getattr(self, name), f"the {name} boundary knot"))
         ladder = np.array([self.lower, *self.knots, self.upper], dtype=np.float64)
         if not (np.abs(ladder) <= FARTHEST).all():
-            raise SchemaError(f"knots must lie between {-FARTHEST:g} and {FARTHEST:g}")
+            raise SchemaError(f"knots must be between {-FARTHEST:g} and {FARTHEST:g}")
         closest = max(CLOSEST * (self.upper - self.lower), 1.0 / FARTHEST)
         if not (np.diff(ladder) > closest).all():
-            raise SchemaError("knots must increase from lower_bound to upper_bound, with room between")
+            raise SchemaError("knots must increase strictly from lower_bound to upper_bound")
         if not isinstance(self.include_intercept, bool):
             raise SchemaError("include_intercept must be True or False")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:

@@ -84,25 +84,32 @@ class Schema:
         max_rows: int = 1,
     ) -> None:
         if not isinstance(columns, Mapping):
-            raise SchemaError("columns must be a mapping from names to bounds or levels")
+            raise SchemaError("columns must be a dict from column names to bounds or levels")
         if not columns:
             raise SchemaError("a schema needs at least one column")
         declared = {_name(name): as_declaration(name, value) for name, value in columns.items()}
         for name in _names(public, "public"):
             item = declared.get(name)
             if isinstance(item, Blank):
-                raise SchemaError(f"public column {name!r} is blank: declare it")
+                raise SchemaError(f"public column {name!r} has blank bounds or levels: fill them in")
             if item is None:
-                raise SchemaError(f"public column {name!r} is not declared; {nearest(name, declared)}")
+                raise SchemaError(
+                    f"public= names column {name!r}, which is not declared; {nearest(name, declared)}"
+                )
             declared[name] = replace(item, public=True)
         if unit is not None and (not isinstance(unit, str) or unit in declared):
-            raise SchemaError("unit must name the identifying column, which is not one of the columns")
+            raise SchemaError(
+                "unit= must name the column that identifies the unit of each row, and must not be a "
+                "declared column"
+            )
         try:
             max_rows = check_count(max_rows, "max_rows")
         except ArgumentError as error:
             raise SchemaError(str(error)) from None
         if max_rows > 1 and unit is None:
-            raise SchemaError("max_rows needs unit=, the column that tells whose row it is")
+            raise SchemaError(
+                "max_rows= needs unit=, the name of the column that identifies the unit of each row"
+            )
         object.__setattr__(self, "columns", MappingProxyType(declared))
         object.__setattr__(self, "public", tuple(name for name, item in declared.items() if item.public))
         object.__setattr__(self, "unit", unit)
@@ -117,8 +124,9 @@ class Schema:
             noun = "bounds" if declaration.kind == "number" else "levels"
             value = "(low, high)" if declaration.kind == "number" else "[...]"
             raise SchemaError(
-                f"column {name!r} has blank {noun}: fill them in, schema.fill({{{name!r}: {value}}}), or "
-                f"buy them with pi.find_bounds; blank: {listed(self.blank)}"
+                f"column {name!r} has blank {noun}: declare them with schema.fill({{{name!r}: "
+                f"{value}}}), or buy them with pi.find_bounds. Blank columns are "
+                f"{listed(self.blank)}"
             )
         return declaration
 
@@ -128,7 +136,7 @@ class Schema:
             """Raise for a name that a schema does not have; for `design`, with what replaces it."""
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name == "design":
-                message += ": write privinf.Design.from_formula(formula, schema)"
+                message += "; use privinf.Design.from_formula(formula, schema)"
             raise AttributeError(message, name=name, obj=self)
 
     @property
@@ -157,7 +165,7 @@ class Schema:
         """
         declared = columns.columns if isinstance(columns, Schema) else columns
         if not isinstance(declared, Mapping):
-            raise SchemaError("columns must be a mapping from names to bounds or levels, or a Schema")
+            raise SchemaError("columns must be a dict from column names to bounds or levels, or a Schema")
         filled = self._bought(Schema({**self.columns, **declared}, unit=self.unit, max_rows=self.max_rows))
         return columns._bought(filled) if isinstance(columns, Schema) else filled
 
@@ -436,7 +444,7 @@ def check_schema(schema: object, expected: str = "a privinf.Schema") -> Schema:
     """Return a schema; ArgumentError for anything else, with what to write for a dict."""
     if isinstance(schema, Schema):
         return schema
-    remedy = ": wrap it, privinf.Schema({...})" if isinstance(schema, Mapping) else ""
+    remedy = ": write privinf.Schema({...})" if isinstance(schema, Mapping) else ""
     raise ArgumentError(f"schema must be {expected}, got {type(schema).__name__}{remedy}")
 
 
@@ -448,7 +456,7 @@ def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
     item = schema[column]
     if not isinstance(item, Factor):
         raise SchemaError(
-            f"column {column!r} needs declared levels to be used as a factor: levels = [...], not bounds"
+            f"column {column!r} must be declared with levels, as levels = [...], to be used as a factor"
         )
     return item.levels
 
@@ -456,7 +464,9 @@ def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
 def require_number(schema: Schema, name: str) -> None:
     """Raise SchemaError if a column's levels are no numbers."""
     if schema[name].categorical:
-        raise SchemaError(f"column {name!r} has levels that are no numbers; use it alone or as C({name})")
+        raise SchemaError(
+            f"column {name!r} has levels that are not numbers; use it by itself or as C({name})"
+        )
 
 
 def canonical_digest(content: Json) -> str:
@@ -487,14 +497,14 @@ def _domain(item: Declaration | Blank) -> str:
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise SchemaError("column names must be non-empty text")
+        raise SchemaError("column names must be non-empty strings")
     return name
 
 
 def _names(names: Iterable[str], argument: str) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise SchemaError(f"{argument} must be a list of column names")
+        raise SchemaError(f"{argument}= must be a list of column names, not one string")
     checked = tuple(_name(name) for name in names)
     if len(set(checked)) != len(checked):
-        raise SchemaError(f"{argument} has a column twice")
+        raise SchemaError(f"{argument}= must not name a column twice")
     return checked

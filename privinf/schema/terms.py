@@ -89,7 +89,7 @@ class Indicator(_OfColumn):
         """Zero to one, once the level is found among the declared levels."""
         declared = schema[self.column]
         if not isinstance(declared, Factor) or self.level not in declared.levels:
-            raise SchemaError(f"column {self.column!r} is not declared with the level {self.level!r}")
+            raise SchemaError(f"column {self.column!r} has no declared level {self.level!r}")
         return Interval(0.0, 1.0)
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
@@ -113,14 +113,16 @@ class Contrast(_OfColumn):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         plain = all(isinstance(level, (str, int, float)) for level in self.levels)
         if not plain or not len(self.levels) == len(set(self.levels)) == len(self.weights):
-            raise SchemaError("a coding has one weight a level")
+            raise SchemaError("a coding must have one weight for each level")
         object.__setattr__(self, "weights", tuple(finite_number(w, "each weight") for w in self.weights))
 
     def interval(self, schema: Schema) -> Interval:
         """The least and the largest weight, once the levels are found to be those declared."""
         declared = schema[self.column]
         if not isinstance(declared, Factor) or set(declared.levels) != set(self.levels):
-            raise SchemaError(f"column {self.column!r} is not declared with the levels of its coding")
+            raise SchemaError(
+                f"the declared levels of column {self.column!r} differ from the levels of its coding"
+            )
         return Interval(min(self.weights), max(self.weights))
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
@@ -170,7 +172,7 @@ class Polynomial:
     def __post_init__(self) -> None:
         lower, upper = (finite_number(end, "each bound of a polynomial") for end in (self.lower, self.upper))
         if not (lower < upper and math.isfinite(upper - lower)):
-            raise SchemaError("the bounds of a polynomial must be increasing")
+            raise SchemaError("the lower bound of a polynomial must be less than its upper bound")
         if type(self.degree) is not int or not 1 <= self.degree <= splines.HIGHEST:
             raise SchemaError(
                 f"the degree of a polynomial must be a whole number from 1 to {splines.HIGHEST}"
@@ -246,10 +248,15 @@ class Column:
         """Raise SchemaError unless being private, and these bounds, follow from the schema."""
         bounds = self.interval(schema)
         if private == self.is_public(schema):
-            raise SchemaError(f"{self.name!r} is public where the schema says private, or the reverse")
+            raise SchemaError(
+                f"the stored design is damaged: column {self.name!r} is public in the design and "
+                "private in its schema, or the reverse"
+            )
         slack = BOUND_TOLERANCE * max(bounds.reach, bounds.high - bounds.low)
         if not (abs(low - bounds.low) <= slack and abs(high - bounds.high) <= slack):
-            raise SchemaError(f"the bounds of {self.name!r} do not follow from the schema")
+            raise SchemaError(
+                f"the stored design is damaged: the bounds of {self.name!r} do not follow from its schema"
+            )
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row, shape (n,)."""
@@ -274,7 +281,10 @@ class Column:
         if finite.all():
             return values
         if strict:
-            raise SchemaError(f"{self.name!r} is not finite in some rows; restrict its columns first")
+            raise SchemaError(
+                f"column {self.name!r} is not finite in some rows; restrict the columns that it is "
+                "computed from"
+            )
         return np.where(finite, values, self.values(rows, clip=True))
 
     def to_dict(self) -> dict[str, Any]:
@@ -285,7 +295,7 @@ class Column:
     def from_dict(cls, content: Json) -> Column:
         """Return the column that `to_dict` described; its expressions are checked again."""
         if not isinstance(content["name"], str):
-            raise SchemaError("the name of a column is a text")
+            raise SchemaError("the name of a column must be a string")
         return cls(content["name"], tuple(_piece(piece) for piece in content["pieces"]))
 
 
@@ -331,7 +341,7 @@ class Response:
 
     def __post_init__(self) -> None:
         if self.public != (self.bounds is None):
-            raise SchemaError("a response has bounds if and only if it is protected")
+            raise SchemaError("a response must have bounds if it is protected, and none if it is not")
         if self.bounds is not None and not self.bounds.low < self.bounds.high:
             raise SchemaError(f"response {self.column.name!r} is constant over the declared bounds")
 
@@ -345,8 +355,8 @@ class Response:
         if not public and unknown:
             raise SchemaError(
                 f"response column {unknown[0]!r} is not in the schema; "
-                f"{nearest(unknown[0], schema.columns)}; else declare its bounds, or "
-                "ask for response='public' to send it in clear"
+                f"{nearest(unknown[0], schema.columns)}. Otherwise declare its bounds, or pass "
+                "response='public' to release it without protection"
             )
         if public or column.is_public(schema):
             return cls(column, True, None)

@@ -60,8 +60,10 @@ TABLE_STREAM = 11  # seed of these tables: the same release has the same p-value
 # Sds of its noise that a variance must exceed; else the interval of a correlation is [-1, 1].
 HIDDEN_BELOW = 3.0
 GRID = 4001  # correlations at which the test is inverted
-HIDDEN_PAIR = "The noise hides a variance: the interval is [-1, 1]."
-NORMAL_PAIRS = "The interval takes pairs as normal, as scipy's does; the test of no correlation does not."
+HIDDEN_PAIR = "The noise hides one of the two variances, so the interval is [-1, 1]."
+NORMAL_PAIRS = (
+    "The interval assumes jointly normal pairs, as scipy's does; the test of no correlation does not."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ def chi2_contingency(
     )
     level = base.check_level(confidence_level)
     if levels is not None and len(levels) != 2:
-        raise ArgumentError("levels= is a pair: the levels of a, and those of b")
+        raise ArgumentError("levels= must be a pair, with the levels of a and the levels of b")
     asked, names = asked_table(a, b, (None, None) if levels is None else levels, options)
     release = asked.release(
         SampleQuestion(
@@ -492,7 +494,7 @@ def pearsonr(
     )
     level = base.check_level(confidence_level, alternative)
     if bounds is not None and len(bounds) != 2:
-        raise ArgumentError("bounds= is a pair: the bounds of x, and those of y")
+        raise ArgumentError("bounds= must be a pair, with the bounds of x and the bounds of y")
     first, second = (None, None) if bounds is None else (base.public_pair(one) for one in bounds)
     asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, options)
     release = asked.release(

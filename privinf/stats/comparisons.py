@@ -39,9 +39,11 @@ from privinf.wire import Labels
 
 FIRST = np.array([0])  # of two samples, as positions of a contrast
 SECOND = np.array([1])  # of two samples, likewise
-FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
-RARE = "The noise hides the count of {}: what is said of it is wide, and no more than the bounds allow."
-CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in which group is protected too."
+FORMULA = "the formula {0!r} must have the form 'values ~ groups', with two columns of the schema"
+RARE = "The noise hides the count of {}, so its intervals are wide, up to the bounds."
+CLIPPED_GROUPS = (
+    "Means of values clipped to the public bounds; which row is in which group is also protected."
+)
 
 
 @doors
@@ -306,14 +308,16 @@ def ttest_ind(
     level = base.check_level(confidence_level, alternative)
     if isinstance(a, str) and b is not None and not isinstance(b, str):
         if options.data is not None:
-            raise ArgumentError("the table was passed twice: as the second argument, and as data=")
+            raise ArgumentError("the table was passed twice, as the second argument and as data=")
         options = replace(options, data=b)
         b = None
     asked, question = (
         asked_groups(a, None, bounds, None, options) if b is None else asked_pair(a, b, bounds, options)
     )
     if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
-        raise SchemaError(f"ttest_ind compares two levels, {question.by[0]!r} has others: use anova_oneway")
+        raise SchemaError(
+            f"ttest_ind compares two levels, and {question.by[0]!r} has a different number: use anova_oneway"
+        )
     return _two_groups(*_group_sums(asked, question, clip), alternative, level)
 
 
@@ -430,7 +434,7 @@ def anova_oneway(
     level = base.check_level(confidence_level)
     if isinstance(values, str) and "~" in values and groups is not None:
         if options.data is not None:
-            raise ArgumentError("the table is given twice: after the formula, and as data=")
+            raise ArgumentError("the table was passed twice, after the formula and as data=")
         options = replace(options, data=groups)
         groups = None
     asked, question = asked_groups(values, groups, bounds, levels, options)
@@ -473,11 +477,13 @@ def asked_groups(
         values = parts[0]
         groups = parts[1].removeprefix("C(").removesuffix(")").strip()
     if groups is None:
-        raise ArgumentError("the groups are missing: pass two samples, groups= or a formula")
+        raise ArgumentError("the groups are missing: pass two samples, groups=, or a formula")
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
     asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, options)
     if not hasattr(asked.schema[by], "levels"):
-        raise SchemaError(f"column {by!r} has no declared levels: list them in the schema, or as levels=")
+        raise SchemaError(
+            f"column {by!r} has no declared levels: declare them in the schema, or pass levels="
+        )
     return asked, SampleQuestion(
         kind="groups", values=(value,), by=(by,), label=Labels.BY.format(values=value, groups=by)
     )
@@ -488,12 +494,16 @@ def asked_pair(
 ) -> tuple[base.SampleRequest, SampleQuestion]:
     """Return two samples below one another, and the question that compares them."""
     if isinstance(a, str) or isinstance(b, str):
-        raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
+        raise ArgumentError(
+            "two samples must be two arrays; to compare columns of a table, pass a formula 'y ~ g'"
+        )
     if options.data is not None or options.schema is not None:
-        raise ArgumentError("data= and schema= go with a formula; two samples have bounds=")
+        raise ArgumentError(
+            "data= and schema= can only be combined with a formula; pass bounds= with two samples"
+        )
     pair = base.public_pair(bounds)
     if pair is None:
-        raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
+        raise SchemaError("the two samples have no public bounds: pass bounds=(low, high)")
     rows = joined_rows((a, b), ("a", "b"), base.or_default(options.missing, "raise"))
     asked = base.SampleRequest(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
     return asked, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)

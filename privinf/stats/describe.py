@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUARTILES = (0.25, 0.5, 0.75)
 TOLD_ROWS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
-CLIPPED_COLUMNS = "Numbers are those of values clipped to their public bounds."
+CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
 
 @doors
@@ -200,7 +200,7 @@ def describe(
 
     level = check_level(confidence_level)
     if schema is None:
-        raise ArgumentError("describe needs schema=, the bounds of the columns")
+        raise ArgumentError("schema= is missing: describe needs the bounds of the columns")
     names = checked_names(schema.columns if columns is None else columns)
     both = dict(zip(names, names, strict=True))
     asked = streamed(asked_columns(both, dict.fromkeys(names), options)[0])

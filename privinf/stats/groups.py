@@ -333,12 +333,16 @@ def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: t
     """Return one weight a group, which add up to 0 (else ArgumentError)."""
     if isinstance(weights, Mapping):
         if unknown := [level for level in weights if level not in groups]:
-            raise ArgumentError(f"a contrast names {len(unknown)} group(s) that are not among the levels")
+            raise ArgumentError(
+                f"a contrast must name declared levels only, and {len(unknown)} of its groups are "
+                "not declared"
+            )
         weights = [weights.get(level, 0.0) for level in groups]
     c = check_array(weights, "weights", ndim=1)
     if len(c) != len(groups) or not c.any() or abs(float(c.sum())) > 1e-9 * float(np.abs(c).sum()):
         raise ArgumentError(
-            f"a contrast has one weight for each of the {len(groups)} groups, which add up to 0"
+            f"a contrast must have one weight for each of the {len(groups)} groups, and the "
+            "weights must add up to 0"
         )
     return c
 

@@ -48,20 +48,20 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
-CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
+CLIPPED_MEAN = "The mean of values clipped to the public bounds [{:g}, {:g}]."
 SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also simulated
 DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
-    "the clip may have cut {:.0f} values below and {:.0f} above, of {}; the interval takes tails to go on as "
-    "they were seen to, and would miss a few values far out: they could move the mean by {:.3g} down, {:.3g} "
-    "up. Tighter bounds assume less"
+    "clipping may have changed {:.0f} values below and {:.0f} above, of {}; the interval "
+    "extrapolates the tails and does not cover a few values far out, which could move the mean by "
+    "{:.3g} down or {:.3g} up. Tighter bounds assume less"
 )
 POPMEAN_BEYOND = (
-    "popmean lies outside of the bounds to which values are clipped: no mean of such values is it, and the "
-    "test rejects it whatever the rows are; declare bounds that hold what the mean may be"
+    "popmean is outside the bounds to which values are clipped, so the test rejects it for any "
+    "data; declare bounds that contain every plausible mean"
 )
-HIDDEN_VARIANCE = "The noise hides the variance: the standard error is nearly all noise."
+HIDDEN_VARIANCE = "The noise hides the variance, so the standard error is almost only noise."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

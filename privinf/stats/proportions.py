@@ -56,7 +56,7 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
-CLIPPED_SHARE = "The share of the second of two levels, or of values clipped to 0 and 1."
+CLIPPED_SHARE = "The share of the second of two levels, or the mean of values clipped to 0 and 1."
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +325,13 @@ def proportions_ztest(
     method = check_choice(method, ShareMethod, "method")
     if groups is not None:
         if value is not None:
-            raise ArgumentError("value= is for one sample; two groups are compared with each other")
+            raise ArgumentError(
+                "value= is only for one sample, and groups= compares two groups with each other: pass "
+                "one of them"
+            )
         return _two_shares(asked_table(a, groups, (None, levels), options), alternative, level)
     if value is None:
-        raise ArgumentError("name the share of the null, value=, or the groups to compare, groups=")
+        raise ArgumentError("pass value= (one sample) or groups= (two samples)")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
     release = _share_release(a, options)
     row, law = _share_row(release, level, method)
@@ -368,7 +371,11 @@ def _exact(law: ShareLaw, method: ShareMethod) -> bool:
 
 
 def _how(law: ShareLaw, method: ShareMethod) -> tuple[str | Note, ...]:
-    how = "Exact: of a binomial number plus the noise." if _exact(law, method) else "Score interval."
+    how = (
+        "Exact, by the distribution of a binomial count plus the noise."
+        if _exact(law, method)
+        else "Score interval."
+    )
     return how, Note(CLIPPED_SHARE, "header")
 
 
@@ -401,7 +408,7 @@ def _two_shares(
     asked, (outcome, group) = told
     declared = [asked.schema[name] for name in (group, outcome)]
     if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
-        raise SchemaError("two shares need two groups and an outcome of two kinds")
+        raise SchemaError("the columns must be a group with two levels and an outcome with two levels")
     release = asked.release(
         SampleQuestion(
             kind="cells", values=(), by=(group, outcome), label=Labels.BY.format(values=outcome, groups=group)

@@ -50,11 +50,11 @@ FIRST_SHARE = 0.25  # its share of mu^2 for quantiles; the rest is for windows a
 CLIP_SHARE = 0.2  # its share of mu^2 for the clip of a mean
 LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
 SEEN_TAIL = 0.02  # quantiles farther out than this are not used for the sd
-CLIPPED_QUANTILES = "Quantiles among values clipped to the public bounds [{:g}, {:g}]."
+CLIPPED_QUANTILES = "Quantiles of values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
-    "Compared are means among values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up to {:.1%} "
-    "of the values may lie beyond. Groups with one law have equal means of such values; groups with one mean "
-    "and other spreads or other tails may not."
+    "The test compares means of values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up "
+    "to {:.1%} of the values may be beyond. Groups with one distribution have equal means of such "
+    "values; groups with one mean but different spreads or tails may not."
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
 
@@ -80,7 +80,10 @@ class ColumnLooks:
         schema = asked.schema
         options = asked.options
         if options.noise == "laplace":
-            raise ArgumentError("noise='laplace' is for sums: distribution functions have Gaussian noise")
+            raise ArgumentError(
+                "noise='laplace' is not available for quantiles, because distribution functions have "
+                "Gaussian noise"
+            )
         if schema.unit is not None and schema.max_rows > 1:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
         budget = Spending.of(options.spending(), options.ledger)
@@ -278,7 +281,7 @@ def quantile(
     level = check_level(confidence_level)
     wanted = tuple(check_fraction(one, "q") for one in ((q,) if np.ndim(q) == 0 else q))  # type: ignore[union-attr]
     if not wanted:
-        raise ArgumentError("q names no quantile")
+        raise ArgumentError("q must contain at least one quantile")
     asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, options)
     looks = ColumnLooks.of(asked, name)
     label = Labels.QUANTILES.format(name=name)

@@ -59,12 +59,17 @@ from privinf.wire import Labels
 ANY_NUMBER = (-(2.0**500), 2.0**500)
 RANK_STREAM = 12  # seed of simulated rank sums: the same release has the same p-value
 FINENESS = 2001  # values at which the test is inverted
-OF_LAWS = "A test of equal laws: groups may differ in it and have equal means, or the other way round."
-OF_SYMMETRY = "A test of symmetry about the centre: a skewed law may be rejected whatever its mean or median."
-SAMPLE_ONLY = (
-    "The interval of 'ranks apart' is about these records, not a population: it holds the noise alone."
+OF_LAWS = (
+    "This tests equal distributions, not equal means: groups with equal means may differ in "
+    "distribution, and the reverse."
 )
-TIES_COUNT_HALF = "Ties are counted half and make the test conservative."
+OF_SYMMETRY = (
+    "This tests symmetry about the center: a skewed distribution may be rejected whatever its mean or median."
+)
+SAMPLE_ONLY = (
+    "The interval of 'ranks apart' is for these records, not for a population, and covers only the noise."
+)
+TIES_COUNT_HALF = "Ties count half and make the test conservative."
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +232,9 @@ def mannwhitneyu(
         asked_groups(x, None, None, None, options) if y is None else asked_pair(x, y, ANY_NUMBER, options)
     )
     if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
-        raise SchemaError(f"mannwhitneyu compares two levels, {question.by[0]!r} has others: use kruskal")
+        raise SchemaError(
+            f"mannwhitneyu compares two levels, and {question.by[0]!r} has a different number: use kruskal"
+        )
     return _two_samples(asked.release(replace(question, kind="two ranked")), alternative, level)
 
 
@@ -247,12 +254,12 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     name = f"P({shown} > {other})"
     if hidden:
         row = base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0)
-        law_of_count = "The noise hides a group's count."
+        law_of_count = "The noise hides the count of one group."
     else:
         p = float(np.clip(0.5 + law.score / pairs, 0.0, 1.0))
         bse = math.hypot(float(error(np.array([p]))[1, 0]), law.noise) / pairs
         row = base.EstimateRow(name, p, min(bse, 0.5), *law.interval(level, error, 0.0))
-        law_of_count = f"P({shown} > {other}) counts ties half."
+        law_of_count = f"Ties count half in P({shown} > {other})."
     value = release.question.values[0]
     by = release.question.by[0]
     return base.StatResult(
@@ -262,7 +269,7 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
         confidence_level=level,
         statistic=z,
         pvalue=pvalue,
-        null=f"one law of {value} in both of {by}",
+        null=f"equal distributions of {value} in both groups of {by}",
         alternative=alternative,
         effects={"rank-biserial r": 2.0 * row.estimate - 1.0},
         ranked_notes=(OF_LAWS, law_of_count, TIES_COUNT_HALF),
@@ -412,7 +419,7 @@ def kruskal(
         ),
         statistic=W,
         pvalue=pvalue,
-        null=f"one law of {value} over {by}",
+        null=f"equal distributions of {value} in all groups of {by}",
         ranked_notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF),
     )
 

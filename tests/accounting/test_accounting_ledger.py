@@ -144,19 +144,19 @@ ONE, TWO = gaussian_mu(1.0, 1e-6), gaussian_mu(2.0, 1e-6)
         (
             Budget(epsilon=1.0, delta=1e-6),
             GaussianLoss(TWO),
-            f"epsilon <= 1 at delta 1e-06 (mu <= {ONE:.6g}): epsilon 2 at delta 1e-06 (mu {TWO:.6g}) wanted, "
-            f"epsilon 1 at delta 1e-06 (mu {ONE:.6g}) left",
+            f"epsilon <= 1 at delta 1e-06 (mu <= {ONE:.6g}): the cost is epsilon 2 at delta 1e-06 "
+            f"(mu {TWO:.6g}), and epsilon 1 at delta 1e-06 (mu {ONE:.6g}) is left",
         ),
         (
             Budget(rho=0.02),
             ConcentratedLoss(0.03),
-            "epsilon <= 0.899935 at delta 1e-06 (rho <= 0.02): epsilon 1.11817 at delta 1e-06 (rho 0.03) "
-            "wanted, epsilon 0.899935 at delta 1e-06 (rho 0.02) left",
+            "epsilon <= 0.899935 at delta 1e-06 (rho <= 0.02): the cost is epsilon 1.11817 at delta 1e-06 "
+            "(rho 0.03), and epsilon 0.899935 at delta 1e-06 (rho 0.02) is left",
         ),
         (
             Budget(epsilon=0.5, delta=0),
             PureLoss(0.7),
-            "epsilon <= 0.5 (pure): epsilon 0.7 (pure) wanted, epsilon 0.5",
+            "epsilon <= 0.5 (pure): the cost is epsilon 0.7 (pure), and epsilon 0.5",
         ),
     ],
 )
@@ -516,7 +516,7 @@ def test_bad_scope_names_are_refused(name):
 
 @pytest.mark.parametrize("relation", ["add-remove", "add_or_remove", "ADD/REMOVE"])
 def test_add_remove_is_refused_because_n_is_public(relation, make_entry):
-    with pytest.raises(ArgumentError, match="public n"):
+    with pytest.raises(ArgumentError, match="number of records is public"):
         make_entry(relation=relation)
 
 
@@ -657,16 +657,16 @@ def test_a_limit_of_persons_is_not_charged_by_records(kind, make_entry, tmp_path
         gc.collect()
         persons = Ledger.from_json(text, resume=True)
     for unit in ("record", "client"):
-        with pytest.raises(ArgumentError, match="first charged for one 'person'"):
+        with pytest.raises(ArgumentError, match="limit is for one 'person'"):
             persons.spend(entry(unit))
-    with pytest.raises(ArgumentError, match="first charged"):
+    with pytest.raises(ArgumentError, match="cannot be converted"):
         ledger("both").spend(entry("person"), entry("record"))
     persons.spend(entry("person"))
     records.spend(entry("record"), entry("person"))  # a record is part of a person: its limit holds
     assert persons.total().mu == records.total().mu == pytest.approx(math.sqrt(0.5))
     free = Ledger()
     report = PrivacyReport.of(free.spend(entry("person"), entry("record")), free)
-    assert any("totals are of one record" in text for text in report.assumptions)
-    assert "totals are of one record" in str(report)
+    assert any("totals are per record" in text for text in report.assumptions)
+    assert "totals are per record" in str(report)
     alone = PrivacyReport.of(free.spend(entry("person")), free)
-    assert not any("totals are of one record" in text for text in alone.assumptions)
+    assert not any("totals are per record" in text for text in alone.assumptions)

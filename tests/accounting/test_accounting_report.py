@@ -96,14 +96,14 @@ def test_text_says_what_a_statistician_needs(report):
         "local",
         "lattice (secure)",
         "n is public",
-        "power <= ",
+        "power of at most ",
         "Ledger at the end of this fit",
         str(report.budget),
     ):
         assert part in text
     assert "NOT PRIVATE" not in text
     assert max(map(len, text.splitlines())) <= 100
-    power = float(text.split("power <= ")[1].split("%")[0])
+    power = float(text.split("power of at most ")[1].split("%")[0])
     assert 5.0 < power < 100.0
 
 

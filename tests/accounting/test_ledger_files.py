@@ -115,15 +115,15 @@ def test_a_full_disk_records_a_spend_whole_or_not_at_all(path, make_entry):
 
 
 def test_limits_are_set_once(path, tmp_path, make_entry):
-    with pytest.raises(StorageError, match="give the budget"):
+    with pytest.raises(StorageError, match="pass the budget"):
         LedgerFile(path)
-    with pytest.raises(StorageError, match="no folder"):
+    with pytest.raises(StorageError, match="not a folder"):
         LedgerFile(tmp_path / "missing" / "clinic.ledger", LIMIT)
     early = LedgerFile(path, Budget(mu=2.0))
     LedgerFile(path, LIMIT).spend(make_entry(GaussianLoss(0.5)))
-    with pytest.raises(StorageError, match="a limit is set once"):
+    with pytest.raises(StorageError, match="cannot be changed"):
         LedgerFile(path, Budget(mu=1.5))
-    with pytest.raises(StorageError, match="a limit is set once"):
+    with pytest.raises(StorageError, match="cannot be changed"):
         early.spend(make_entry(GaussianLoss(1.5)))
     with pytest.raises(ArgumentError, match="Budget or None"):
         LedgerFile(path, 1.0)
@@ -179,7 +179,7 @@ def test_an_older_copy_is_refused_and_by_a_living_process_even_with_its_anchor(p
     with pytest.raises(StorageError, match="lost lines that were charged"):
         LedgerFile(place, anchor=anchor)
     anchor.write_bytes(older[1])
-    with pytest.raises(StorageError, match="lines that this process has seen"):
+    with pytest.raises(StorageError, match="lines that this process had read"):
         ledger.spend(make_entry(GaussianLoss(0.1)))
     assert len(LedgerFile(place, anchor=anchor)) == 1  # what nobody remembers: docs/explain/trust.md
     place.write_bytes(latest[0])

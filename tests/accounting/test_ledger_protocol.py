@@ -65,7 +65,7 @@ def check_spend(bench):
     (line,) = bench.spent(0.6)
     with pytest.raises(ArgumentError, match="recorded already"):
         bench.ledger.spend(line)
-    with pytest.raises(BudgetExceededError, match=r"'features' would pass the limit of one patient"):
+    with pytest.raises(BudgetExceededError, match=r"'features' would exceed the limit of one patient"):
         bench.spent(0.81)
     with pytest.raises(BudgetExceededError):
         bench.spent(0.5, 0.7)
@@ -228,9 +228,9 @@ def check_record(bench):
 
 
 def check_hold(bench):
-    """What would pass the limit is refused; only an account in one memory holds what is not."""
+    """What would exceed the limit is refused; only an account in one memory holds what is not."""
     bench.spent(0.6)
-    with pytest.raises(BudgetExceededError, match="a fit would pass the limit"):
+    with pytest.raises(BudgetExceededError, match="a fit would exceed the limit"):
         bench.account.hold(PART, [GaussianLoss(0.81)], "a fit")
     bench.account.hold(PART, [GaussianLoss(0.8)], "a fit")
     if bench.kind == "memory":
@@ -269,7 +269,7 @@ def check_resume(bench):
     if not loaded.shared:
         loaded.read_only = True
         assert repr(bench.ledger).endswith("read-only>")
-        with pytest.raises(ArgumentError, match="can be read, not charged"):
+        with pytest.raises(ArgumentError, match="can be read but not charged"):
             bench.spent(0.1)
     bench.account.resume()
     bench.spent(0.1)

@@ -118,7 +118,7 @@ def test_pure_epsilon_is_asked_for():
 
 
 def test_limits_name_a_delta_and_stored_pure_limits_load_as_they_are():
-    with pytest.raises(ArgumentError, match=r"delta= is missing.*delta=0 makes a limit in pure epsilon"):
+    with pytest.raises(ArgumentError, match=r"delta= is missing.*delta=0 declares a limit in pure epsilon"):
         Budget(epsilon=1.0)
     pure = Budget(epsilon=1.0, delta=0)
     assert pure.currency == "pure"
@@ -133,7 +133,7 @@ def test_limits_name_a_delta_and_stored_pure_limits_load_as_they_are():
 def test_calibrations_and_plans():
     with pytest.raises(ArgumentError, match="delta= is missing"):
         calibrate_mu(epsilon=1.0)
-    with pytest.raises(ArgumentError, match="delta=0 asks for pure epsilon"):
+    with pytest.raises(ArgumentError, match="delta=0 means pure epsilon"):
         calibrate_mu(epsilon=1.0, delta=0)
     with pytest.raises(ArgumentError, match="delta"):
         plan([{"mechanism": "gaussian", "epsilon": 1.0, "delta": 0}], delta=1e-6)

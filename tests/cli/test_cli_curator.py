@@ -55,7 +55,7 @@ def test_a_fit_of_rows_is_charged_written_and_refused_at_the_limit(desk):
     spent = len(ledger)
     assert spent > 0
     desk.refused(fit(desk, *files), "r.npz already exists", "--overwrite")
-    desk.refused(fit(desk, "--ledger", "l.json"), "would pass the limit of one person, epsilon <= 2.5")
+    desk.refused(fit(desk, "--ledger", "l.json"), "would exceed the limit of one person, epsilon <= 2.5")
     assert len(pi.LedgerFile("l.json")) == spent
 
 
@@ -88,7 +88,7 @@ def test_one_release_of_a_table_serves_many_fits(desk):
         assert fitted.exit_code == 0, fitted.output
         expected = pi.load_release("m.npz").regress(formula)
         pd.testing.assert_series_equal(pi.load_results("r.npz").params, expected.params)
-    desk.refused(desk.run(*words, "--out", "n.npz"), "would pass the limit")
+    desk.refused(desk.run(*words, "--out", "n.npz"), "would exceed the limit")
     assert "n.npz" not in desk.files()
     more = ("--term", "wage", "--term", "age", "--out", "n.npz")
     desk.refused(desk.run(*words[:-2], *more), "privinf ledger create")

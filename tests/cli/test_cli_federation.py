@@ -346,7 +346,7 @@ def test_other_plans(tmp_path):
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family is only for"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n', "has no option 'margins'"),
         (f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n', "is only for FederatedGLM"),
-        (f'model = "FederatedGLM"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\nk = 3\n', "is no option"),
+        (f'model = "FederatedGLM"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\nk = 3\n', "is not an"),
         (f'model = "FederatedGLM"\n{FIT}epsilon = 1.0\n[optimizer]\nname = "DPSGD"\nepochs = 0\n', "epochs"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[args]\nbound = 1.0\n', "is only for a statistic"),
         (f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n', "checkpoint is only for"),

@@ -78,7 +78,7 @@ def test_columns_from_a_file(name, text, study):
         ("c.json", "{", "not JSON that can be read (line 1)"),
         ("c.json", "[]", "must be {"),
         ("c.json", '{"a": {"age": 3}}', "must be {"),
-        ("c.json", '{"a": {"age": [true, 3]}}', "all text, all numbers or all booleans"),
+        ("c.json", '{"a": {"age": [true, 3]}}', "all strings, all numbers or all booleans"),
     ],
 )
 def test_bad_column_files_are_refused(name, text, word, study):

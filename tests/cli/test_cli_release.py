@@ -66,7 +66,7 @@ def test_a_second_release_needs_the_budget(planned):
     assert planned.release("a", "a.csv", *LEDGER).exit_code == 0
     before, content = planned.files(), (planned.folder / "a.ledger").read_bytes()
     result = planned.release("a", "a.csv", "--ledger", "a.ledger", out="again.npz")
-    planned.refused(result, "would pass the limit", "nothing was recorded or released")
+    planned.refused(result, "would exceed the limit", "nothing was recorded or released")
     assert planned.files() == before
     assert (planned.folder / "a.ledger").read_bytes() == content
 
@@ -142,10 +142,10 @@ def test_a_roster_tells_how_many_are_missing(planned):
         (["--data", "missing.csv"], "no such file"),
         (["--data", "plan.json"], "ends in .csv"),
         (["--plan", "a.csv"], "not JSON"),
-        (["--ledger", "small.ledger"], "would pass the limit"),
-        (["--ledger", "a.csv"], "a.csv is damaged, or no ledger of this kind"),
-        (["--ledger", "plan.json"], "plan.json is damaged, or no ledger of this kind"),
-        (["--seed", "-1"], "seed >= 0"),
+        (["--ledger", "small.ledger"], "would exceed the limit"),
+        (["--ledger", "a.csv"], "a.csv is damaged, or is not a ledger of this kind"),
+        (["--ledger", "plan.json"], "plan.json is damaged, or is not a ledger of this kind"),
+        (["--seed", "-1"], "nonnegative integer seed"),
         (["--out", "missing/a.npz"], "does not exist"),
         (["--out", "a.csv"], "--overwrite"),
         (["--out", "."], "directory"),
@@ -334,7 +334,7 @@ def test_of_two_releases_started_together_one_is_refused(planned):
     assert "privacy of a" in won[1]
     assert (lost[1], lost[2].count("\n")) == ("", 1)
     assert lost[2].startswith("Error: ")
-    assert "would pass the limit" in lost[2]
+    assert "would exceed the limit" in lost[2]
     assert len({"one.npz", "two.npz"} & planned.files()) == 1
     assert len(LedgerFile("a.ledger")) == 1
     assert not [name for name in planned.files() if name.endswith(".tmp")]

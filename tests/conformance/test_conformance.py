@@ -429,7 +429,9 @@ def test_a_model_shows_no_rows_and_says_so(name):
     made = build(name)
     for word in ("exog", "endog", "data"):
         assert not hasattr(made, word)
-        with pytest.raises(NotAvailableError, match=f"{word}: a model shows no rows"):
+        with pytest.raises(
+            NotAvailableError, match=f"{word} is not available, because a model shows no rows"
+        ):
             getattr(made, word)
     with pytest.raises(AttributeError, match="no attribute 'exgo'"):
         _ = made.exgo

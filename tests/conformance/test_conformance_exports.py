@@ -57,7 +57,7 @@ def test_every_fit_leaves_as_json_that_says_what_its_tables_say(name, tmp_path):
         assert [row["term"] for row in rows] == list(tidy.term)
         assert list(result.glance().weak) == [part["result"]["fit"]["weak"] for part in parts]
         assert content["privacy"]["epsilon"] == result.privacy.epsilon()
-        with pytest.raises(ArgumentError, match="there already"):
+        with pytest.raises(ArgumentError, match="already exists"):
             result.to_json(path)
 
 
@@ -116,7 +116,7 @@ def test_every_fit_leaves_as_parquet(name, tmp_path):
         table = pq.read_table(path)
         assert strict(table.schema.metadata[b"privinf"]) == result.to_dict()
         pd.testing.assert_frame_equal(pd.read_parquet(path), result.tidy(), check_dtype=False)
-        with pytest.raises(ArgumentError, match="there already"):
+        with pytest.raises(ArgumentError, match="already exists"):
             result.to_parquet(path)
 
 
@@ -206,7 +206,7 @@ def test_descriptions_and_correlations_leave_as_tables_json_and_parquet(name, tm
     made.to_parquet(path)
     assert strict(pq.read_table(path).schema.metadata[b"privinf"]) == content
     pd.testing.assert_frame_equal(pd.read_parquet(path), tidy, check_dtype=False)
-    with pytest.raises(ArgumentError, match="there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         made.to_parquet(path)
 
 
@@ -241,7 +241,7 @@ def test_releases_leave_as_parquet(name, tmp_path):
         np.testing.assert_array_equal(lines.value.to_numpy().reshape(header["shapes"][array]), values)
     again = pi.Release.from_parts(result.release.arrays, header)
     assert again.entries == result.release.entries
-    with pytest.raises(ArgumentError, match="there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         result.release.to_parquet(path)
 
 

@@ -243,7 +243,9 @@ def test_a_misspelt_option_is_refused_by_its_closest_name(name):
     arguments = (
         subjects if name.startswith("stats.") else [object(), *subjects]
     )  # an unbound method has a self
-    with pytest.raises(pi.errors.ArgumentError, match=r"'epsilom' is no option of .*did you mean 'epsilon'"):
+    with pytest.raises(
+        pi.errors.ArgumentError, match=r"'epsilom' is not an argument of .*did you mean 'epsilon'"
+    ):
         function_of(name)(*arguments, epsilom=1.0)
 
 

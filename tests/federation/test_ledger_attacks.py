@@ -211,7 +211,7 @@ def test_a_ledger_is_opened_once_by_any_name(place, make_entry):
         with pytest.raises(StorageError, match="symbolic link"):
             SiteLedger(second)
         second.unlink()
-        with pytest.raises(StorageError, match="one owner"):
+        with pytest.raises(StorageError, match="in use by another process"):
             opened(place)
         os.link(place, second)
         for path in (place, second):

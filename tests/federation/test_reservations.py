@@ -217,7 +217,7 @@ def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
     assert site.ledger.remaining().mu == pytest.approx(0.6)
     refused = site.handle(squares(0.7), "north").error
     assert refused.startswith("BudgetExceededError")
-    assert "left beside what is reserved" in refused
+    assert "left in addition to reserved amounts" in refused
     assert not site.handle(squares(0.6), "north").error
     assert "Budget" in site.handle(squares(0.01), "north").error
     assert not site.handle(squares(0.6, reservation="r"), "north").error  # on the reservation
@@ -491,7 +491,7 @@ def test_a_fit_that_dies_leaves_its_reservation_to_expire():
         site.journal.clock = clock
     killed_fit(sites, after=2)
     other = moments(InProcessFederation(sites), "secure-sum")
-    with pytest.raises(BudgetExceededError, match="beside what is reserved"):
+    with pytest.raises(BudgetExceededError, match="in addition to reserved amounts"):
         other.fit(epsilon=2.0, delta=1e-5)
     clock.now += LASTING
     other.fit(epsilon=2.0, delta=1e-5)
@@ -600,7 +600,7 @@ def test_a_reservation_counts_against_the_analyst_too_and_is_nobody_elses(world)
     assert said(BOB, "end", 3) == {""}  # his own of this name, and there is none
     for name in ("north", "south", "west"):
         world.restarted(name)
-    with pytest.raises(BudgetExceededError, match="beside what is reserved"):
+    with pytest.raises(BudgetExceededError, match="in addition to reserved amounts"):
         asked(world.federation(key=ANALYST))
     asked(world.federation(key=BOB))
     assert said(ANALYST, "end", 4) == {""}
@@ -630,7 +630,7 @@ def test_losses_that_a_budget_cannot_count_are_not_left_out_of_it():
     limited = replace(by, budget=Budget(mu=1.0))
     for _ in range(2):
         query = squares(1.0)
-        with pytest.raises(BudgetExceededError, match="state the limit as Budget"):
+        with pytest.raises(BudgetExceededError, match="declare the limit as Budget"):
             journal.begin(query, query.digest, (line(1.0),), limited)
 
 

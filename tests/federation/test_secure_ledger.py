@@ -188,7 +188,7 @@ def entry_of(mu):
 
 def test_one_owner_and_one_limit(tmp_path):
     with on_disk(tmp_path, budget=Budget(mu=1.0), name="person") as ledger:
-        with pytest.raises(StorageError, match="one owner"):
+        with pytest.raises(StorageError, match="in use by another process"):
             on_disk(tmp_path)
         with pytest.raises(TypeError):
             pickle.dumps(ledger)

@@ -154,7 +154,7 @@ def test_a_grid_too_coarse_for_so_many_numbers_is_refused_before_anybody_is_aske
 def test_a_budget_that_is_spent_at_one_site(connect):
     spent = pi.Ledger(pi.Budget(epsilon=1.0, delta=1e-5))
     sites = sites_of(THREE, ledgers={BAD: spent})
-    refused(BudgetExceededError, f"site '{BAD}': .* would pass the limit", sites, connect)
+    refused(BudgetExceededError, f"site '{BAD}': .* would exceed the limit", sites, connect)
 
 
 @pytest.mark.audit

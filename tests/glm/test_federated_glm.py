@@ -425,7 +425,7 @@ def test_no_finite_or_unique_estimate_is_said():
     separated = (X["b"] > 0).astype(float).to_numpy()
     with pytest.raises((ConvergenceError, NotPositiveDefiniteError)):
         model_of("binomial", separated, X).fit(epsilon=np.inf)
-    with pytest.raises(NotPositiveDefiniteError, match="linear combinations"):
+    with pytest.raises(NotPositiveDefiniteError, match="linearly dependent"):
         model_of("binomial", y, X.assign(c=X["b"])).fit(epsilon=np.inf)
 
 

@@ -32,7 +32,7 @@ def test_an_unknown_name_lists_the_table():
     with pytest.raises(ArgumentError) as error:
         requested_covariance("robust", None)
     assert str(error.value).endswith(", ".join(map(repr, COVARIANCES)))
-    with pytest.raises(ArgumentError, match="leverage of every row"):
+    with pytest.raises(ArgumentError, match="leverage and residual of every row"):
         requested_covariance("HC3", None)
     assert requested_covariance("HC1", None) is COVARIANCES["HC1"]
 
@@ -55,7 +55,10 @@ def test_a_release_serves_the_covariances_of_its_kind_alone(name):
         if COVARIANCES[name].release == made:
             check_release_covariance(COVARIANCES[name], made, None)
         else:
-            with pytest.raises(ArgumentError, match=f"'{name}': this release was made for cov_type='{made}'"):
+            with pytest.raises(
+                ArgumentError,
+                match=f"'{name}' is not available, because this release was made for cov_type='{made}'",
+            ):
                 check_release_covariance(COVARIANCES[name], made, None)
 
 

@@ -108,7 +108,7 @@ def test_bad_arguments():
         gaussian_max_t([1.0, 1.0], np.diag([1.0, 0.0]))
     with pytest.raises(ArgumentError, match="negative eigenvalue"):
         gaussian_max_t([1.0, 1.0], [[1.0, 2.0], [2.0, 1.0]])
-    with pytest.raises(ArgumentError, match="does not fit"):
+    with pytest.raises(ArgumentError, match="must have one row"):
         gaussian_max_t([1.0], np.eye(2))
     with pytest.raises(ArgumentError, match="too few"):
         gaussian_max_t([1.0], np.eye(1), draws=10)

@@ -129,7 +129,7 @@ def test_one_release_serves_several_losses_and_doors_agree(tmp_path):
     assert len(m.ledger) == len(release.entries)
     with pytest.raises(errors.NotAvailableError, match="numeric label"):
         pi.IWPGLM.from_release(release, loss="squared").fit()
-    with pytest.raises(errors.ArgumentError, match="fixed its noise"):
+    with pytest.raises(errors.ArgumentError, match="noise and cost are fixed"):
         pi.IWPGLM.from_release(release).fit(epsilon_x=1.0)
 
 

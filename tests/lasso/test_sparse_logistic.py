@@ -232,7 +232,7 @@ def test_secure_sums_and_other_responses_are_refused():
     with pytest.raises(ArgumentError, match="0 or 1"):
         pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(0, 1), family="binomial")
     schema = pi.Schema({"x0": (-4, 4), "y": (0, 2)})
-    with pytest.raises(SchemaError, match="0 and 1"):
+    with pytest.raises(SchemaError, match="must be 0 or 1"):
         pi.DebiasedLasso.from_formula(
             "y ~ x0", pd.DataFrame({"x0": X[:, 0], "y": y}), schema=schema, family="binomial"
         )

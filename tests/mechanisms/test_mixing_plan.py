@@ -24,7 +24,7 @@ def plan(**change):
 def test_json_round_trip_and_digest(tmp_path):
     made = plan(id="patient", seed=9, kind="hadamard", diameter="largest")
     made.save(tmp_path / "plan.json")
-    with pytest.raises(errors.ArgumentError, match=r"plan\.json is there already: .*overwrite=True"):
+    with pytest.raises(errors.ArgumentError, match=r"plan\.json already exists: .*overwrite=True"):
         made.save(tmp_path / "plan.json")
     made.save(tmp_path / "plan.json", overwrite=True)
     back = pi.MixingPlan.load(tmp_path / "plan.json")

@@ -180,7 +180,7 @@ def test_classic_calibration_reports_the_epsilon_it_really_gives():
 def test_wrong_designs_are_refused():
     with pytest.raises(pi.errors.ArgumentError, match="formula"):
         Modulation(SCHEMA)
-    with pytest.raises(pi.errors.ArgumentError, match="either"):
+    with pytest.raises(pi.errors.ArgumentError, match="cannot be used with a Design"):
         Modulation(Design.from_formula("y ~ x1", SCHEMA), "y ~ x1")
     with pytest.raises(pi.errors.SensitivityError, match="public"):
         Modulation(Design.from_arrays(["const"], bounds=[], public=["const"], radius=1.0))

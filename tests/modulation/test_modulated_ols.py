@@ -64,7 +64,7 @@ def test_iterative_release_and_its_three_estimators():
     np.testing.assert_allclose(last.params, path[-1])
     for t in range(4):  # directions were kept orthogonal to the server's iterate
         np.testing.assert_allclose(release.arrays["directions"][t] @ path[t], 0.0, atol=1e-9)
-    with pytest.raises(pi.errors.NotAvailableError, match="optimisation error"):
+    with pytest.raises(pi.errors.NotAvailableError, match="optimization error"):
         _ = last.bse
     assert last.score_test(BETA).pvalue > 0
 

@@ -158,7 +158,7 @@ def test_what_is_refused():
         EXACT.regress("y ~ a * b")
     with pytest.raises(ArgumentError, match="estimator"):
         EXACT.regress("y ~ a", estimator="pooled")
-    with pytest.raises(ArgumentError, match="option"):
+    with pytest.raises(ArgumentError, match="'ridged' is not an"):
         EXACT.regress("y ~ a", ridged=1.0)
     with pytest.raises(ArgumentError, match="release"):
         pi.ModulatedOLS.from_formula("y ~ a + b", ROWS, schema=SCHEMA).regress("y ~ a")

@@ -355,7 +355,7 @@ def test_guesses_that_cannot_be_are_refused(guesses, said):
     [
         ({"trust": "per-party"}, "parties= must be given"),
         ({"parties": {"a": ["wage"]}}, "parties= must be given"),
-        ({"epsilon": None}, "name what may be spent"),
+        ({"epsilon": None}, "epsilon= with delta="),
         ({"source": "lattice"}, "source="),
         ({"which": ["region"]}, "which='region'"),
         ({"estimators": ["Logit"]}, "estimators='Logit'"),

@@ -154,11 +154,13 @@ def test_a_call_that_does_not_fit_keeps_pythons_own_error():
 
 def test_an_unknown_keyword_is_refused_with_the_closest_known_ones():
     error = refused(lambda: calling(unknown=1), ArgumentError)
-    assert str(error) == "'unknown' is no option of tried: there are error, cause"
+    assert str(error) == "'unknown' is not an argument of tried: its arguments are error, cause"
     assert "did you mean 'cause'?" in str(refused(lambda: tried(None, caus=1), ArgumentError))
     for model in (pi.MomentOLS, pi.GLM, pi.DebiasedLasso):
         error = refused(lambda model=model: model.from_formula("y ~ x", None, missin=1), ArgumentError)
-        assert str(error).startswith(f"'missin' is no option of {model.__name__}.from_formula: did you mean")
+        assert str(error).startswith(
+            f"'missin' is not an argument of {model.__name__}.from_formula: did you mean"
+        )
         assert "'missing'" in str(error)
 
 

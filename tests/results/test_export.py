@@ -73,6 +73,6 @@ def test_json_is_strict_and_complete(epsilon, scale, tmp_path):
     assert "NOT PRIVATE" in content["privacy"]["stamp"]
     assert any("NOT PRIVATE" in note for note in content["notes"])
     assert len(content["privacy"]["releases"]) == len(result.privacy.entries)
-    with pytest.raises(ArgumentError, match="there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         result.to_json(path)
     result.to_json(path, overwrite=True)

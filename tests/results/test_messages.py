@@ -57,7 +57,7 @@ def test_instruments_have_no_other_covariance(release):
 def test_a_refused_covariance_is_answered_with_one_that_there_is(rows, release):
     with pytest.raises(NotAvailableError, match=r"MomentOLS.from_formula\(formula, rows") as refused:
         release.regress("y ~ x", cov_type="HC0")
-    assert "'nonrobust' alone" in str(refused.value)
+    assert "only cov_type='nonrobust'" in str(refused.value)
     robust = pi.MomentOLS.from_formula("y ~ x + z", rows, schema=SCHEMA).release(cov_type="HC0", **SPENT)
     with pytest.raises(NotAvailableError, match=r"release\.regress\(cov_type='HC0'\) without a formula"):
         robust.regress("y ~ x", cov_type="HC0")
@@ -72,7 +72,7 @@ def test_a_release_of_clusters_offers_its_clusters(rows):
     schema = pi.Schema(dict(SCHEMA.columns), unit="person", max_rows=2)
     frame = rows.assign(person=np.arange(len(rows)) // 2)
     release = pi.MomentOLS.from_formula("y ~ x + z", frame, schema=schema, trust="local").release(**SPENT)
-    with pytest.raises(NotAvailableError, match="cov_type='cluster' alone"):
+    with pytest.raises(NotAvailableError, match="only cov_type='cluster'"):
         release.regress("y ~ x", cov_type="HC0")
     assert Analyses(release).regress("y ~ x", cov_type="cluster").cov_type == "cluster"
 
@@ -87,7 +87,7 @@ def test_the_report_on_a_ledger_is_headed_as_the_ledgers(rows):
     report = model.fit(**SPENT).privacy
     assert str(report).startswith("Privacy of this fit\n")
     for text in (str(report.cumulative), report.cumulative._repr_html_()):
-        assert "Privacy of all releases together (the whole ledger)" in text
+        assert "Privacy of all releases together (the entire ledger)" in text
         assert "this fit" not in text.replace("at the end of this fit", "")
     assert report.cumulative.subject == "ledger"
 
@@ -120,7 +120,7 @@ def test_a_fit_from_a_release_has_spent_nothing_and_says_what_the_release_cost(m
     assert list(report.to_frame()) == ["its release", "cumulative"]
     if ledger is not None and ledger.budget is not None:
         count = f"{len(made.entries)} release"
-        assert f"Ledger at the end of this fit, with {count}" in text
+        assert f"Ledger at the end of this fit, including {count}" in text
         assert "charged to another ledger" in text
     assert PrivacyReport.from_dict(report.to_dict()) == report
 

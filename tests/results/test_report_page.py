@@ -173,7 +173,7 @@ def test_the_page_is_written_once(tmp_path):
     path = tmp_path / "out.html"
     result.report(path)
     assert path.read_text(encoding="utf-8") == page_of(result)
-    with pytest.raises(ArgumentError, match="there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         result.report(path)
     result.report(path, alpha=0.2, overwrite=True)
     assert "[0.1" in path.read_text(encoding="utf-8")

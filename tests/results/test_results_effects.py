@@ -103,9 +103,9 @@ def test_with_noise_they_are_the_same_fits_less_the_effects(data, model, more, t
 def test_what_cannot_be_absorbed_is_refused_with_the_reason(data):
     schema = schema_of()
     for formula, reason in {
-        "y ~ x | z": "'z' needs declared levels",
-        "y ~ x | firm | year": "after one | stand names of factors",
-        "y ~ x | firm:year": "after one | stand names of factors",
+        "y ~ x | z": "'z' must be declared with levels",
+        "y ~ x | firm | year": "write one | followed by names of factors",
+        "y ~ x | firm:year": "write one | followed by names of factors",
         "y ~ 1 | firm": "nothing to protect",
     }.items():
         with pytest.raises(pi.errors.PrivinfError, match=reason.replace("|", r"\|")):
@@ -113,7 +113,7 @@ def test_what_cannot_be_absorbed_is_refused_with_the_reason(data):
     with pytest.raises(SchemaError, match="no column is left after the effects"):
         pi.OLS.from_formula("y ~ 1 | firm", data, schema=schema)
     for model in (pi.Logit, pi.Poisson, pi.ModulatedOLS):
-        with pytest.raises(SchemaError, match=r"elsewhere write \+ C\(firm\)"):
+        with pytest.raises(SchemaError, match=r"write \+ C\(firm\) for other models"):
             model.from_formula("y ~ x | firm", data, schema=schema)
     many = pi.Schema(
         {"y": (-4.0, 6.0), "x": (-1.0, 1.0), "firm": pi.Factor([f"g{k}" for k in range(MOST_COLUMNS)])}

@@ -35,7 +35,7 @@ def test_beyond_a_splines_knots_predictions_are_flat_and_say_so(formula):
     beyond = pd.DataFrame({"x": [8.0, 9.0, 9.5], "z": 0.5})
     for predict in (r.predict, r.get_prediction):
         (text,) = told(predict, beyond)
-        assert "'x' passes the boundary knots of its spline, beyond which the curve is flat" in text
+        assert "'x' has values beyond the boundary knots of its spline, where the curve is constant" in text
         assert "9" not in text
         assert told(predict, pd.DataFrame({"x": [1.0, 4.0, 8.0], "z": [0.0, 0.5, 1.0]})) == []
     with pytest.warns(ExtrapolationWarning):
@@ -46,8 +46,8 @@ def test_beyond_declared_bounds_predictions_say_so():
     for formula in ("y ~ x + z", "y ~ np.log(1 + x) + z", "y ~ poly(x, 2) + z"):
         r = fitted(formula)
         (text,) = told(r.predict, {"x": [5.0, 11.0], "z": [0.5, 2.0]})
-        assert "'x' passes its declared bounds" in text
-        assert "'z' passes its declared bounds" in text
+        assert "'x' has values beyond its declared bounds" in text
+        assert "'z' has values beyond its declared bounds" in text
         assert told(r.predict, {"x": [0.0, 10.0], "z": [0.0, 1.0]}) == []
     public = pi.Schema({"x": pi.Numeric(0, 10, public=True), "z": (0, 1), "y": (-3, 3)})
     r = pi.ModulatedOLS.from_formula("y ~ x + z", ROWS, schema=public).fit(**SPEND)
@@ -58,7 +58,7 @@ def test_arrays_and_missing_values():
     X = ROWS[["x", "z"]]
     r = pi.MomentOLS(ROWS.y, X, bounds=[(0, 10), (0, 1)], y_bounds=(-3, 3)).fit(**SPEND)
     (text,) = told(r.predict, np.array([[5.0, 0.5], [5.0, 1.5]]))
-    assert "'z' passes its declared bounds" in text
+    assert "'z' has values beyond its declared bounds" in text
     assert told(r.predict, np.array([[np.nan, 7.0], [5.0, 1.0]])) == []  # a row that is not predicted
     ball = pi.MomentOLS(ROWS.y, X, radius=12.0, y_bounds=(-3, 3)).fit(**SPEND)
     assert told(ball.predict, np.array([[50.0, 0.5]])) == []  # no bounds of columns are declared

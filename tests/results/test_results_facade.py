@@ -93,7 +93,7 @@ def test_context_must_fit_the_estimate(results, design):
         rebuilt(results, point=np.ones(2))
     with pytest.raises(ArgumentError, match="design's columns"):
         rebuilt(results, design=Design.from_arrays(["a"], bounds=[(0, 1)]))
-    with pytest.raises(ArgumentError, match="'colour' is no option"):
+    with pytest.raises(ArgumentError, match="'colour' is not an argument"):
         Results(results.estimate, Context(report=results.privacy, colour="red"))
 
 

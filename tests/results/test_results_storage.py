@@ -63,7 +63,7 @@ def test_files_are_overwritten_only_when_told(fit, tmp_path):
         thing.save(path)
         before = path.read_bytes()
         for words in ({}, {"overwrite": False}):
-            with pytest.raises(ArgumentError, match=r"r\.npz is there already: .*overwrite=True"):
+            with pytest.raises(ArgumentError, match=r"r\.npz already exists: .*overwrite=True"):
                 thing.save(path, **words)
             assert path.read_bytes() == before
         with pytest.raises(ArgumentError, match="overwrite must be True or False"):

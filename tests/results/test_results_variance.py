@@ -154,7 +154,9 @@ def test_no_covariance_no_terms():
     r = pi.ModulatedOLS(y, X, radius=1.8, response="public").fit(epsilon=0.1, delta=1e-6, rng=0)
     with pytest.raises(NotAvailableError, match="variance_formula: the corrected Gram"):
         r.variance_formula
-    with pytest.raises(NotAvailableError, match="noise part of the covariance: the corrected Gram"):
+    with pytest.raises(
+        NotAvailableError, match="noise part of the covariance is not available: the corrected Gram"
+    ):
         r.noise_cov
 
 

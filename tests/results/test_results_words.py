@@ -253,8 +253,15 @@ def test_summaries_take_their_words(pair):
 
 def test_other_covariances_are_refused_with_the_reason(frame):
     schema = pi.Schema({"x1": (-1.0, 1.0), "y": (-3.0, 3.0)})
-    words = {"HC2": "leverage of every row", "HC3": "leverage of every row", "HAC": "order of the rows"}
-    words |= {"cluster": "none is declared: name the column .* Schema", "fixed scale": "takes the residual"}
+    words = {
+        "HC2": "leverage and residual of every row",
+        "HC3": "leverage and residual of every row",
+        "HAC": "order of the rows",
+    }
+    words |= {
+        "cluster": "declares none: declare the column .* Schema",
+        "fixed scale": "assumes a known residual",
+    }
     for kind, reason in words.items():
         for model in (pi.MomentOLS, pi.OLS, pi.ModulatedOLS):
             made = model.from_formula("y ~ x1", frame, schema=schema)
@@ -293,14 +300,14 @@ def test_small_samples_have_statsmodels_own_factor(frame):
     for model in (pi.Logit, pi.Poisson):
         binary = few.assign(y=(few.y > 0) * 1.0)
         limits = pi.Schema({"x1": (-1.0, 1.0), "y": (0.0, 1.0)})
-        with pytest.raises(NotAvailableError, match="HC1 is its HC0"):
+        with pytest.raises(NotAvailableError, match="HC1 equals its HC0"):
             model.from_formula("y ~ x1", binary, schema=limits).fit(epsilon=math.inf, cov_type="HC1")
 
 
 def test_words_of_statsmodels_fits_say_why_they_are_not_there(frame):
     schema = pi.Schema({"x1": (-1.0, 1.0), "y": (-3.0, 3.0)})
     for word, reason in {
-        "disp": "the budget decides",
+        "disp": "the privacy budget determines",
         "cov_kwds": "the schema's unit",
         "use_t": "t_test",
     }.items():

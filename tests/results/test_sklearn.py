@@ -116,7 +116,7 @@ def test_without_ledger_or_bounds_nothing_is_fitted(missing):
 
 
 def test_a_cross_validation_is_refused_at_the_limit():
-    """Folds hold the same people: their charges add up, and the third fit would pass the limit."""
+    """Folds hold the same people: their charges add up, and the third fit would exceed the limit."""
     account = pi.Ledger(pi.Budget(mu=1.0))
     made = PrivateRegressor(**PUBLIC, ledger=account, mu=0.7, rng=0)
     with pytest.raises(BudgetExceededError):

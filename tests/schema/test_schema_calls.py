@@ -188,11 +188,11 @@ def test_numbers_are_not_read_as_dates(numbers):
     data = rows(50)
     wrong = data.assign(t=numbers(data.t))
     ledger = pi.Ledger()
-    with pytest.raises(SchemaError, match="declared by dates"):
+    with pytest.raises(SchemaError, match="must hold dates"):
         pi.OLS.from_formula("y ~ t + x", wrong, schema=SCHEMA).fit(epsilon=1.0, delta=1e-6, ledger=ledger)
     assert len(ledger) == 0
     fit = pi.OLS.from_formula("y ~ t + x", data, schema=SCHEMA).fit(epsilon=math.inf)
-    with pytest.raises(SchemaError, match="declared by dates"):
+    with pytest.raises(SchemaError, match="must hold dates"):
         fit.predict(wrong)
 
 
@@ -230,21 +230,21 @@ REFUSED = {
     "max(x, z)": "np.maximum",
     "np.floor(x)": r"I\(x > 40\)",
     "np.where(x, 1, 2)": "a comparison",
-    "np.clip(x, 3, 1)": "in order",
-    "np.clip(x, z, 1)": "with numbers",
+    "np.clip(x, 3, 1)": "must not exceed",
+    "np.clip(x, z, 1)": "must be numbers",
     "np.log(np.where(z > 0, z, 1))": "above 0",
     "I((g == 'a') * 1)": r"C\(factor\)",
     "I(1 if x > 2 else 3)": "np.where",
     "poly(x, 2, raw=True)": r"x \+ I\(x\*\*2\)",
     "poly(x, 0)": "at least 1",
     "poly(x, 12)": "from 1 to 10",
-    "poly(x)": "the degree",
+    "poly(x)": "a degree",
     "poly(g, 2)": r"C\(g\)",
     "C(g, Poly)": "Treatment, Sum, Helmert",
     "C(g, Sum('q'))": "declared levels",
     "C(g, Helmert('a'))": "declared levels",
     "C(g, levels=['a', 'b'])": "in the schema",
-    "C(x)": "declared levels",
+    "C(x)": "declared with levels",
 }
 
 

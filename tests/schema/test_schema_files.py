@@ -27,7 +27,7 @@ def test_what_is_saved_is_loaded(tmp_path):
     for schema in (pi.Schema(COLUMNS), pi.Schema(COLUMNS, unit="id", max_rows=3)):
         schema.save(path, overwrite=True)
         assert pi.load_schema(path) == schema
-    with pytest.raises(ArgumentError, match="there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         pi.Schema(COLUMNS).save(path)
     blank = pi.Schema.from_frame_names({"x": [1.0], "g": ["a"]})
     blank.save(path, overwrite=True)
@@ -59,16 +59,16 @@ def test_bought_bounds_stay_bought_until_they_are_changed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[columns.age]\nlow = 1\n", "column 'age': write low"),
+        ("[columns.age]\nlow = 1\n", "column 'age' has no bounds and no levels: write low"),
         ("[columns.age]\nlow = 1\nhigh = 0\n", "column 'age': bounds"),
         ('[columns.age]\nlow = ""\nhigh = 3\n', "column 'age'"),
-        ("[columns.age]\nlow = 1\nhigh = 2\nmiddle = 3\n", "'middle' is none of low, high"),
+        ("[columns.age]\nlow = 1\nhigh = 2\nmiddle = 3\n", "'middle' must be one of low, high"),
         ("[columns.g]\nlevels = [1]\n", "column 'g': a factor needs at least two levels"),
         ('[columns.g]\nlevels = "ab"\n', "column 'g': levels must be a list"),
         ("[age]\nlow = 1\nhigh = 2\n", r"write \[columns.age\]"),
-        ("columns = 3\n", "there is no column"),
-        ("unit = 3\n[columns.age]\nlow = 1\nhigh = 2\n", "unit must name"),
-        ("age,wage\n4242,3\n", r"no TOML that can be read \(at line 1, column 4\)"),
+        ("columns = 3\n", "declares no columns"),
+        ("unit = 3\n[columns.age]\nlow = 1\nhigh = 2\n", "unit= must name"),
+        ("age,wage\n4242,3\n", r"not valid TOML \(at line 1, column 4\)"),
         ("[columns.age]\nlow = 1\nhigh = 2\n[bought]\nclips = 3\n", "does not describe a schema"),
     ],
 )

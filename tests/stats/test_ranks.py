@@ -39,7 +39,7 @@ def test_ties_count_half_and_zeros_have_no_sign():
 @pytest.mark.audit
 @pytest.mark.parametrize("spent", [{"mu": 0.5}, {"epsilon": 1.0, "delta": 0}])
 def test_levels_and_coverage_hold_with_noise(spent):
-    """200 releases each: at most 10% rejected of equal laws; P(x > y) covered at least 90%."""
+    """200 releases each: at most 10% rejected of equal distributions; P(x > y) covered at least 90%."""
     rng, rejected, covered = np.random.default_rng(0), np.zeros(3), 0
     truth = scipy_stats.norm.cdf(1.0 / math.sqrt(2.0))
     for _ in range(200):
@@ -76,7 +76,7 @@ def test_tables_formulas_and_what_is_said():
     again = pi.stats.kruskal(Z, G, levels=["a", "b", "c"], epsilon=2.0, delta=0, rng=0)
     assert r.pvalue == again.pvalue < 0.001
     assert "Kruskal-Wallis" in str(r.summary())
-    assert "equal laws" in str(r.summary())
+    assert "equal distributions" in str(r.summary())
     two = frame[frame.g != "c"]
     both = pi.Schema({"x": (0, 100), "g": ["a", "b"]})
     m = pi.stats.mannwhitneyu("x ~ g", data=two, schema=both, epsilon=2.0, delta=0, rng=0)
@@ -94,7 +94,7 @@ def test_the_smaller_noise_outside_of_a_ledger():
 def test_a_group_that_the_noise_hides_is_told_nothing_of():
     r = pi.stats.mannwhitneyu(X, [1.0], mu=0.2, rng=0)
     assert r.rows[0][1:] == (0.5, 0.5, 0.0, 1.0)
-    assert "hides a group's count" in str(r)
+    assert "hides the count of one group" in str(r)
     assert not pi.stats.mannwhitneyu(X, [], mu=0.2, rng=0).pvalue < 0.05
     assert math.isnan(pi.stats.mannwhitneyu(X, [], epsilon=math.inf).pvalue)
 
