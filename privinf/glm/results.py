@@ -262,11 +262,33 @@ class GLMResults(Results):
         return replace(context, system=system)
 
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return exp of the coefficients of a logistic model, with intervals of level ``1 - alpha``."""
+        """Return exp of the coefficients of a logistic model, with intervals of level ``1 - alpha``.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient.
+        """
         return self._ratios("binomial", "odds ratio", alpha)
 
     def rate_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return exp of the coefficients of a Poisson model, with intervals of level ``1 - alpha``."""
+        """Return exp of the coefficients of a Poisson model, with intervals of level ``1 - alpha``.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient.
+        """
         return self._ratios("poisson", "rate ratio", alpha)
 
     def _ratios(self, family: str, name: str, alpha: float) -> pd.DataFrame:
@@ -285,6 +307,12 @@ class GLMResults(Results):
             The average over all records, exposure and offset included, which needs ``fit(margins=True)``; or
             at the columns' means, as the first release has them, exposure 1 and offset 0, at no cost.
         alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a column.
         """
         check_choice(at, Margins, "at")
         settings = self._settings

@@ -108,6 +108,11 @@ class ModulatedOLSResults(Results):
             orthogonal to them, as the iterates of the iterative protocol are to those of their own round;
             with a response in clear, this is the paper's.
 
+        Returns
+        -------
+        float
+            In squared units of the gradient, scaled.
+
         Raises
         ------
         NotAvailableError
@@ -150,8 +155,21 @@ class ModulatedOLSResults(Results):
     def convergence_bound(self, *, distance: float, rounds: int, variance: float) -> float:
         """Return Theorem 9.2's bound (corrected) on the averaged iterate's excess risk.
 
-        `distance` = ||b_0 - b*|| and `variance` (per gradient, 1/K included) are in scaled units; the
-        smoothness is the largest eigenvalue of the corrected second moments.
+        The smoothness is the largest eigenvalue of the corrected second moments.
+
+        Parameters
+        ----------
+        distance : float
+            ``||b_0 - b*||``, scaled units.
+        rounds : int
+            Number of steps.
+        variance : float
+            Of each gradient, 1/K included, scaled units.
+
+        Returns
+        -------
+        float
+            Bound on the excess risk, scaled units.
         """
         smoothness = float(np.linalg.eigvalsh(self._client_average().A)[-1])
         return theory.convergence_bound(
@@ -167,6 +185,11 @@ class ModulatedOLSResults(Results):
             Whether the attacker knows the phases (the paper's Theorem 6.3) or not.
         rounds : int, optional
             Number of messages seen; default: all that were sent.
+
+        Returns
+        -------
+        float
+            In squared scaled units.
 
         Notes
         -----

@@ -68,7 +68,17 @@ class Comparison:
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def summary(self, float_format: str = "%.4f") -> Summary:
-        """Return coefficients with standard errors in parentheses, nobs and epsilon, one column a fit."""
+        """Return coefficients with standard errors in parentheses, nobs and epsilon, one column a fit.
+
+        Parameters
+        ----------
+        float_format : str
+            Format of the numbers, such as ``"%.4f"``.
+
+        Returns
+        -------
+        Summary of statsmodels
+        """
         columns = [_stacked(name, result, float_format) for name, result in self.results.items()]
         order = list(dict.fromkeys(key for column in columns for key in column.index))
         table = pd.concat(columns, axis=1).reindex(pd.MultiIndex.from_tuples(order)).fillna("")

@@ -90,6 +90,18 @@ class Prediction:
     def conf_int(self, alpha: float = 0.05, *, obs: bool = False) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1: of means, or of new observations.
 
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        obs : bool
+            Whether the intervals are of new observations; default: of means.
+
+        Returns
+        -------
+        DataFrame
+            One row for each new row.
+
         Raises
         ------
         NotAvailableError
@@ -102,6 +114,16 @@ class Prediction:
         """Return mean, mean_se, mean_ci_lower and mean_ci_upper of each row.
 
         Where there are intervals of new observations, obs_ci_lower and obs_ci_upper too.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row for each new row.
         """
         low, high = self.mean.conf_int(alpha).T
         table = {"mean": self.mean.mean, "mean_se": self.mean.se, "mean_ci_lower": low, "mean_ci_upper": high}

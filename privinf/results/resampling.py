@@ -75,13 +75,30 @@ class BootstrapResults:
         Parameters
         ----------
         alpha : float
+            Intervals have the level ``1 - alpha``.
         kind : {"studentized", "percentile"}
             From the bootstrapped t statistics, or from quantiles of the replicates.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient.
         """
         return pd.DataFrame(self._ends(alpha, kind), list(self.names))
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return coefficients, bootstrap errors and bias, and both kinds of intervals."""
+        """Return coefficients, bootstrap errors and bias, and both kinds of intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a coefficient.
+        """
         table: dict[str, Any] = {
             "coef": self.replicates.params,
             "boot bias": self.replicates.draws.mean(axis=0) - self.replicates.params,
@@ -97,7 +114,12 @@ class BootstrapResults:
         return ends if self.bias is None else ends + np.outer(self.bias, [-1.0, 1.0])
 
     def to_xarray(self) -> xr.Dataset:
-        """Return the replicates as xarray.Dataset with dims chain, draw and coefficient."""
+        """Return the replicates as xarray.Dataset with dims chain, draw and coefficient.
+
+        Returns
+        -------
+        xarray Dataset
+        """
         return draws_dataset(self.replicates.draws, self.names, distribution=f"{self.method} bootstrap")
 
     def __repr__(self) -> str:

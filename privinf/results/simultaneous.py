@@ -63,7 +63,13 @@ class SimultaneousResults:
         return pd.Series((self.effect - self.null) / self.bse, list(self.names), name="z")
 
     def conf_int(self) -> pd.DataFrame:
-        """Return intervals that cover all m quantities jointly with probability ``1 - alpha``."""
+        """Return intervals that cover all m quantities jointly with probability ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a quantity, columns 0 and 1.
+        """
         half = self.critical_value * self.bse + (0.0 if self.bias is None else self.bias)
         return pd.DataFrame(np.column_stack([self.effect - half, self.effect + half]), list(self.names))
 
@@ -76,6 +82,11 @@ class SimultaneousResults:
             The first two use the joint distribution of the statistics and control the chance of any false
             rejection, as do "bonferroni" and "holm" without it; "fdr_bh" (Benjamini and Hochberg) controls
             the expected share of false ones among the rejections.
+
+        Returns
+        -------
+        Series
+            One number a quantity.
         """
         check_choice(adjustment, Adjustment, "adjustment")
         if adjustment == "single-step":
@@ -90,11 +101,28 @@ class SimultaneousResults:
         return pd.Series(values, list(self.names), name=adjustment)
 
     def reject(self, adjustment: Adjustment = "step-down") -> pd.Series[bool]:
-        """Return which hypotheses are rejected at level `alpha`."""
+        """Return which hypotheses are rejected at level `alpha`.
+
+        Parameters
+        ----------
+        adjustment : {"single-step", "step-down", "bonferroni", "holm", "fdr_bh"}
+            Adjustment of the p-values; see `pvalues`.
+
+        Returns
+        -------
+        Series
+            One truth value a hypothesis.
+        """
         return self.pvalues(adjustment) <= self.alpha
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return effects, pointwise and adjusted p-values, and joint intervals in one table."""
+        """Return effects, pointwise and adjusted p-values, and joint intervals in one table.
+
+        Returns
+        -------
+        DataFrame
+            One row a quantity.
+        """
         statistics = self.tvalues
         low, high = self.conf_int().to_numpy().T
         letter = "z" if np.isinf(self.df) else "t"

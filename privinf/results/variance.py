@@ -145,12 +145,34 @@ class VarianceFormula:
         return variances.div(variances.sum(axis=1), axis=0)
 
     def covariance(self, term: str) -> pd.DataFrame:
-        """Return the covariance that one term alone contributes, shape (p, p)."""
+        """Return the covariance that one term alone contributes, shape (p, p).
+
+        Parameters
+        ----------
+        term : str
+            Name of the term: a column of `variances`.
+
+        Returns
+        -------
+        DataFrame
+            Shape (p, p).
+        """
         check_choice(term, tuple(self._all_terms), "term")
         return pd.DataFrame(np.array(self._all_terms[term]), list(self.names), list(self.names))
 
     def of(self, r_matrix: ArrayLike) -> VarianceFormula:
-        """Return the terms of the variances of ``R b``, R of shape (k, p) or (p,)."""
+        """Return the terms of the variances of ``R b``, R of shape (k, p) or (p,).
+
+        Parameters
+        ----------
+        r_matrix : array_like, shape (k, p) or (p,)
+            Contrasts of the coefficients.
+
+        Returns
+        -------
+        VarianceFormula
+            Of the k contrasts.
+        """
         R = check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2)
         if R.shape[1] != len(self.names):
             raise ArgumentError(

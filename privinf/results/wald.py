@@ -83,12 +83,33 @@ class NonlinearResults:
         return self.values.bse
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return intervals of level ``1 - alpha``, shape (m, 2)."""
+        """Return intervals of level ``1 - alpha``, shape (m, 2).
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        ndarray, shape (m, 2)
+        """
         half = self._precision.half_length(alpha)
         return np.column_stack([self.value - half, self.value + half])
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return value, standard error, z (or t) test of zero and interval, one row a function."""
+        """Return value, standard error, z (or t) test of zero and interval, one row a function.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a function.
+        """
         low, high = self.conf_int(alpha).T
         z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
         letter = "z" if np.isinf(self.df).all() else "t"

@@ -212,6 +212,16 @@ class LassoResults(JointResults):
         ``lower`` and ``upper`` end of an interval of level ``1 - alpha`` for its noise, and ``last_quarter``,
         the share that the smallest quarter of the neighbours adds: see `privinf.lasso.columns`.
 
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a target.
+
         Raises
         ------
         NotAvailableError

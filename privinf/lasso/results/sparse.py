@@ -144,6 +144,16 @@ class SparseResults(Results):
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return exp of the targets' coefficients of a logistic model, with intervals of level ``1 - alpha``.
 
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row a target.
+
         Raises
         ------
         NotAvailableError
