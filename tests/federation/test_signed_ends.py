@@ -105,7 +105,7 @@ def test_rosters_of_two_versions():
         with pytest.raises(ArgumentError):
             Roster(dict(ROSTER.keys), wrong)
     content = {"format": "privinf-roster", "version": 2, "keys": dict(ROSTER.keys), "verifying": {}}
-    with pytest.raises(StorageError, match="no verifying keys"):
+    with pytest.raises(StorageError, match="must have verifying keys"):
         Roster.from_json(json.dumps(content))
 
 
