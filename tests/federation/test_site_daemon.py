@@ -223,7 +223,7 @@ def test_a_question_as_it_should_be_is_answered(daemon):
 
 def test_a_question_to_another_site_is_refused(daemon):
     reply = RemoteSite(daemon.path).handle(Query("describe"), "south")
-    assert reply.error == "ArgumentError: this is not the site 'south'"
+    assert reply.error == "ArgumentError: the message was sent to site 'south', which is not this site"
 
 
 def test_too_large_a_question_is_not_even_read(tmp_path):

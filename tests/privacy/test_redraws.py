@@ -197,7 +197,7 @@ def test_opendp_releases_once():
     assert server.release(planned).secure
     with pytest.raises(NotAvailableError, match="cannot be drawn again"):
         server.release(planned)
-    with pytest.raises(ArgumentError, match="cannot be keyed"):
+    with pytest.raises(ArgumentError, match="cannot be stored in a key file"):
         server.remember("nowhere")
     assert len(server.ledger) == 1
 
