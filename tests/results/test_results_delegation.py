@@ -12,6 +12,12 @@ import pytest
 
 import privinf as pi
 from privinf.errors import ArgumentError
+from privinf.glm.results import GLMResults
+from privinf.iwp.results import IWPGLMResults
+from privinf.lasso.results import LassoResults
+from privinf.mixing.results import MixingResults
+from privinf.modulation.results import ModulatedOLSResults
+from privinf.moments.iv import IVResults
 from privinf.results import Results
 from privinf.results.cautions import Cautious
 from privinf.results.export import Export
@@ -77,6 +83,17 @@ def test_a_delegated_method_has_the_components_help_or_a_fuller_one(name, compon
     assert here.__qualname__ == f"Results.{name}"
     own = list(inspect.signature(here).parameters)
     assert own == list(inspect.signature(there).parameters)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [GLMResults, IWPGLMResults, LassoResults, MixingResults, ModulatedOLSResults, IVResults],
+)
+def test_a_method_replaces_components_and_few_other_private_members(kind):
+    others = {"_summary_columns", "_check_settings", "_stored_context", "_refused_methods", "_probes"}
+    own = [base for base in kind.__mro__ if base not in Results.__mro__]
+    replaced = {name for base in own for name in vars(base) if name.startswith("_")} & set(dir(Results))
+    assert {name for name in replaced if not name.startswith("__")} <= COMPONENTS.keys() | others
 
 
 def test_at_least_the_tests_and_tables_are_delegated():
