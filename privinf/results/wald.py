@@ -60,7 +60,7 @@ class NonlinearResults:
 
     Attributes
     ----------
-    values : DeltaMethod
+    first_order : DeltaMethod
         The values with their Jacobian.
     df : float, or ndarray of shape (m,)
         Degrees of freedom of the t quantiles; infinite: normal.
@@ -68,19 +68,19 @@ class NonlinearResults:
         Largest absolute bias that intervals and tests allow for.
     """
 
-    values: DeltaMethod
+    first_order: DeltaMethod
     df: float | Floats = np.inf
     bias: Floats | None = None
 
     @property
     def value(self) -> Floats:
         """Values at the estimate, shape (m,)."""
-        return self.values.value
+        return self.first_order.value
 
     @property
     def bse(self) -> Floats:
         """Standard errors, shape (m,)."""
-        return self.values.bse
+        return self.first_order.bse
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (m, 2).
