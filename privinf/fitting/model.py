@@ -109,8 +109,8 @@ class ModelOptions:
         """Return what is public of arrays."""
         return Limits(bounds=self.bounds, y_bounds=self.y_bounds)
 
-    def settled(self, *, alone: bool) -> Self:
-        """Return the options with every default that depends on whether the rows are in one place."""
+    def with_trust(self, *, alone: bool) -> Self:
+        """Return the options with the default trust of rows in one place, or of several sites."""
         return self
 
     def read(self, formula: str, schema: Schema) -> tuple[str, Self]:
@@ -133,7 +133,7 @@ class SumModelOptions(ModelOptions):
     trust: Trust | None = None
     sites: ColumnLike | None = None
 
-    def settled(self, *, alone: bool) -> Self:
+    def with_trust(self, *, alone: bool) -> Self:
         """Return the options with the trust of rows in one place, or of several sites."""
         return replace(self, trust=trust_of_sums(self.trust, alone=alone and self.sites is None))
 
@@ -146,7 +146,7 @@ class Model(HidesRows, Generic[OptionsT]):
 
     A model writes the signatures that its users see. Each of them makes the model's options and passes them
     on, with the rows or the release, to one of four methods here. These read the rows once, into a
-    `ModelRows`, and `_hold` is what a model does with it.
+    `ModelRows`, and `_set_rows` is what a model does with it.
     """
 
     ledger: Ledger
@@ -156,21 +156,21 @@ class Model(HidesRows, Generic[OptionsT]):
 
     def _from_pair(self, y: ColumnLike, X: ColumnsLike, options: OptionsT) -> None:
         """Make the model from arrays."""
-        settled = options.settled(alone=True)
-        self._hold(self._pair_rows(y, X, settled.limits(), missing=settled.missing), settled)
+        options = options.with_trust(alone=True)
+        self._set_rows(self._pair_rows(y, X, options.limits(), missing=options.missing), options)
 
     @classmethod
     def _from_sites(cls, sites: SitePairs, options: OptionsT) -> Self:
         """Return the model of one pair (y, X) a site."""
-        settled = options.settled(alone=False)
-        return cls._of(rows_of_pairs(sites, settled.limits(), missing=settled.missing), settled)
+        options = options.with_trust(alone=False)
+        return cls._of(rows_of_pairs(sites, options.limits(), missing=options.missing), options)
 
     @classmethod
     def _from_formula(cls, formula: str, data: Table, schema: Schema, options: OptionsT) -> Self:
         """Return the model of a formula over a table, or over a federation."""
-        settled = options.settled(alone=not is_federation(data))
-        formula, settled = settled.read(formula, schema)
-        return cls._of(rows_of_formula(formula, data, schema, missing=settled.missing), settled)
+        options = options.with_trust(alone=not is_federation(data))
+        formula, options = options.read(formula, schema)
+        return cls._of(rows_of_formula(formula, data, schema, missing=options.missing), options)
 
     @classmethod
     def _from_release(cls, release: Release, ledger: Ledger | None) -> Self:
@@ -184,10 +184,10 @@ class Model(HidesRows, Generic[OptionsT]):
     @classmethod
     def _of(cls, model_rows: Any, options: OptionsT) -> Self:
         model = cls.__new__(cls)
-        model._hold(model_rows, options)
+        model._set_rows(model_rows, options)
         return model
 
-    def _hold(self, model_rows: Any, options: OptionsT) -> None:
+    def _set_rows(self, model_rows: Any, options: OptionsT) -> None:
         """Keep the rows; models add what they need of them."""
         self.ledger = check_ledger(options.ledger)
         self._rows = model_rows
@@ -246,23 +246,23 @@ class ReleaseModel(Model[ReleaseOptionsT]):
     @classmethod
     def _from_formula(cls, formula: str, data: Table, schema: Schema, options: ReleaseOptionsT) -> Self:
         refuse_federation(data, cls.__name__)
-        settled = options.settled(alone=True)
-        formula, settled = settled.read(formula, schema)
-        mechanism = cls._mechanism({"schema": schema, "formula": formula}, settled)
+        options = options.with_trust(alone=True)
+        formula, options = options.read(formula, schema)
+        mechanism = cls._mechanism({"schema": schema, "formula": formula}, options)
         model = cls.__new__(cls)
-        model._hold_mechanism(
-            mechanism, rows_of_table(mechanism.design, data, missing=settled.missing), settled
+        model._set_mechanism(
+            mechanism, rows_of_table(mechanism.design, data, missing=options.missing), options
         )
         return model
 
-    def _hold(self, model_rows: ModelRows, options: ReleaseOptionsT) -> None:
+    def _set_rows(self, model_rows: ModelRows, options: ReleaseOptionsT) -> None:
         """Keep the rows of arrays: their design has the radius already."""
-        settled = replace(options, radius=None, data_bounds=model_rows.data_bounds)
-        self._hold_mechanism(self._mechanism({"schema": model_rows.design}, settled), model_rows, settled)
+        options = replace(options, radius=None, data_bounds=model_rows.data_bounds)
+        self._set_mechanism(self._mechanism({"schema": model_rows.design}, options), model_rows, options)
 
-    def _hold_mechanism(self, mechanism: Any, model_rows: ModelRows, options: ReleaseOptionsT) -> None:
+    def _set_mechanism(self, mechanism: Any, model_rows: ModelRows, options: ReleaseOptionsT) -> None:
         self.mechanism = mechanism
-        Model._hold(self, model_rows.rows, options)
+        Model._set_rows(self, model_rows.rows, options)
 
     @classmethod
     def from_release(

@@ -349,12 +349,12 @@ class GLM(Model[GLMOptions]):
         )
         return cls._from_sites(sites, options)
 
-    def _hold(self, model_rows: ModelRows, options: GLMOptions) -> None:
+    def _set_rows(self, model_rows: ModelRows, options: GLMOptions) -> None:
         """Keep the sites of the rows, with the bounds that the statistics need."""
         assert options.trust is not None
         placed = model_rows.placed(options.trust, zero_out=True, passes=True)
         rows = glm_rows(placed, options.family, options.radius, options.residual_clip, options.roles)
-        super()._hold(rows, options)
+        super()._set_rows(rows, options)
         self._trust = options.trust
 
     @refuses(SPENDING_REFUSALS)

@@ -381,10 +381,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             data_bounds=options.data_bounds,
         )
 
-    def _hold_mechanism(
+    def _set_mechanism(
         self, mechanism: LocalExamples, model_rows: ModelRows, options: ExampleModelOptions
     ) -> None:
-        super()._hold_mechanism(mechanism, model_rows, options)
+        super()._set_mechanism(mechanism, model_rows, options)
         self._loss = options.loss
 
     @classmethod

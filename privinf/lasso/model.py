@@ -322,12 +322,12 @@ class DebiasedLasso(Model[LassoModelOptions]):
         )
         return cls._from_sites(sites, options)
 
-    def _hold(self, model_rows: ModelRows, options: LassoModelOptions) -> None:
+    def _set_rows(self, model_rows: ModelRows, options: LassoModelOptions) -> None:
         """Keep the sites of the rows, with the units of their columns."""
         assert options.trust is not None
         divided = model_rows.split(options.sites)
         rows = lasso_rows(divided, options.trust, options.y_bounds, options.x_scale, options.family)
-        super()._hold(rows, options)
+        super()._set_rows(rows, options)
 
     @refuses(REFUSED)
     @refuses(STATSMODELS, NotAvailableError)

@@ -111,7 +111,7 @@ class PartyModel(Model[PartyModelOptions]):
         table = table_of_arrays(
             y, X, options.parties, options.bounds, options.y_bounds, missing=options.missing
         )
-        self._hold(table, options)
+        self._set_rows(table, options)
 
     @classmethod
     def _from_formula(cls, formula: str, data: Table, schema: Schema, options: PartyModelOptions) -> Self:
@@ -119,9 +119,9 @@ class PartyModel(Model[PartyModelOptions]):
         table = table_of_parties(data, schema, options.parties, missing=options.missing)
         return cls._of(table, replace(options, formula=formula))
 
-    def _hold(self, model_rows: PartyTable, options: PartyModelOptions) -> None:
+    def _set_rows(self, model_rows: PartyTable, options: PartyModelOptions) -> None:
         """Keep the table and the regression that the model is made for."""
-        super()._hold(model_rows, options)
+        super()._set_rows(model_rows, options)
         self._options = options
         self._order = model_rows.order
         self._label = model_rows.label

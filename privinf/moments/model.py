@@ -83,7 +83,7 @@ class MomentModelOptions(ReleaseModelOptions):
     response_weight: float | None = None
     effects: tuple[str, ...] = ()
 
-    def settled(self, *, alone: bool) -> MomentModelOptions:
+    def with_trust(self, *, alone: bool) -> MomentModelOptions:
         """Return the options with the trust of rows in one place, or of several sites."""
         default: Trust = "central" if alone else "secure-sum"
         return replace(self, trust=rows.check_trust(self.trust, default, ONE_PLACE if alone else SEVERAL))
@@ -352,12 +352,12 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         from privinf.moments.federated import closed
 
         rows.refuse_weights(options.weights)
-        settled = options.settled(alone=False)
-        formula, settled = settled.read(formula, schema)
+        options = options.with_trust(alone=False)
+        formula, options = options.read(formula, schema)
         model_rows = rows.rows_of_formula(
             formula, data, schema, radius=options.radius, missing=options.missing
         )
-        return cls._of(closed(model_rows, schema), settled)
+        return cls._of(closed(model_rows, schema), options)
 
     @classmethod
     def _mechanism(cls, source: Mapping[str, Any], options: MomentModelOptions) -> Moments:
@@ -371,9 +371,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             data_bounds=options.data_bounds,
         )
 
-    def _hold(self, model_rows: rows.ModelRows, options: MomentModelOptions) -> None:
+    def _set_rows(self, model_rows: rows.ModelRows, options: MomentModelOptions) -> None:
         if options.trust not in ("secure-sum", "server"):
-            super()._hold(model_rows, options)
+            super()._set_rows(model_rows, options)
             return
         from privinf.moments.federated import FederatedMoments
 
@@ -381,12 +381,12 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             model_rows.placed(options.trust), trust=options.trust, response_weight=options.response_weight
         )
         self._leave_out(options.effects)
-        Model._hold(self, None, options)
+        Model._set_rows(self, None, options)
 
-    def _hold_mechanism(
+    def _set_mechanism(
         self, mechanism: Moments, model_rows: rows.ModelRows, options: MomentModelOptions
     ) -> None:
-        super()._hold_mechanism(mechanism, model_rows, options)
+        super()._set_mechanism(mechanism, model_rows, options)
         self._leave_out(options.effects)
 
     def _leave_out(self, effects: tuple[str, ...]) -> None:
