@@ -112,9 +112,7 @@ def line(formula, data, bounds, model):
         [one.conf_int()[0].le(exact.params) & one.conf_int()[1].ge(exact.params) for one in made]
     )
     away = np.max(np.abs(exact.params / theirs.params - 1.0)) if same else math.nan
-    said = sum(
-        any("What costs most" in note or "what costs most" in note for note in one.notes) for one in made
-    )
+    said = sum(any("Main cause" in note for note in one.notes) for one in made)
     return [*cells, f"{covered:.3f}", f"{away:.0e}" if same else "-", f"{said} of {len(made)}"]
 
 

@@ -86,10 +86,10 @@ class Fit:
         if self.stabilization != "ridge":
             return ()
         if self.target == "penalized":
-            return must_read("Ridge: coefficients, intervals and tests are for the ridge-penalised target.")
+            return must_read("Coefficients, intervals and tests are for the ridge-penalized target.")
         return must_read(
-            "Ridge: coefficients are the ridge estimate, which is biased; standard errors, intervals and "
-            "tests come from the unpenalised moments (target='penalized' has them for the penalised target).",
+            "Coefficients are biased ridge estimates; standard errors, intervals and tests are those without "
+            "the penalty (target='penalized' has them for the penalized target).",
         )
 
 

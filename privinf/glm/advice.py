@@ -1,10 +1,11 @@
-"""What the releases of a fit say about its intervals, and what would help: footnotes of the summary."""
+"""Notes of a summary on the intervals of a fit: weak coefficients, heavy tails, and what would help."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,93 +23,86 @@ from privinf.schema import Design, Schema
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain
 from privinf.typing import Flags, Floats
 
-CHEAPER = (
-    '; tighter bounds of the response cost less, and residual_clip="bounds" assumes nothing, at the price of '
-    "noise for the whole range"
-)
-FAR_OUT = 0.5  # standard errors that a wrong mean of rows far out may move an estimate before a note says so
+CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
+FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
 MISFIT_FAR_OUT = (
-    "rows far out are weighted down at this budget. That changes nothing if the model's mean is right; if it "
-    "is not, a coefficient may be some {:.1f} standard errors from that of the unweighted regression. More "
-    "rows or budget weight less; so do tighter bounds, and a long-tailed column's logarithm"
+    "outlying rows have less weight at this budget: if the model's mean is wrong, a coefficient may be "
+    "{:.1f} standard errors from the unweighted regression; more rows, more budget or tighter bounds help"
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
-    "the counts vary {:.0f} times as much as a Poisson model's: a few records decide the coefficients, and "
-    "what noisy counts do not see of them is missing. Give what they grow with as exposure=, or model a "
-    "smaller range of the counts, or their logarithm"
+    "the counts vary {:.0f} times as much as a Poisson model allows, so a few records decide the "
+    "coefficients: pass exposure=, or model a smaller range of the counts or their logarithm"
 )
 CUT = (
-    "About {:.0f} of {} records passed the clip of the scores and counted with its size; the intervals allow "
-    "for a shift of up to {:.2f} standard errors of a coefficient from what lies beyond, which is taken to "
-    "go on as the layer below the clip. If all that the counts show beyond lay to one side along a "
-    "coefficient, it would be {:.1f}; what fewer than some {:.0f} records hold there may hide from the "
-    "counts."
+    "About {:.0f} of {} records had scores beyond the clipping threshold, which were shortened to it. The "
+    "intervals allow for a bias of up to {:.2f} standard errors from the tail beyond. If the whole counted "
+    "tail pulled one coefficient in one direction, its bias would be {:.1f} standard errors. The noisy "
+    "counts may miss up to about {:.0f} records of the tail."
 )
-STEP = "The last step was {:.1f} of its own standard errors long (root mean square)."
+STEP = "The last step was {:.1f} standard errors long (root mean square)."
 FEW_RECORDS = (
-    "some {1:.0f} records have the rarer value of {0}: if what counts see beyond the clip of the scores were "
-    "all theirs, and to one side, its coefficient would be {2:.1f} standard errors off, and counts can hide "
-    "{3:.0f} long scores more. Its interval holds if these records' errors are about as large to both sides; "
-    'residual_clip="bounds" assumes nothing, more rows or budget see more'
+    "few records (about {1:.0f}) have the rarer value of {0}: outliers among them may go uncounted or shift "
+    'it by {2:.1f} standard errors; more rows, more budget or residual_clip="bounds" help'
 )
 FAR_START = (
-    "the last step began far off: records beyond the clip tell so much of {} that it would be {:.0f} "
-    "standard errors elsewhere if they counted in the Hessian. Tighter bounds of columns that reach far, "
-    'their logarithms, or more budget start nearer; residual_clip="bounds" assumes nothing'
+    "the last step began far from the solution: clipped records would move {} by {:.0f} standard errors; use "
+    'tighter bounds, logarithms of columns with long tails, more budget or residual_clip="bounds"'
 )
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
 COSTS = (
-    "Noise makes the standard errors of slopes {:.1f} times as large (the middle one): scores are clipped at "
-    "{:.1f} times their usual length. What costs most: {}."
+    "Noise makes the standard error of the median slope {:.1f} times as large. Scores are clipped at {:.1f} "
+    "times their usual length. Main cause: {}."
 )
 TAIL_COSTS = (
-    "a few large residuals, which scores keep (tighter bounds of the response {!r}, its logarithm, or "
-    'target="robust" are narrower)'
+    'a few large residuals (use tighter bounds of the response {!r}, its logarithm, or target="robust")'
 )
-BUDGET_COSTS = "the budget, small for {} coefficients and {} records (spend more, or use fewer columns)"
-WEAK = "Identification is weak: the noise hides the direction of {}. {}"
+BUDGET_COSTS = "a small budget for {} coefficients and {} records (spend more or use fewer columns)"
+WEAK = "The noise hides mainly the coefficient of {}: {}"
 CAUSES = {
-    "level": "{0} is 1 in few records: merge it with another level, or leave it out.",
+    "level": "it is 1 in few records, so merge it with another level or leave it out.",
     "product": (
-        "{0} is a product of columns, and {3} is not centered in it: write I(x - c) for that column x, with "
-        "a public c in the middle of its values, or leave the product out."
+        "it is a product in which {3} is not centered, so write I(x - c) with a public c in the middle of "
+        "the values, or leave the product out."
     ),
     "centered product": (
-        "{0} is a product whose values are small next to the bounds of its columns: state tighter public "
-        "bounds of {3}, or leave the product out."
+        "its values are small relative to the bounds of its columns, so declare tighter public bounds of {3} "
+        "or leave the product out."
     ),
-    "coding": "{0} has the same value in nearly all records: merge levels of {3}, or leave it out.",
-    "bounds": "The bounds of {3} are wide relative to the values: state tighter public bounds.",
-    "alike": "{0} goes along with other columns: leave one of them out.",
-    "many": "{1} coefficients are many for {2} records at this budget: use fewer columns, or spend more.",
+    "coding": "it has the same value in nearly all records, so merge levels of {3} or leave it out.",
+    "bounds": "the bounds of {3} are wide relative to the values, so declare tighter public bounds.",
+    "alike": "it is correlated with other columns, so leave one of them out.",
+    "many": "{1} coefficients are many for {2} records at this budget, so use fewer columns or spend more.",
 }
 POSTERIOR_NOTE = (
-    "Identification is weak: the Hessian is within its noise along {}. Coefficients and intervals are of a "
-    "posterior, prior N(0, {:g}^2) on slopes in units in which columns are in [-1, 1] (constant: N(0, "
-    "{:g}^2)), the Hessian integrated over its noise. {}"
+    "Weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
+    "deviation {:g}) on slopes of columns scaled to [-1, 1]."
+)
+PRIOR_NOTE = (
+    "The prior of the constant has standard deviation {:g}. The posterior averages over the noise of the "
+    "Hessian. Larger slopes are missed; score_test() and conf_int(method='score') have no prior."
 )
 OF_A_PRIOR = (
-    "identification is weak: coefficients and intervals are of a posterior, with a prior of sd "
-    f"{PRIOR_SLOPE:g} on slopes in units in which columns are in [-1, 1]. Where bounds are far wider than a "
-    "column's values a slope may be larger, and intervals miss it without being wide; tighter bounds or more "
-    "budget help, and score_test() and conf_int(method='score') have no prior"
+    "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
+    f"deviation {PRIOR_SLOPE:g}) on slopes of columns scaled to [-1, 1]; score_test() and "
+    "conf_int(method='score') have no prior"
 )
-DRAWN_NOTE = "Intervals are quantiles of draws of what the noise of score and Hessian leaves open."
+DRAWN_NOTE = (
+    "Intervals are quantiles of draws of the coefficients given the noisy score and Hessian, not symmetric "
+    "around the estimate."
+)
 WANDERED = (
-    "the fit did not settle: the last step moved linear predictors by {:.1f} (root mean square), {:.1f} of "
-    "its own standard errors, which leaves a remainder that intervals do not know of; most likely {}"
+    "the fit did not converge: the last step moved linear predictors by {:.1f} (root mean square), or {:.1f} "
+    "standard errors, most likely because {}"
 )
-SEPARATES = (
-    "a column or several separate the outcomes (nearly every one is told by the predictors, and slopes grow "
-    "without end): leave {0} out, or merge levels"
-)
+SEPARATES = "columns separate the outcomes: leave {0} out, or merge levels"
 FAR = (
-    "the budget is small for {1} coefficients and {2} records: spend more, use fewer columns, tighter bounds"
+    "the budget is small for {1} coefficients and {2} records: spend more, or use fewer columns or tighter "
+    "bounds"
 )
-ALIKE = 0.1  # smallest eigenvalue of the columns' normalised moments above which they are not alike
-# Mean curvature over that of the mean response, below which predictors tell nearly every outcome.
+ALIKE = 0.1  # smallest eigenvalue of the columns' normalized moments above which they are not alike
+# Mean curvature over that of the mean response, below which predictors determine nearly every outcome.
 TELLING = 0.35
 NARROW = 0.05  # spread, in scaled units, below which bounds are called wide or levels rare
 # Sds of its noise that the smallest eigenvalue of the last Hessian must have. Noise alone passes in one fit
@@ -122,7 +116,7 @@ WEAKEST_EFFECTS = LEAST_STRENGTH
 LARGEST_REMAINDER = 0.35
 HIDDEN_SHARE = 0.5  # share of an indicator's rarer records that the counts may hide before a note says so
 RARE = 0.15  # an indicator is rare if fewer rows than this share have its rarer value
-# Standard errors that the records beyond the clip may move a rare indicator before a note says so.
+# Standard errors that clipped records may move a rare indicator before a note says so.
 FAR_MOVED = 1.0
 # Standard errors from which on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
 # and where a few large values of a column blinded the first release 14 to 100, and no interval held.
@@ -132,7 +126,7 @@ NEAR_NONE = 2.0  # the same for the share of rows in which two columns are both 
 
 
 def heavy_tail(ratio: float) -> str:
-    """Return what to say of a tail that is mostly beyond the clip."""
+    """Return the warning of a tail that is mostly beyond the clipping threshold."""
     return HEAVY_TAIL.format(ratio) + CHEAPER
 
 
@@ -142,18 +136,18 @@ def notes_of(
     estimate: Estimate,
     strength: Identification,
     largest_shift: Floats,
-    hidden: Sequence[str],
+    doubts: Sequence[Note],
 ) -> tuple[Note, ...]:
-    """Return the footnotes of least squares by a second look.
+    """Return the notes of one-step least squares.
 
-    `largest_shift` is the shift of each coefficient if all that counts see beyond the clip were along it,
-    `hidden` what `few_records` and `far_start` say.
+    `largest_shift` is the bias of each coefficient if the whole counted tail pulled it in one direction,
+    `doubts` are the warnings of `few_records` and `far_start`.
     """
-    notes = list(must_read(*map(sentence, hidden)))
+    notes = [replace(doubt, text=sentence(doubt.text)) for doubt in doubts]
     if strength.weak:
         gram = look.pilot.gram
         column, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, look.pilot.edge)
-        notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)))
+        notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)), columns=(column.name,))
     if look.clip.ratio > HEAVY:
         notes += must_read(sentence(heavy_tail(look.clip.ratio)))
     if estimate.bias is not None:
@@ -166,7 +160,7 @@ def notes_of(
 
 
 def _costs(rows: GlmRows, look: OneStepFit, estimate: Estimate) -> list[str]:
-    """Return what makes a fit wide; nothing where it is not."""
+    """Return the main cause of wide intervals; nothing where they are not wide."""
     sampling = np.maximum(estimate.bse**2 - estimate.noise_bse**2, 1e-300)
     slopes = np.arange(rows.p) != (-1 if rows.design.constant is None else rows.design.constant)
     middle = float(np.median((estimate.bse / np.sqrt(sampling))[slopes])) if slopes.any() else 1.0
@@ -179,26 +173,26 @@ def _costs(rows: GlmRows, look: OneStepFit, estimate: Estimate) -> list[str]:
 
 
 def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[Note, ...]:
-    """Return the footnotes of a curved fit."""
-    strength = Note(STEP.format(math.sqrt(draws.length2)))
-    note = Note(DRAWN_NOTE)
-    if draws.weak:
-        column, cause = _weakest(rows, step)
-        advice = _advice(rows, column, cause)
-        text = POSTERIOR_NOTE.format(column.name, PRIOR_SLOPE, PRIOR_CONSTANT, advice)
-        note = Note(text, "must-read")
-    return note, strength, *must_read(*map(sentence, misfits(step)))
+    """Return the notes of a logistic or Poisson fit."""
+    step_length = Note(STEP.format(math.sqrt(draws.length2)))
+    doubts = must_read(*map(sentence, misfits(step)))
+    if not draws.weak:
+        return Note(DRAWN_NOTE), step_length, *doubts
+    column, cause = _weakest(rows, step)
+    advice = WEAK.format(column.name, _advice(rows, column, cause))
+    weak = (*must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE)), *must_read(advice, columns=(column.name,)))
+    return *weak, Note(PRIOR_NOTE.format(PRIOR_CONSTANT)), step_length, *doubts
 
 
 def misfits(step: OneStepRelease) -> tuple[str, ...]:
-    """Return what a curved fit says of a mean or a variance that may not be the model's."""
+    """Return the warnings of a mean or a variance that may differ from the model's."""
     far = step.far > FAR_OUT
     dispersed = step.dispersion > DISPERSED
     return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
 
 
 def unsettled_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
-    """Return why a curved fit has no intervals, and what would help."""
+    """Return why a logistic or Poisson fit has no intervals, and what would help."""
     text = FAR
     if rows.family == "binomial" and rows.design.constant is not None:
         rate = _rate(rows, step)
@@ -250,7 +244,7 @@ def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple
 
 
 def _advice(rows: GlmRows, column: Column, cause: str) -> str:
-    """Return what helps a weak column: of a product, the centering of columns that are not centered yet."""
+    """Return the advice for a weak column: for a product, to center the columns that are not centered."""
     columns = list(column.inputs)
     if cause == "product":
         columns = uncentered(column, rows.design.schema)
@@ -346,31 +340,36 @@ def most_indicators(design: Design) -> int:
 
 def few_records(
     rows: GlmRows, look: OneStepFit, largest_shift: Floats, sided: Floats, bse: Floats
-) -> list[str]:
-    """Return what to say of indicators whose rarer value few records have, one text each.
+) -> tuple[Note, ...]:
+    """Return the warning of indicators whose rarer value few records have: one note, or none.
 
-    Large errors of such records are long scores, all to one side of the coefficient, and the layer below the
-    clip, which stands for what lies beyond it, is mostly of other records. So a group whose errors may be
-    larger, and of one sign, is told where the counts may hide half of its records, or where what they see
-    beyond the clip (`largest_shift` if all of it is the group's) would move the coefficient far, as much of
-    it as the layer shows to be to one side (`sided`). That its errors are not so, no release says.
+    Large errors of such records are long scores that pull the coefficient in one direction, and the scores
+    just below the clipping threshold, from which the tail is extrapolated, mostly belong to other records. So
+    an indicator is named where the counts may miss half of its records, or where the counted tail
+    (`largest_shift` if all of it belonged to the group) would move its coefficient far, times the share that
+    pulls in one direction (`sided`). No release can rule this out.
     """
     constant = rows.design.constant
     clip = look.clip
     if constant is None or clip.ratio == 0.0:
-        return []
-    texts = []
+        return ()
+    names = []
+    fewest, farthest = math.inf, 0.0
     for j in np.flatnonzero(indicators(look.pilot, rows.limits[0], constant)):
         share = max(1.0 - abs(float(look.pilot.gram[constant, j])), 0.0) / 2.0
         moved = float(largest_shift[j] / bse[j])
         records = look.n * share
         if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved * sided[j] > FAR_MOVED):
-            texts.append(FEW_RECORDS.format(rows.design.names[j], records, moved, clip.hidden))
-    return texts
+            names.append(rows.design.names[j])
+            fewest = min(fewest, records)
+            farthest = max(farthest, moved)
+    text = FEW_RECORDS.format(", ".join(names), fewest, farthest)
+    return must_read(text, columns=tuple(names)) if names else ()
 
 
-def far_start(rows: GlmRows, look: OneStepFit, shift: Floats, bse: Floats) -> list[str]:
-    """Return what to say of a last step that went too far; `shift` is `OneStepFit.unclipped_shift`."""
+def far_start(rows: GlmRows, look: OneStepFit, shift: Floats, bse: Floats) -> tuple[Note, ...]:
+    """Return the warning of a last step that went too far; `shift` is `OneStepFit.unclipped_shift`."""
     moved = np.abs(shift) / bse
     worst = int(np.argmax(moved))
-    return [FAR_START.format(rows.design.names[worst], moved[worst])] if moved[worst] > TOO_FAR else []
+    name = rows.design.names[worst]
+    return must_read(FAR_START.format(name, moved[worst]), columns=(name,)) if moved[worst] > TOO_FAR else ()

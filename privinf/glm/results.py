@@ -39,34 +39,32 @@ from privinf.validation import check_choice, check_fraction
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 CHARGED = (
-    "{} earlier releases are charged to the same ledger, with this fit epsilon {:.4g} at delta {:g}; "
-    "settings chosen by anything else about private data are not charged."
+    "The ledger also has {} earlier releases: together with this fit epsilon {:.4g} at delta {:g}. Settings "
+    "chosen from private data in other ways are not charged."
 )
 
 UNSETTLED = (
-    "the fit did not settle: its rounds ended far from the solution, and the last Newton step was {:.1f} of "
-    "its own standard errors long, which leaves a remainder that intervals do not know of; use more rounds "
-    "(Newton(rounds=6)), larger steps or a larger share for them (final_share=), more rows or budget, "
-    "tighter bounds{}"
+    "the fit did not converge: the last Newton step was {:.1f} standard errors long; use Newton(rounds=6), a "
+    "larger final_share=, more rows or budget, or tighter bounds{}"
 )
-WIDER_CLIP = ", or a larger residual_clip"
+WIDER_CLIP = " or a larger residual_clip="
 
 SINGULAR = (
-    "their covariance is singular within rounding: a column never varies or repeats others, or the fit is "
-    "exact; leave columns out"
+    "the covariance of the coefficients is singular: a column never varies, repeats others, or fits the "
+    "response exactly; leave columns out"
 )
-NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not tell how counts scatter"
-NO_SQUARES = "this model releases no squares of residuals"
-NAMED_TARGETS = "predictions need all coefficients: this fit reports named targets alone"
+NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not show how the counts vary"
+NO_SQUARES = "this model releases no squared residuals"
+NAMED_TARGETS = "predictions need all coefficients, and this fit reports only its targets"
 APART = (
-    "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
-    "uncorrelated with every other one, weighted by the curvature."
+    "Intervals of named targets assume that each target's column is uncorrelated with all other columns, "
+    "given the nuisance columns and weighted by the curvature."
 )
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
 class GlmSettings(TypedDict):
-    """What results keep: iterates in the user's units, and (question, floats down, floats up) of each one."""
+    """Settings of a result: iterates in the user's units, and (query, floats down, floats up) of each one."""
 
     family: str
     trace: list[list[float]]
@@ -113,7 +111,7 @@ class GLMInference(Inference):
         """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
         if self.posterior is None:
             return super().sampled(n, rng)
-        return "draws of what the final release leaves open", rng.choice(self.posterior, n)
+        return "draws of the coefficients given the final release", rng.choice(self.posterior, n)
 
     def interval(self, alpha: float) -> Floats:
         """Return the ends of the intervals, shape (p, 2)."""
@@ -402,7 +400,7 @@ class FitDescription:
         }
 
     def _tuning(self) -> str:
-        """Say whether what came before this fit, such as a search for its settings, was charged."""
+        """Return whether earlier releases, such as a search for settings, were charged."""
         report = self.report
         earlier = len({entry.id for entry in report.recorded} - {entry.id for entry in report.entries})
         if not earlier:
@@ -462,7 +460,7 @@ def glm_results(
 def second_look_results(
     rows: GlmRows, look: OneStepFit, looks: LeastSquaresOptions, description: FitDescription
 ) -> GLMResults:
-    """Return the results of least squares by a second look, in the user's units."""
+    """Return the results of one-step least squares, in the user's units."""
     center, unit, _, _ = rows.response_units
     transform = unit * rows.to_user
     shift = np.zeros(rows.p)
@@ -498,10 +496,11 @@ def second_look_results(
     strength = identified(rows, look, estimate.bse)
     measures = look.measures
     largest_bias = look.most_bias(transform)
-    hidden = few_records(rows, look, largest_bias, look.one_sided(transform), estimate.bse)
-    hidden += far_start(rows, look, look.unclipped_shift(transform), estimate.bse)
-    context = description.context(rows, *notes_of(rows, look, estimate, strength, largest_bias, hidden))
-    context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
+    doubts = few_records(rows, look, largest_bias, look.one_sided(transform), estimate.bse)
+    doubts += far_start(rows, look, look.unclipped_shift(transform), estimate.bse)
+    context = description.context(rows, *notes_of(rows, look, estimate, strength, largest_bias, doubts))
+    scarce = [doubt.text for doubt in doubts]
+    context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": scarce}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return named_results(
         estimate,
@@ -515,7 +514,7 @@ def second_look_results(
 
 
 def singular(cov: Floats) -> str:
-    """Return why a covariance of released coefficients is none; empty where it is one."""
+    """Return why a covariance of released coefficients is invalid; empty where it is valid."""
     return "" if is_positive_definite((cov + cov.T) / 2.0) else SINGULAR
 
 

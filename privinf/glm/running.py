@@ -20,7 +20,7 @@ from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import CURVED_HC1, requested_covariance
 from privinf.fitting.solve import with_covariance
-from privinf.glm.advice import curved_notes, misfits, unsettled_reason
+from privinf.glm.advice import curved_notes, heavy_tail, misfits, unsettled_reason
 from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
@@ -58,8 +58,10 @@ from privinf.glm.rows import GlmRows
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import COVARIANCES
 from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.inference.tails import HEAVY
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
+from privinf.results.notes import must_read, sentence
 from privinf.typing import RngLike, Trust
 from privinf.validation import counted
 
@@ -173,7 +175,7 @@ def _run(
         bent, average = _curved(releases, plan)
         final_counts = outside.ask(sums) if outside is not None and isinstance(bent, OneStepRelease) else None
         path = curved_path(bent)
-        method = f"Newton in whitened units, {counted(path.length, 'round')}"
+        method = f"one-step Newton, whitened, {counted(path.length, 'round')}"
         ends = curved_ends(rows, bent, releases.moment_sd)
         description = describe(method, path, final_counts, ends, **all_rows.roles.described())
         ratio = ratio_beside(all_rows.design, all_rows.roles)
@@ -419,6 +421,9 @@ def curved_results(
         influence = back @ outcome.place.transform.T @ (vectors / values) @ vectors.T
         estimate = replace(estimate, bias=outcome.hidden.bias(influence))
         context["settings"] |= {"tail_ratio": outcome.hidden.ratio}
+        if outcome.hidden.ratio > HEAVY:
+            heavy = must_read(sentence(heavy_tail(outcome.hidden.ratio)))
+            context["notes"] = (*context["notes"], *heavy)
     sampling = None if noise is None else back @ (total - noise) @ back.T
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
 

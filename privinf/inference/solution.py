@@ -14,19 +14,18 @@ from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number
 
 WEAK_GRAM = (
-    "the corrected Gram matrix is not positive definite: the noise outweighs the features in some "
-    "direction, so no covariance follows; use score_test() and conf_int(method='score'), or a smaller noise"
+    "the noise outweighs the columns in some direction, so the corrected Gram matrix has no inverse; use "
+    "score_test() and conf_int(method='score'), or less noise"
 )
 # Share of its own noise below which a variance is a rounding error of residuals that are zero.
 EXACT = 1e-6
 EXACT_FIT = (
-    "the released residuals are zero, and say nothing of the noise: there are no more rows than "
-    "coefficients; use fewer columns, or bring more rows"
+    "the released residuals are zero, since there are no more rows than coefficients; use fewer columns or "
+    "more rows"
 )
 WEAK_NOISE = (
-    "the part of the covariance that the noise causes is estimated from the released records, and these are "
-    "so few that the estimate is not a covariance; use score_test() and conf_int(method='score'), or bring "
-    "more rows"
+    "the released records are too few to estimate the noise part of the covariance; use score_test() and "
+    "conf_int(method='score'), or more rows"
 )
 WEAK_VARIANCE = (
     "the covariance is not positive definite: the residual variance left after the correction is not "

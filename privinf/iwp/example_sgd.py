@@ -32,11 +32,11 @@ LAST_ITERATE = (
     "steps as much as on the records; use average=True, or method='newton'"
 )
 PROJECTED = (
-    "the iterates were projected on the ball of theta_radius late in the pass, so the theory of their "
-    "average does not hold: use a larger theta_radius, a smaller step, or method='newton'"
+    "the iterates reached the ball of theta_radius late in the pass, so their average has no known "
+    "covariance; use a larger theta_radius, a smaller step, or method='newton'"
 )
 REMEMBERS = (
-    "the average still remembers its start: by its curvature the steps leave {share:.2g} of the distance, "
+    "the average still depends on its start: the steps leave {share:.2g} of the distance to the solution, or "
     "{bias:.2g} standard errors; use a larger step, a smaller batch, or method='newton'"
 )
 SKIPPED = "some gradients were not finite and were left out: use a smaller theta_radius, or method='newton'"

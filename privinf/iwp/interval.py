@@ -23,7 +23,7 @@ _FAR = 5.0  # T over its critical value beyond which no more of the set is looke
 _GROWTH = 1.5  # factor by which the distance from the centre grows
 _LEVERAGE = 0.25  # `NullPoint` whose leverage is larger is outside the region where T is trusted
 
-EMPTY = "no coefficients near the estimate are compatible with the scores: the score set is empty there"
+EMPTY = "no coefficients near the estimate agree with the scores, so the score set is empty"
 
 
 def score_interval(

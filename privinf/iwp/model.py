@@ -72,22 +72,22 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 
 SERIES = (
-    "correction='series' leaves the loss biased by up to {:.2g} per record at the estimate (the criterion of "
-    "the paper's appendix D.7): the estimate is biased, and its intervals do not cover."
+    "correction='series' leaves a bias in the loss of up to {:.2g} per record (appendix D.7 of the paper): "
+    "the estimate is biased, and its intervals do not cover."
 )
 NAIVE = "correction='none' ignores the noise: the estimate is biased, and its intervals do not cover."
-PENALIZED = "Ridge {:g} (scaled units): coefficients, intervals and tests are for the ridge-penalised target."
+PENALIZED = "Ridge {:g} (scaled units): coefficients, intervals and tests are for the ridge-penalized target."
 TARGETS = {
-    "logistic": "The conditional score is unbiased if the logistic model is right.",
-    "multinomial": "The conditional score is unbiased if the multinomial model is right.",
+    "logistic": "The correction for the noise assumes that the logistic model holds.",
+    "multinomial": "The correction for the noise assumes that the multinomial model holds.",
 }
 SCATTER = (
-    "Counts vary {:.3g} (standard error {:.2g}) times as much as the Poisson law says. Standard errors hold "
-    "whatever that is; intervals of new counts take two of its standard errors more."
+    "The variance of the counts is {:.3g} times (standard error {:.2g}) that of a Poisson model. Standard "
+    "errors are valid in any case; intervals of new counts add two standard errors to this factor."
 )
 SCATTER_HIDDEN = (
-    "The noise hides how much counts vary. Standard errors hold whatever that is; there are no intervals of "
-    "new counts."
+    "The noise hides the variance of the counts. Standard errors are valid in any case; there are no "
+    "intervals of new counts."
 )
 
 # Options of the single pass of stochastic gradient descent, `fit_sgd`.

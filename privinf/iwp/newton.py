@@ -21,10 +21,10 @@ NO_ROOT = (
     "separated; use score_test() and conf_int(method='score'), a ridge, or a smaller noise"
 )
 SEPARATED = (
-    "the coefficients run off to infinity: the levels are separated by the features, or the noise leaves no "
-    "root; use a ridge"
+    "the coefficients go to infinity: the columns separate the levels, or the noise leaves no solution; use "
+    "a ridge"
 )
-SLOW = "the Newton iterations did not settle within {steps} steps"
+SLOW = "Newton's method did not converge within {steps} steps"
 
 
 class Equation(Protocol):

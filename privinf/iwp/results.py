@@ -59,7 +59,7 @@ from privinf.validation import check_array, check_choice, check_flag
 QUICK = 20_000
 
 NO_SYSTEM = (
-    "score tests and score intervals rest on the released examples, and this result was stored without them"
+    "score tests and score intervals need the released examples, and this result was saved without them"
 )
 
 
@@ -157,7 +157,7 @@ class ExampleScoreTests(ScoreTests):
         if beta0 is None:
             tested = np.tile(np.arange(len(design.names)) != _constant(design), classes)
             if not tested.any():
-                raise NotAvailableError("score_test: the model has no column beside the constant")
+                raise NotAvailableError("score_test: the model has no column except the constant")
             return test_examples(system, tested=tested)
         private = np.tile(design.private, classes)
         names = [name for name, noisy in zip(self.inference.names, private, strict=True) if noisy]
@@ -236,7 +236,7 @@ class ExampleResampling(Resampling):
         """
         if method == "pairs":
             raise NotAvailableError(
-                "the pairs bootstrap of a nonlinear model solves it anew for every draw: use 'multiplier'"
+                "the pairs bootstrap would solve the nonlinear model again for every draw: use 'multiplier'"
             )
         return super().bootstrap(draws, method, rng=rng)
 
@@ -311,7 +311,7 @@ class ExamplePredictions(Predictions):
             For the multinomial loss: use `delta_method`.
         """
         if self.loss == "multinomial":
-            raise NotAvailableError("get_prediction: probabilities of several levels, use delta_method()")
+            raise NotAvailableError("get_prediction: use delta_method() for probabilities of several levels")
         estimate = self.inference.estimate
         rows = self.rows(exog, transform)
         if self.loss != "poisson":
@@ -328,10 +328,10 @@ class ExamplePredictions(Predictions):
         """Mean of (y - mu)^2 over that of mu, and its standard error; see `IWPGLMResults.dispersion`."""
         system = self.inference.system
         if self.loss != "poisson" or system.correction != "exact":
-            raise NotAvailableError("dispersion: of counts, corrected for the noise (loss='poisson')")
+            raise NotAvailableError("dispersion: only for counts corrected for the noise (loss='poisson')")
         ratio_and_se = count_dispersion(system.data, self.inference.scaled_params)
         if not math.isfinite(ratio_and_se[1]):
-            raise NotAvailableError("dispersion: the noise of these examples hides how counts scatter")
+            raise NotAvailableError("dispersion: the noise hides the variance of the counts")
         return ratio_and_se
 
 
@@ -458,7 +458,7 @@ class IWPGLMResults(Results):
         if not check_flag(naive, "naive"):
             return summary
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
-        note = Note(f"Ignoring the noise would have given: {values}.", "must-read")
+        note = Note(f"Without the correction for the noise the coefficients would be: {values}.", "table")
         return summary.with_note(note)
 
 

@@ -162,9 +162,8 @@ def _calibrated(data: Examples, X: Floats) -> Floats:
 
 
 UNSTABLE = (
-    "the root found is no minimum: the derivative of the score is not positive definite there, so no "
-    "covariance follows: columns are collinear, or the noise leaves too little signal; use score_test() and "
-    "conf_int(method='score'), or a smaller noise"
+    "the solution is not a minimum, since columns are collinear or the noise leaves too little signal; use "
+    "score_test() and conf_int(method='score'), or less noise"
 )
 
 

@@ -1,4 +1,4 @@
-"""What results say of the precision columns of their targets, and of the tail of their scores."""
+"""Notes of a debiased lasso: nodewise regressions of the targets, and the tail of their scores."""
 
 from __future__ import annotations
 
@@ -7,43 +7,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.results.notes import Note, must_read, sentence
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
-    "(R2 of x) estimates the share of a target's variance that its nodewise regression "
-    "explains; `explained_shares` has intervals."
+    "(R2 of x) is the share of a target that its nodewise regression explains, a noisy number; "
+    "`explained_shares` has its interval."
 )
 EXHAUSTED = (
-    "Not reliable for {}: even the quarter of the neighbors with the smallest coefficients "
-    "explains a part of the target, so more columns are probably correlated with it than "
-    "were selected. The coefficient includes a part of the effect of each correlated "
-    "column that was left out. Name fewer targets, increase the budget, or raise "
-    "precision_sparsity=."
+    "Not reliable for {}: the nodewise regression had room for too few columns, so omitted ones may bias the "
+    "coefficient; name fewer targets, spend more, or raise precision_sparsity=."
 )
 ASTRAY_COLUMN = (
-    "Not reliable for {}: the nodewise regression did not converge. The noise of its Gram "
-    "matrix is as large as the smallest eigenvalue, or its last step was long. Name fewer "
-    "targets, increase the budget, or lower precision_sparsity=."
+    "Not reliable for {}: the nodewise regression did not converge in the noise; name fewer targets, spend "
+    "more, or lower precision_sparsity=."
 )
 HEAVY_COLUMN = (
-    "Not reliable for {}: the residuals of its nodewise regression have a long tail (as "
-    "for rare levels), which clipping cuts off. The coefficient therefore includes a part "
-    "of the effects of neighbors that are not in the fit. Use logarithms or narrower "
-    "bounds, or increase the budget."
+    "Not reliable for {}: its long tail was clipped in the nodewise regression, so omitted columns may bias "
+    "the coefficient; use logarithms or narrower bounds, or spend more."
 )
 MEAN_NOTE = (
-    "Target: the mean. Scores are clipped at {:.3g} times their typical size. By noisy counts, about {:.2g}% "
-    "of the records are in the clipped tail, which is {:.2f} times as heavy as the tail just below the "
-    "clipping threshold."
+    "Target: the mean. Scores were clipped at {:.3g} times their typical size, chosen by noisy counts of "
+    "their tail; about {:.2g}% of the records had longer scores (lambda {:.2f})."
 )
 ROBUST_NOTE = (
-    "Target: robust. Every score is clipped at the threshold that is optimal for normal "
-    "errors. If errors are skewed and their size depends on the columns, the coefficients "
-    "are not those of the mean."
+    "Target: a robust center. Every score is clipped where it is best for normal errors. If errors are "
+    "skewed and their size depends on the columns, the coefficients are not those of the mean."
 )
 
 
@@ -85,14 +75,18 @@ class NodewiseDiagnostics:
             heavy=self.heavy[clear],
         )
 
-    def warning(self, names: Sequence[str]) -> str | None:
-        """Return what a reader of the intervals of these targets must know, if anything."""
-        texts = []
+    def notes(self, names: Sequence[str]) -> tuple[Note, ...]:
+        """Return the warnings about these targets, each with the targets that it is about."""
         marks = (self.exhausted, EXHAUSTED), (self.unsettled, ASTRAY_COLUMN), (self.heavy, HEAVY_COLUMN)
+        notes: tuple[Note, ...] = ()
         for marked, text in marks:
-            if marked.any():
-                texts.append(text.format(", ".join(np.array(names)[marked])))
-        return " ".join(texts) or None
+            weak = tuple(name for name, is_weak in zip(names, marked, strict=True) if is_weak)
+            notes += must_read(text.format(", ".join(weak)), columns=weak) if weak else ()
+        return notes
+
+    def warning(self, names: Sequence[str]) -> str | None:
+        """Return the same as one text, or None."""
+        return " ".join(note.text for note in self.notes(names)) or None
 
     def settings(self, names: Sequence[str]) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
@@ -107,14 +101,14 @@ class NodewiseDiagnostics:
 
 @dataclass(frozen=True, slots=True)
 class ScoreTail:
-    """What noisy counts say of the scores' tail.
+    """The tail of the scores by noisy counts.
 
     Attributes
     ----------
     beyond : float
-        Share of the records whose scores pass the clip, and count with its size.
+        Share of the records whose scores are beyond the clipping threshold.
     ratio : float
-        lambda: what lies beyond the clip, over what the layer below it holds (`privinf.inference.tails`).
+        lambda: the extrapolated tail over the scores just below the threshold (`privinf.inference.tails`).
     """
 
     beyond: float
@@ -127,7 +121,7 @@ class ScoreTail:
 
 
 def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[Note, ...]:
-    """Return what the summary says of the target and of scores beyond the clip."""
+    """Return the notes on the target and on scores beyond the clipping threshold."""
     if clip is None:
         return (Note(ROBUST_NOTE),)
     tail = ScoreTail.of(clip, n)

@@ -24,6 +24,7 @@ from privinf.lasso.eigenvalues import (
 )
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
+from privinf.notebook import html_table
 from privinf.results.constraints import Constraints
 from privinf.results.rendering import SummaryColumn
 from privinf.results.simultaneous import SimultaneousResults
@@ -302,6 +303,11 @@ class MaxTest:
     rejected: tuple[str, ...]
     alpha: float
     method: str
+
+    def _repr_html_(self) -> str:
+        cells = (f"{self.statistic:.4g}", f"{self.critical_value:.4g}", f"{self.pvalue:.4g}")
+        heads = ("largest |t|", "critical value", "p-value", "rejected")
+        return html_table(heads, [(*cells, ", ".join(self.rejected) or "none")], "Joint test of coefficients")
 
 
 def joint_bootstrap(

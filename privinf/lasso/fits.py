@@ -43,9 +43,9 @@ from privinf.lasso.plan import (
 )
 from privinf.lasso.results import (
     ASTRAY_NOTE,
+    METHOD,
     NONE_SELECTED,
     THROUGH_MIDDLE,
-    WHOM,
     LassoResults,
     fit_settings,
     lasso_results,
@@ -228,8 +228,8 @@ def _results_without_intervals(
         {j: float(sparse.get(j, 0.0) / sums.units.scale[j]) for j in joint.targets},
         joint.reason,
         nobs=sums.n,
-        method=f"debiased lasso, {WHOM[rows.trust]}",
-        options={"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target},
+        method=METHOD,
+        options={"Sparsity": sparsity, "Sites": str(len(rows.rows)), "Score target": target},
         notes=notes,
     )
 

@@ -46,12 +46,12 @@ from privinf.typing import (
 from privinf.validation import as_generator
 
 PLAIN = (
-    "plain least squares on the released rows is biased towards zero by the noise (`bias` estimates by how "
-    "much), so that no interval around it covers; debias=True has intervals"
+    "the noise biases plain least squares on the released rows towards zero (see `bias`), so no interval "
+    "around it covers; debias=True has intervals"
 )
 SHRUNK = (
-    "shrunk coefficients are for prediction: they are biased on purpose, so that no interval around them "
-    "covers; the de-biased fit (shrink=False) has intervals"
+    "shrunk coefficients are biased on purpose, for prediction, so no interval around them covers; "
+    "shrink=False has intervals"
 )
 
 

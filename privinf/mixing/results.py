@@ -74,11 +74,11 @@ class MixedScoreTests(ScoreTests):
         design = self.inference.context.design
         release = self.inference.context.release
         if not isinstance(system, MixedLeastSquares) or design is None or release is None:
-            raise NotAvailableError("form='exact' is for mixed rows (RMGMOLS) whose release was kept")
+            raise NotAvailableError("form='exact' needs mixed rows (RMGMOLS) and their release")
         if beta0 is not None and describes_restrictions(beta0):
             raise NotAvailableError(
-                "form='exact' tests all slopes at once: its public noise makes the residuals of one set of "
-                "slopes independent of the features; form='F' takes restrictions"
+                "form='exact' tests all slopes together, since its public noise makes the residuals of one "
+                "set of slopes independent of the features; use form='F' for restrictions"
             )
         slopes = np.zeros(int(design.private.sum()))
         if beta0 is not None:
@@ -290,8 +290,8 @@ class MixingResults(Results):
         bias = mixing_settings(self._context)["bias"]
         if bias is None:
             raise NotAvailableError(
-                "bias: the de-biased estimate has none to report, and a plain fit only where the release "
-                "identifies the coefficients"
+                "bias: the de-biased estimate has none, and that of a plain fit is known only where the "
+                "release identifies the coefficients"
             )
         return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")
 

@@ -41,7 +41,7 @@ def _regression(release: Release, formula: str, fit: Fit) -> Results:
         ledger=None,
         reread=True,
         model="ModulatedRegression",
-        method="modulated rows, a part of the columns",
+        method="modulated rows, some of the columns",
         fit=replace(fit, design=part.design),
         settings={"formula": formula},
     )
@@ -127,16 +127,18 @@ class ModulatedOLSResults(Results):
         design = self._source_release.design
         if not design.private.all():
             raise NotAvailableError(
-                "the bound needs ||x|| bounded: columns sent in clear have no public bound"
+                "the bound needs a bounded ||x||, and columns sent without noise have no public bound"
             )
         if not design.bounded:
             raise NotAvailableError(
-                "no bounds are declared, so that no bound on the variance exists: adjacency='unit' protects "
-                "records at distance 1 and clips nothing. Pass bounds= or radius= to the model"
+                "the variance has no bound, since no bounds are declared: adjacency='unit' protects records "
+                "at distance 1 and clips nothing; pass bounds= or radius= to the model"
             )
         if response_norm is None:
             if design.response_public:
-                raise NotAvailableError("y is sent in clear and has no public bound: pass response_norm=")
+                raise NotAvailableError(
+                    "y is sent without noise and has no public bound: pass response_norm="
+                )
             response_norm = design.y_norm
         return theory.variance_bound(
             beta_norm=beta_norm,
@@ -222,7 +224,7 @@ class ModulatedOLSResults(Results):
     @property
     def _source_release(self) -> Any:
         if self.release is None:
-            raise NotAvailableError("this result was stored without its release, on which the formula rests")
+            raise NotAvailableError("the formula needs the release, and this result was saved without it")
         return self.release
 
     def _client_average(self) -> CorrectedLeastSquares:

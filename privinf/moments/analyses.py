@@ -24,7 +24,7 @@ from privinf.typing import CovType, Floats, Json, Stabilization, Target
 from privinf.validation import shown
 
 ONE_OF_MANY = (
-    "One of many analyses of one release: {} columns were released together, at the cost named here."
+    "This is one of many analyses of one release: {} columns were released together at the cost above."
 )
 
 
@@ -161,7 +161,7 @@ class Analyses:
             ledger=None,
             reread=True,
             model=MomentOLS.__name__,
-            method=equation.method_of(self._release),
+            method=equation.METHOD,
             fit=replace(options.fit(), design=part.design),
             options=equation.described(self._release),
             settings={"formula": formula} | equation.at_ends(self._release, system, part.design),

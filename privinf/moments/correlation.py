@@ -29,8 +29,9 @@ from privinf.inference.estimate import (
 )
 from privinf.inference.linear_scores import partialled
 from privinf.inference.solution import semidefinite
-from privinf.moments.equation import TRUSTED, MomentMap, moments_law
+from privinf.moments.equation import MomentMap, moments_law
 from privinf.moments.records import MomentSystem, NoisyRecordMoments
+from privinf.notebook import html_frame
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.context import Context
@@ -43,13 +44,13 @@ from privinf.validation import check_fraction
 # Sds of the noise in the smallest direction of the columns, below which an interval of a correlation is the
 # whole of [-1, 1]: see benchmarks/results/one_release.md.
 STRONG = 6.0
-CLIPPED_MEANS = "Means among rows clipped to the public bounds; all from one release."
+CLIPPED_MEANS = "Target: means of values clipped to their public bounds."
 MEANS_EQUATION = """\
 cov = S / (n - 1) + s^2 L L'
 sampling: the columns' covariance S over n - 1, or what the records' own spread has beyond the noise
 noise of the means: of sd s in every entry of the moments, of which the means are L times"""
-NORMAL_LAW = "sampling errors as of jointly normal columns"
-OWN_LAW = "sampling errors from the records' own spread"
+NORMAL_LAW = "sampling errors of jointly normal columns"
+OWN_LAW = "sampling errors from the spread of the records"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -163,7 +164,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
             release=release,
             sampling_cov=(total - noise) * np.outer(scale, scale),
             model="Means",
-            method=f"second moments, {TRUSTED[release.law['trust']]}",
+            method="noisy second moments",
             notes=(Note(CLIPPED_MEANS, "header"),),
         ),
     )
@@ -246,7 +247,7 @@ class PairCorrelations(PortableTable):
     def _weak(self) -> tuple[tuple[type[Warning], str], ...]:
         """What intervals warn of."""
         weak = self.table["weak"]
-        text = f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise"
+        text = f"the noise leaves {int(weak.sum())} of {len(weak)} intervals at [-1, 1]: spend more"
         return ((WeakIdentificationWarning, text),) if weak.any() else ()
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -272,12 +273,23 @@ class PairCorrelations(PortableTable):
         )
 
     def __str__(self) -> str:
-        head = f"{self.title}: {self.nobs} records, {self.law}"
-        lines = [head, self.table.drop(columns=["z", "se_z"]).round(4).to_string()]
-        lines += [CLIPPED_PAIRS, *([sentence(IMPUTED_SAMPLE)] if self.imputed else [])]
-        if self.privacy.stamp:
-            lines.append(self.privacy.stamp)
-        return "\n".join(lines)
+        return "\n".join([self._head, self._shown_table.round(4).to_string(), *self._notes])
+
+    def _repr_html_(self) -> str:
+        return html_frame(self._shown_table, self._head, self._notes)
+
+    @property
+    def _head(self) -> str:
+        return f"{self.title}: {self.nobs} records, {self.law}"
+
+    @property
+    def _shown_table(self) -> pd.DataFrame:
+        return self.table.drop(columns=["z", "se_z"])
+
+    @property
+    def _notes(self) -> list[str]:
+        notes = [CLIPPED_PAIRS, *([sentence(IMPUTED_SAMPLE)] if self.imputed else [])]
+        return [*notes, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 
 def correlations(

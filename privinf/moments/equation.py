@@ -368,12 +368,6 @@ def _symmetric(value: ArrayLike, name: str) -> Floats:
 # Robust errors were measured where residuals beyond seven sds and more were left out, see
 # benchmarks/results/hc0_real.md; at three they are too small on skewed responses.
 MEASURED_MULTIPLE = 5.0
-TRUSTED = {
-    "central": "trusted curator",
-    "local": "each record noises its own",
-    "secure-sum": "secure sum",
-    "server": "trusted server",
-}
 
 
 def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
@@ -437,13 +431,11 @@ def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, 
     return {"at_an_end": near} if near else {}
 
 
-def method_of(release: Release) -> str:
-    """Return the method's name in a summary."""
-    return f"second moments, {TRUSTED[release.law['trust']]}"
+METHOD = "noisy second moments"  # of a summary
 
 
 def described(release: Release) -> dict[str, str]:
-    """Return the lines of a summary that tell of a federation."""
+    """Return the rows of a summary about a federation."""
     labels = {"sites": "Sites", "max_colluding": "Colluding sites allowed for"}
     return {text: str(release.law[name]) for name, text in labels.items() if release.law.get(name)}
 
@@ -523,21 +515,25 @@ EVEN_RESPONSE = 1.0 / 4.0
 EVEN_COLUMN = 1.0 / 3.0  # variance of a uniform column in units of its bounds; at that its bounds cost 1
 ALONE = 0.3  # a column of which the others leave a smaller share of the variance is correlated with them
 RANGES = (
-    "It is for the whole ranges of response and columns: what costs most: {}. OLS with the same formula "
-    "pays for the spread of the residuals instead, and is the narrower the wider the bounds are."
+    "The noise covers the whole ranges of response and columns. Main causes: {}. OLS with the same formula "
+    "covers the spread of the residuals instead, and has narrower intervals where bounds are wide."
 )
-TIMES = "Noise makes the standard errors of slopes {:.1f} times as large, of {} {:.1f} times. "
+TIMES = (
+    "Noise makes the standard error of the median slope {:.1f} times as large, and that of {} {:.1f} times. "
+)
 DROWNED = "Noise hides what the standard errors would be without it. "
-RESPONSE_WIDE = "the bounds of the response {} ({} half their width)"
-COLUMN_WIDE = "the bounds of {}, wide against its values (whose sd is {:.0%} of half the width)"
-UNTOLD = "that noise hides how much {} varies"
-ONE_LEVEL = "that {} is the same in nearly all records"
-GOES_ALONG = "that {} goes along with other columns"
-NUMEROUS = "{} columns, each of which adds to the noise of all"
+RESPONSE_WIDE = "the bounds of the response {} ({})"
+RESIDUAL_SD = "the residuals have a standard deviation of {:.0%} of half their width"
+RESIDUALS_HIDDEN = "the noise hides the standard deviation of the residuals"
+COLUMN_WIDE = "the bounds of {}, wide relative to its values (standard deviation {:.0%} of half the width)"
+UNTOLD = "the unknown variance of {}, which the noise hides"
+ONE_LEVEL = "{}, which is the same in nearly all records"
+GOES_ALONG = "the correlation of {} with other columns"
+NUMEROUS = "{} columns, each of which adds noise"
 
 
 def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[str, ...]:
-    """Return what a footnote says of a wide fit of totals; nothing where it is not wide.
+    """Return the note on why intervals are wide; nothing where they are not wide.
 
     Parameters
     ----------
@@ -587,9 +583,7 @@ def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design]
     own_variation = max(1.0 / float(np.linalg.pinv(gram, hermitian=True)[widest, widest]), 0.0)
     scale = result._context.scale
     residual = 0.0 if scale is None else scale / (design.y_scale * design.y_norm) ** 2
-    share = "residuals are not told from zero beside"
-    if residual:
-        share = f"residuals have an sd of {math.sqrt(residual):.0%} of"
+    share = RESIDUAL_SD.format(math.sqrt(residual)) if residual else RESIDUALS_HIDDEN
     along = own_variation < ALONE * spread
     if spread == 0.0:
         column = UNTOLD.format(name)

@@ -17,7 +17,7 @@ from privinf.inference.score_sets import Restriction, ScoreSet, projected_sets
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import Identification, ScoreTestResult, identification
 from privinf.inference.solution import quadratic, solve, totals_noise_terms
-from privinf.moments.equation import TRUSTED, MomentMap, NoisyTotals, positive_part
+from privinf.moments.equation import MomentMap, NoisyTotals, positive_part
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, Constraints
@@ -229,7 +229,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
             sampling_cov=None if sampling is None else transform @ sampling @ transform.T,
             identification=strength(system, stages),
             model="TwoStageLeastSquares",
-            method=f"two-stage least squares, second moments, {TRUSTED[law['trust']]}",
+            method="two-stage least squares, noisy second moments",
             options={
                 "Endogenous": ", ".join(np.array(design.names)[stages.endogenous]),
                 "Excluded instruments": str(int(stages.excluded.sum())),

@@ -629,7 +629,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             ledger=self.ledger,
             reread=self._release is not None,
             model=type(self).__name__,
-            method=equation.method_of(release),
+            method=equation.METHOD,
             fit=how,
             options=equation.described(release),
             settings=equation.caveats(release, system) | equation.at_ends(release, system, release.design),

@@ -32,9 +32,8 @@ from privinf.schema import Design
 from privinf.typing import Floats
 
 ROWS_ALONE = (
-    "standard errors assume independent rows, but one {!r} has up to {}. If rows of one "
-    "unit are correlated, standard errors are too small. Use MomentOLS or ModulatedOLS of "
-    "one table with cov_type='cluster', which sums over units"
+    "standard errors assume independent rows, but one {!r} has up to {}, so they are too small if these are "
+    "correlated; MomentOLS and ModulatedOLS of one table have cov_type='cluster'"
 )
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from statsmodels.base.model import LikelihoodModelResults, Model
 from statsmodels.iolib.table import SimpleTable
-from statsmodels.stats.contrast import ContrastResults
+from statsmodels.stats.contrast import ContrastResults, WaldTestResults
 from statsmodels.tools.sm_exceptions import ValueWarning
 
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import JointLaw, Precision, joint_law, law_of_inverse, precision_of
+from privinf.notebook import html_frame, html_table
 from privinf.typing import Alternative, Floats
 
 Restrictions: TypeAlias = Floats | tuple[Floats, Floats]
@@ -22,7 +23,47 @@ Restrictions: TypeAlias = Floats | tuple[Floats, Floats]
 TAILS: dict[Alternative, str] = {"two-sided": "P>|{}|", "greater": "P>{}", "less": "P<{}"}
 
 
-class BoundedContrasts(ContrastResults):  # type: ignore[misc]
+class Contrasts(ContrastResults):  # type: ignore[misc]
+    """Tests of restrictions as statsmodels has them, with a table for notebooks.
+
+    Parameters
+    ----------
+    given : ContrastResults
+        The tests as statsmodels has them.
+    """
+
+    def __init__(self, given: ContrastResults) -> None:
+        self.__dict__.update(given.__dict__)
+
+    def _repr_html_(self) -> str:
+        if self.effect is not None:
+            return html_frame(self.summary_frame(), "Tests of restrictions")
+        is_f = self.distribution == "F"
+        letter = "F" if is_f else "chi2"
+        # statsmodels has the degrees of freedom of a chi-square statistic under the name df_denom.
+        df = {"df": self.df_num, "df denom": self.df_denom} if is_f else {"df": self.df_denom}
+        values = (float(np.squeeze(self.statistic)), float(self.pvalue), *map(float, df.values()))
+        heads = (letter, f"P>{letter}", *df)
+        return html_table(heads, [[f"{value:.4g}" for value in values]], "Joint test of restrictions")
+
+
+class TermTests(WaldTestResults):  # type: ignore[misc]
+    """Tests of the terms of a formula as statsmodels has them, with a table for notebooks.
+
+    Parameters
+    ----------
+    given : WaldTestResults
+        The tests as statsmodels has them.
+    """
+
+    def __init__(self, given: WaldTestResults) -> None:
+        self.__dict__.update(given.__dict__)
+
+    def _repr_html_(self) -> str:
+        return html_frame(self.summary_frame(), "Tests of terms")
+
+
+class BoundedContrasts(Contrasts):
     """Tests of restrictions one by one: t with each row's degrees of freedom, the worst over a bias.
 
     Parameters
@@ -37,7 +78,7 @@ class BoundedContrasts(ContrastResults):  # type: ignore[misc]
     def __init__(
         self, given: ContrastResults, precision: Precision, alternative: Alternative = "two-sided"
     ) -> None:
-        self.__dict__.update(given.__dict__)
+        super().__init__(given)
         self._precision = precision
         self.alternative = alternative
         self.pvalue = np.squeeze(precision.pvalues(np.ravel(given.statistic), alternative))
@@ -79,7 +120,7 @@ class BoundedContrasts(ContrastResults):  # type: ignore[misc]
         return name
 
 
-class JointContrast(ContrastResults):  # type: ignore[misc]
+class JointContrast(Contrasts):
     """A joint test of restrictions, by the law at its worst: chi-square or F, noncentral where biased.
 
     Parameters
@@ -90,7 +131,7 @@ class JointContrast(ContrastResults):  # type: ignore[misc]
     """
 
     def __init__(self, given: ContrastResults, law: JointLaw) -> None:
-        self.__dict__.update(given.__dict__)
+        super().__init__(given)
         self.noncentrality = law.noncentrality
         if self.distribution == "F":
             self.df_denom = law.df
@@ -138,7 +179,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         """Test restrictions one by one; see `Results.t_test`."""
         given = super().t_test(r_matrix, None, use_t)
         if self._one_law and alternative == "two-sided":
-            return given
+            return Contrasts(given)
         found = precision_of(self._estimate, _matrix(r_matrix))
         if given.distribution != "t":
             found = Precision(found.se, np.inf, found.bias)
@@ -158,7 +199,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         """Test restrictions jointly; see `Results.wald_test`."""
         given = super().wald_test(r_matrix, None, invcov, use_f, df_constraints, scalar)
         if self._one_law:
-            return given
+            return Contrasts(given)
         R = _matrix(r_matrix)
         law = joint_law(self._estimate, R) if invcov is None else law_of_inverse(self._estimate, R, invcov)
         df = law.df
@@ -167,6 +208,10 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         elif not self.use_t:
             df = float(self.df_resid)
         return JointContrast(given, JointLaw(df_constraints or law.k, df, law.noncentrality))
+
+    def wald_test_terms(self, *args: Any, **options: Any) -> WaldTestResults:
+        """Test each term of the model; see `Results.wald_test_terms`."""
+        return TermTests(super().wald_test_terms(*args, **options))
 
 
 def _matrix(r_matrix: Restrictions) -> Floats:

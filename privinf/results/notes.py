@@ -1,4 +1,4 @@
-"""Notes of a result, each with a rank by which a summary can choose; what imputed and clipped values do."""
+"""Notes of a result, each with a rank by which a summary chooses; notes on imputed and clipped values."""
 
 from __future__ import annotations
 
@@ -12,45 +12,42 @@ from privinf.errors import ArgumentError
 from privinf.typing import NoteRank
 from privinf.validation import check_choice
 
-# Kind of the caution of results whose target is not the one of the rows as they are.
+# Kind of the caution about coefficients that do not describe the rows as they are.
 CHANGED_TARGET = "ChangedTarget"
 IMPUTING = "impute-public"
 IMPUTED_LABEL = "Missing values:"
 IMPUTED_VALUE = "middle of bounds"
-CLIPPED = "Target: the regression among rows clipped to the public bounds."
-CLIPPED_COLUMNS = (
-    "Target: the regression among rows whose private columns are {} public {}; {} is used as it is."
-)
+CLIPPED = "Target: the regression on values clipped to their public bounds."
+CLIPPED_COLUMNS = "Target: the regression on private columns {} public {}; {} is not clipped."
 CLIPPED_RESPONSE = (
-    "Target: the regression among rows whose response is clipped to its public bounds; no bounds are "
-    "declared for the other columns, which are used as they are."
+    "Target: the regression of a response clipped to its public bounds on columns without bounds, which are "
+    "not clipped."
 )
-TARGET = "Target: the regression among rows"
-CLIPPED_PAIRS = "Correlations are those among values clipped to their public bounds."
+TARGET = "Target: the regression "
+CLIPPED_PAIRS = "Correlations are between values clipped to their public bounds."
 COMPLETED = (
-    "Target: the regression among rows whose missing values are the middle of their public bounds, clipped "
-    "to these bounds."
+    "Target: the regression on values clipped to their public bounds, with missing values set to the middle "
+    "of these bounds."
 )
+REPLACED = "missing values were replaced by the middle of their "  # so begin the texts on imputed values
 IMPUTED = (
-    "missing values were replaced by the middle of their public bounds, or the first level of a factor "
-    "(missing='impute-public'): estimates describe the completed data, and slopes of columns with missing "
-    "values are biased, as a rule towards zero"
+    f"{REPLACED}bounds or the first level of a factor: estimates describe the completed data, and slopes of "
+    "columns with missing values are usually biased towards zero"
 )
 IMPUTED_SAMPLE = (
-    "missing values were replaced by the middle of their public bounds, or the first level of a factor "
-    "(missing='impute-public'): estimates and tests describe the completed data"
+    f"{REPLACED}bounds or the first level of a factor: estimates and tests describe the completed data"
 )
 
 OUTSIDE = (
-    "{} lie outside their public bounds and were put at the nearest one: coefficients are those of the "
-    "clipped values; state wider bounds"
+    "{} lie outside their public bounds and were clipped to them, so coefficients describe the clipped "
+    "values: declare wider bounds"
 )
 AT_AN_END = (
-    "nearly all values of {} lie at one end of their public bounds, or beyond it, where they are clipped: "
-    "check these bounds, and state others"
+    "nearly all values of {} lie at one end of their public bounds, or are clipped to it: check these bounds "
+    "and declare others"
 )
 
-MAIN_NOTES = 4  # a summary prints no more notes than this, unless more must be read
+MAIN_NOTES = 4  # a summary prints no more notes than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +58,14 @@ class Note:
     ----------
     text : str
     rank : {"header", "must-read", "table", "detail"}
-        "header": what the estimates are of, and whether they are protected. "must-read": what a reader must
-        know before the numbers are used. "table": what the columns of the table are. "detail": the rest.
+        "header": the target of the estimates, a row at the head of a summary. "must-read": what a reader must
+        know before using the numbers. "table": what the columns of the table are. "detail": the rest.
     kind : str
         Kind of the caution that says the same (`privinf.results.export`), such as "ChangedTarget"; empty
         where there is none.
+    columns : tuple of str
+        Coefficients that the note calls weak; the summary names them at its head. Empty for a note on the
+        fit as a whole.
 
     Notes
     -----
@@ -75,11 +75,12 @@ class Note:
     text: str
     rank: NoteRank = "detail"
     kind: str = ""
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice(self.rank, NoteRank, "rank")
-        if not isinstance(self.text, str) or not isinstance(self.kind, str):
-            raise ArgumentError("a note is a text, and its kind is one")
+        if not all(isinstance(text, str) for text in (self.text, self.kind, *self.columns)):
+            raise ArgumentError("text, kind and columns of a note must be strings")
 
     def __str__(self) -> str:
         return self.text
@@ -90,23 +91,30 @@ def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     return tuple(note if isinstance(note, Note) else Note(note) for note in notes)
 
 
-def must_read(*texts: str) -> tuple[Note, ...]:
-    """Return notes that a reader must know before the numbers are used."""
-    return tuple(Note(text, "must-read") for text in texts)
+def must_read(*texts: str, columns: tuple[str, ...] = ()) -> tuple[Note, ...]:
+    """Return notes that a reader must know before using the numbers; `columns` are those that are weak."""
+    return tuple(Note(text, "must-read", columns=columns) for text in texts)
 
 
 def main_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     """Return the notes that a summary prints unless it is asked for all of them.
 
-    Those that must be read, however many they are, and then what explains the table, `MAIN_NOTES` in all. A
-    header that says more than that values are clipped counts as must-read.
+    Those that must be read come first, then those that explain the table, at most `MAIN_NOTES` together.
     """
     known = tuple(notes)
-    first = [
-        note for note in known if note.rank == "must-read" or (note.rank == "header" and note.text != CLIPPED)
-    ]
+    first = [note for note in known if note.rank == "must-read"]
     columns = [note for note in known if note.rank == "table"]
-    return (*first, *columns[: max(MAIN_NOTES - len(first), 0)])
+    return (*first, *columns)[:MAIN_NOTES]
+
+
+def clipped_fact(notes: Iterable[Note]) -> str:
+    """Return what was clipped, for a row at the head of a summary; empty where nothing was."""
+    texts = [note.text for note in notes if note.rank == "header" and note.text.startswith(TARGET)]
+    if not texts:
+        return ""
+    if "private columns" in texts[0]:
+        return "clipped columns"
+    return "clipped response" if "response" in texts[0] else "clipped values"
 
 
 def sentence(text: str) -> str:
@@ -115,16 +123,15 @@ def sentence(text: str) -> str:
 
 
 def imputes(*known: Mapping[str, Any]) -> bool:
-    """Whether settings, or the law of a release, say that missing values were imputed.
+    """Return whether settings, or the noise model of a release, have the option to impute missing values.
 
-    They say it whenever the option was given, whatever the rows hold. Of releases and results of older
-    versions nobody knows.
+    They have it whether or not values were missing. Releases and results of older versions lack it.
     """
     return any(one.get("missing") == IMPUTING for one in known)
 
 
 def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
-    """Return whose coefficients results with noise are: those of rows clipped to their public bounds."""
+    """Return the target of a fit with noise: the regression on values clipped to their public bounds."""
     return () if math.isinf(report.epsilon()) else (Note(CLIPPED, "header"),)
 
 
@@ -132,15 +139,18 @@ def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what releases show of values outside their bounds: shares by name, and means at an end."""
     shares = dict(settings.get("clipped", {}))
     ends = settings.get("at_an_end", ())
-    told = " and ".join(f"about {float(share):.0%} of the values of {name}" for name, share in shares.items())
+    named = " and ".join(
+        f"about {float(share):.0%} of the values of {name}" for name, share in shares.items()
+    )
     left = ", ".join(str(name) for name in ends if name not in shares)
-    texts = [OUTSIDE.format(told)] if told else []
+    texts = [OUTSIDE.format(named)] if named else []
     return (*texts, *([AT_AN_END.format(left)] if left else []))
 
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     """Return the notes of a result of completed rows: its target, and what that does to estimates."""
-    told = Note(COMPLETED, "header")
-    must = Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
-    others = (note for note in ranked(notes) if not note.text.startswith(TARGET) and note.text != must.text)
-    return (told, must, *others)
+    target = Note(COMPLETED, "header")
+    effect = Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
+    # A saved result has these notes in the words of the version that wrote it.
+    others = (note for note in ranked(notes) if not note.text.startswith((TARGET, sentence(REPLACED)[:-1])))
+    return (target, effect, *others)

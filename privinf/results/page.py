@@ -17,7 +17,8 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export
 from privinf.results.fitted import FittedResult
-from privinf.results.summary import UNPROTECTED, SummaryOptions, number, privacy_facts, summarize
+from privinf.results.notes import clipped_fact
+from privinf.results.summary import ERRORS_NOTE, UNPROTECTED, SummaryOptions, number, privacy_facts, summarize
 from privinf.typing import Floats
 from privinf.version import __version__
 
@@ -79,9 +80,8 @@ CURVE_LINES = 60  # epsilons, each of which bounds the curve by a line
 LEAST_DELTA = 1e-12  # delta at which the largest of these epsilons holds
 ALARMS = 0.05  # false positive rate of the sentence that reads the curve
 READ_CURVE = (
-    "Whoever knows everything else, and guesses from what was released which of two values one {unit} had: "
-    "with {alarms:.0%} false alarms at most {caught:.1%} of the cases are caught ({alarms:.0%} "
-    "without looking)."
+    "An attacker who knows all other data and accepts {alarms:.0%} false positives detects the value of one "
+    "{unit} at most {caught:.1%} of the time ({alarms:.0%} without the release)."
 )
 
 
@@ -100,7 +100,7 @@ def page_of(result: FittedResult, alpha: float = 0.05) -> str:
         matplotlib is not installed (``privinf[plots]``).
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the page says what they say
+        warnings.simplefilter("ignore")  # the page has them as cautions
         summary = summarize(result, SummaryOptions(alpha=alpha, notes="all"))
         title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
         parts = [
@@ -116,8 +116,8 @@ def page_of(result: FittedResult, alpha: float = 0.05) -> str:
             "<h2>Notes</h2>",
             f"<ol>{''.join(f'<li>{_text(note)}</li>' for note in summary.plain_notes)}</ol>",
             f"<details><summary>Summary as text</summary><pre>{_text(summary.as_text())}</pre></details>",
-            f"<footer>privinf {_text(__version__)}. Everything on this page follows from what was released; "
-            "no rows are in it.</footer>",
+            f"<footer>privinf {_text(__version__)}. This page is computed from the release alone and "
+            "contains no rows.</footer>",
         ]
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -135,21 +135,23 @@ def _text(value: object) -> str:
 
 
 def _lead(result: FittedResult) -> str:
+    clipped = clipped_fact(result._context.ranked) if result.target == "population" else ""
     method = f"{result.method}, " if result.method else ""
-    return f"{method}{result.nobs:,} records, {result.cov_type} standard errors, target: {result.target}"
+    target = clipped or result.target
+    return f"{method}{result.nobs:,} records, {result.cov_type} standard errors, target: {target}"
 
 
 def _banners(result: FittedResult) -> list[str]:
     stamp = result.privacy.stamp
     alarms = [f'<p class="alarm"><b>{_text(stamp)}</b></p>'] if stamp else []
     if result.privacy.response_in_clear:
-        text = f"{UNPROTECTED.format(result.model.endog_names)}: it was sent as it is."
+        text = f"{UNPROTECTED.format(result.model.endog_names)}: it was sent without noise."
         alarms.append(f'<p class="alarm"><b>{_text(text)}</b></p>')
-    told = [
+    cautions = [
         f'<p class="caution"><b>{_text(kind)}.</b> {_text(text.removeprefix("intervals: "))}</p>'
         for kind, text in Export(result).cautions
     ]
-    return alarms + told
+    return alarms + cautions
 
 
 def _cards(result: FittedResult) -> str:
@@ -176,8 +178,8 @@ def _coefficients(result: FittedResult, alpha: float) -> str:
     kind = "score " if method == "score" else ""
     ends = (f"{kind}[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]")
     key = (
-        '<p class="small">std err holds sampling and privacy noise; (no noise) is that of the same data '
-        'without it; the bar divides the variance: <span class="rows">sampling</span> and '
+        f'<p class="small">{ERRORS_NOTE} The bar divides the variance into '
+        '<span class="rows">sampling error</span> and '
         '<span class="noise">privacy noise</span>.</p>'
     )
     return _table((*HEADS, *ends), rows) + key
@@ -205,7 +207,7 @@ def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], texts: int = 1) 
 
 
 def _known(read: Callable[[], Any]) -> Any:
-    """Return what is there; None where the noise or the model leaves none."""
+    """Return a value, or None where the noise or the model leaves none."""
     try:
         return read()
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
@@ -219,7 +221,7 @@ def _plots(result: FittedResult, alpha: float) -> list[str]:
     from privinf.plotting import coefficients
 
     if result.estimate.cov is None and not result.score_sets_are_quick(alpha):
-        return ['<p class="small">No plot: intervals take hundreds of passes over the records here.</p>']
+        return ['<p class="small">No plot: score intervals need hundreds of passes over the records.</p>']
     drawn = _picture(lambda: coefficients(result, alpha=alpha), "Coefficients with their intervals")
     return [drawn]
 
@@ -227,24 +229,24 @@ def _plots(result: FittedResult, alpha: float) -> list[str]:
 def _privacy(report: PrivacyReport) -> list[str]:
     curve = trade_off(report)
     caught = 1.0 - float(np.interp(ALARMS, *curve))
-    told = READ_CURVE.format(unit=report.unit, alarms=ALARMS, caught=caught)
+    reading = READ_CURVE.format(unit=report.unit, alarms=ALARMS, caught=caught)
     lines = Counter(
         tuple(_text(row[name]) if isinstance(row[name], str) else _figure(row[name]) for name in LEDGER)
         for row in report.releases.to_dict("records")
     )
     rows = [[*line[:3], str(times), *line[3:]] for line, times in lines.items()]
     heads = ("release", *LEDGER[1:3], "times", *(name.replace("_", " ") for name in LEDGER[3:]))
-    whole = _text(report.place or "These are all releases that the ledger held when this fit was made.")
+    whole = _text(report.place or "The ledger had no other releases when this fit was made.")
     return [
-        _picture(lambda: _drawn_curve(report, curve), "Trade-off curve", told),
+        _picture(lambda: _drawn_curve(report, curve), "Trade-off curve", reading),
         _table(heads, rows, texts=3),
-        f'<p class="small">{whole} Single releases are told at delta = {report.default_delta:g}; epsilons '
-        "do not add up: together they are the epsilon above.</p>",
+        f'<p class="small">{whole} The epsilon of each release is at delta = {report.default_delta:g}. '
+        "Epsilons of single releases do not add up; the total is above.</p>",
     ]
 
 
 def trade_off(report: PrivacyReport) -> tuple[Floats, Floats]:
-    """Return false alarms and the least share of cases missed: the trade-off function.
+    """Return false positive rates and the lowest false negative rates: the trade-off function.
 
     Notes
     -----
@@ -274,8 +276,8 @@ def _drawn_curve(report: PrivacyReport, curve: tuple[Floats, Floats]) -> Axes:
     )
     ax.plot(*curve, color=plotting.TOTAL, linewidth=2.0, label="this fit")
     plotting.quiet(ax, grid="both")
-    ax.set_xlabel("share of false alarms")
-    ax.set_ylabel("least share of cases missed")
+    ax.set_xlabel("false positive rate")
+    ax.set_ylabel("lowest false negative rate")
     ax.set_xlim(0.0, 1.0)
     ax.set_ylim(0.0, 1.0)
     plotting.stamp(ax, report)
@@ -283,12 +285,12 @@ def _drawn_curve(report: PrivacyReport, curve: tuple[Floats, Floats]) -> Axes:
     return ax
 
 
-def _picture(draw: Callable[[], Axes], name: str, told: str = "") -> str:
-    """Return a plot as a picture in the page, or why there is none."""
+def _picture(draw: Callable[[], Axes], name: str, text: str = "") -> str:
+    """Return a plot as a picture in the page, or the reason why there is none; `text` is its caption."""
     try:
         from matplotlib import pyplot, rc_context
     except ImportError:
-        raise NotAvailableError("the page has plots: pip install 'privinf[plots]'") from None
+        raise NotAvailableError("the page needs matplotlib: pip install 'privinf[plots]'") from None
     stream = io.BytesIO()
     with rc_context({"text.parse_math": False, "svg.hashsalt": "privinf", "font.size": 10.0}):
         try:
@@ -298,5 +300,5 @@ def _picture(draw: Callable[[], Axes], name: str, told: str = "") -> str:
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
         pyplot.close(figure)
     data = base64.b64encode(stream.getvalue()).decode("ascii")
-    caption = f"<figcaption>{_text(told)}</figcaption>" if told else ""
+    caption = f"<figcaption>{_text(text)}</figcaption>" if text else ""
     return f'<figure><img alt="{_text(name)}" src="data:image/svg+xml;base64,{data}">{caption}</figure>'

@@ -51,7 +51,8 @@ _LATEX = {
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 # Below the notes, where a summary does not print all of them.
-MORE_NOTES = '{} more note{}: summary(notes="all")'
+MORE_NOTES = '{} more note{}{}: summary(notes="all")'
+OF_THEM = ", {} of them important"  # where more notes must be read than a summary prints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     Notes
     -----
     Text is at most 100 columns wide: long values are wrapped and long names shortened in the middle. The
-    other formats show both in full. No dates: the same result has the same summary.
+    other formats show both in full. There are no dates: the same result has the same summary.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     @property
     def plain_facts(self) -> dict[str, str]:
-        """What stands above and below the coefficients: texts by their labels, without the colon."""
+        """Rows above and below the coefficients: texts by their labels, without the colon."""
         sides = itertools.chain.from_iterable(self._blocks.values())
         return {label.removesuffix(":"): value for side in sides for label, value in side}
 
@@ -141,8 +142,14 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         """The notes as printed, and how to see the others."""
         notes = self._notes if self._shown == "all" else main_notes(self._notes)
         lines = [f"[{number}] {note.text}" for number, note in enumerate(notes, 1)]
-        left = len(self._notes) - len(notes)
-        return [*lines, MORE_NOTES.format(left, "s" * (left > 1))] if left else lines
+        left = [note for note in self._notes if note not in notes]
+        if not left:
+            return lines
+        important = sum(note.rank == "must-read" for note in left)
+        more = MORE_NOTES.format(
+            len(left), "s" * (len(left) > 1), OF_THEM.format(important) * (important > 0)
+        )
+        return [*lines, more]
 
     def with_column(self, column: SummaryColumn) -> PrivateSummary:
         """Return the summary with one more column, and a note on it."""
@@ -172,7 +179,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         )
 
     def as_text(self) -> str:
-        """Return the summary as plain text: one space for what of a name a terminal would not print."""
+        """Return the summary as plain text, with a space for each character that does not print."""
         table = _table_lines(self._header, self._rows)
         width = max(MIN_WIDTH, len(table[0]))
         if len(table[0]) < width:
@@ -212,8 +219,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     def as_csv(self) -> str:
         """Return the summary as comma-separated values, quoted where names hold commas.
 
-        A text that spreadsheets would take for a formula has an apostrophe before it: names come with schemas
-        of others.
+        A text that spreadsheets would read as a formula has an apostrophe before it, since names come from
+        other people's schemas.
         """
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
@@ -294,32 +301,28 @@ def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alp
     return pd.DataFrame(found, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])
 
 
-# ---- what statsmodels' results have, and a result without rows has not
+# ---- attributes of statsmodels' results that a result without rows does not have
 
 ROWS_STAY = (
-    "the rows stayed with their owners, and a residual or a fitted value is a statement about one of them; "
-    "predict(new_rows) works for rows at hand"
+    "the rows stay with their holders, and residuals and fitted values describe single rows; "
+    "predict(new_rows) works for rows that you have"
 )
 NO_LIKELIHOOD = (
     "the estimate solves a corrected estimating equation and has no likelihood; compare nested models by "
     "wald_test or score_test"
 )
-ONE_RECORD = "the influence of a single person is what the noise protects"
-OTHER_COVARIANCE = (
-    "another covariance is another sum over the rows, released with noise of its own: choose cov_type= when "
-    "fitting"
-)
-NO_ROWS_HERE = "a result holds no rows that could be removed; save(records=False) leaves the release out"
+ONE_RECORD = "the noise protects the influence of every single record"
+OTHER_COVARIANCE = "another covariance needs another noisy sum over the rows: choose cov_type= when fitting"
+NO_ROWS_HERE = "a result holds no rows to remove; save(records=False) leaves out the release"
 NO_OPTIMIZER = (
-    "no optimizer of a likelihood ran: what was released is all there is, and `identification` and the notes "
-    "say whether it was enough"
+    "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"
 )
 NO_GRAM = (
-    "second moments of the columns are released with noise, or not at all, and such numbers of them would be "
-    "about the noise: `identification` says how far the columns stand clear of it; see cov_params() too"
+    "second moments of the columns are noisy or not released, and such numbers would describe the noise; see "
+    "`identification` and cov_params()"
 )
 NO_EFFECTS = (
-    "of a linear mean the marginal effects are the coefficients; Logit, Poisson and GLM have get_margeff()"
+    "marginal effects of a linear model are its coefficients; Logit, Poisson and GLM have get_margeff()"
 )
 
 
@@ -334,7 +337,7 @@ def unavailable(name: str, reason: str) -> Any:
 
 
 class UnavailableAttributes:
-    """What statsmodels' results have, and a result without rows has not: each says why when asked."""
+    """Attributes of statsmodels' results that a result without rows lacks; each raises with the reason."""
 
     resid = unavailable("resid", ROWS_STAY)
     wresid = unavailable("wresid", ROWS_STAY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, cast
 
@@ -154,6 +154,7 @@ def _to_parts(
         "release": None if release is None else release.header(),
         "notes": [note.text for note in context.ranked],
         "note_ranks": [[note.rank, note.kind] for note in context.ranked],
+        "note_columns": [list(note.columns) for note in context.ranked],
         "warnings_ranked": True,
         "options": list(context.options.items()),  # pairs: a file's keys are sorted
         **{name: getattr(context, name) for name in PLAIN_FIELDS},
@@ -188,7 +189,7 @@ def _from_parts(
         release=release,
         system=_equation(recipe, release, header["settings"]),
         identification=None if found is None else Identification(**found),
-        notes=_notes(header["notes"], header.get("note_ranks"), header.get("warnings_ranked") is True),
+        notes=_notes(header),
         options=dict(header["options"]),
         **{name: _finite(arrays.get(name), name) for name in CONTEXT_ARRAYS},
         **{name: header[name] for name in PLAIN_FIELDS},
@@ -198,15 +199,18 @@ def _from_parts(
     return result
 
 
-def _notes(texts: Sequence[str], ranks: Any, warnings_ranked: bool) -> tuple[Note, ...]:
-    """Return the notes with their ranks.
+def _notes(header: Mapping[str, Any]) -> tuple[Note, ...]:
+    """Return the notes with their ranks and columns.
 
-    Older versions printed every note and called warnings details, too: of their files all notes are printed.
+    Older versions printed every note and ranked warnings as details: of their files all notes are printed.
     """
-    pairs = [("detail", "")] * len(texts) if ranks is None else ranks
-    if not warnings_ranked:
+    texts = header["notes"]
+    pairs = header.get("note_ranks") or [("detail", "")] * len(texts)
+    columns = header.get("note_columns") or [()] * len(texts)
+    if header.get("warnings_ranked") is not True:
         pairs = [("must-read" if rank == "detail" else rank, kind) for rank, kind in pairs]
-    return tuple(Note(text, rank, kind) for text, (rank, kind) in zip(texts, pairs, strict=True))
+    lines = zip(texts, pairs, columns, strict=True)
+    return tuple(Note(text, rank, kind, tuple(names)) for text, (rank, kind), names in lines)
 
 
 def _terms(arrays: Mapping[str, np.ndarray[Any, Any]], named: Any) -> VarianceTerms | None:

@@ -3,83 +3,113 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
-from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import (
+    ArgumentError,
+    ConvergenceError,
+    HeavyTailWarning,
+    MisfitWarning,
+    NotAvailableError,
+    NotPositiveDefiniteError,
+    SteepDirectionWarning,
+    WeakIdentificationWarning,
+)
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
-from privinf.inference.score_test import Identification
 from privinf.results.fitted import FittedResult
-from privinf.results.notes import CLIPPED, IMPUTED_LABEL, IMPUTED_VALUE, Note, clipped_texts, sentence
+from privinf.results.notes import (
+    IMPUTED_LABEL,
+    IMPUTED_VALUE,
+    Note,
+    clipped_fact,
+    clipped_texts,
+    must_read,
+    sentence,
+)
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP
 from privinf.typing import Floats, SummaryNotes
 from privinf.validation import check_choice, check_flag, check_fraction
-from privinf.wire import readable
+from privinf.wire import Assumptions, readable
 
 ERRORS_NOTE = (
-    "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
-    "data would have had without noise, estimated from the release."
+    "std err includes sampling error and privacy noise; (no noise) estimates the standard error that the "
+    "same data would have without privacy noise."
 )
+UNKNOWN = "not available"
+NO_SAMPLING_ERRORS = "(no noise) is blank: the privacy noise hides what it would be."
 # A chi-square statistic is a sum over its degrees of freedom, and F a mean: this is what to compare with F.
 PER_DF = "Per df, as F:"
 # A row at the head of every table of a fit whose response went out as it is.
 UNPROTECTED = "{} is NOT protected"
 NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
+# A row at the head of fits that are flagged: the coefficients, where a check is of single ones.
+WEAK_LABEL = "Weak for:"
+NO_ERRORS_AT_ALL = "all coefficients (no standard errors)"
+ALL_WEAK = "all coefficients (joint check)"
+MAINLY_WEAK = "all coefficients (joint check), mainly {}"
+# Warnings about normal intervals that flag a fit.
+WEAK_WARNINGS = (WeakIdentificationWarning, SteepDirectionWarning, HeavyTailWarning, MisfitWarning)
+# A row at the head of fits in which the place of a row was used.
+ORDER = ("Row order:", "assumed public")
 NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
-# Rows of the header that say what a reader takes for granted.
+# Families that the model's name implies.
+_FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
+# Values of options that a summary leaves out, since they are the usual ones.
 USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}
 SLOW_SETS = (
-    "Score intervals, which hold their level however strong the noise is, take hundreds of passes over the "
-    "records here: conf_int(method='score') computes them, and the summary shows them from then on."
+    "Score intervals take hundreds of passes over the records here: conf_int(method='score') computes them, "
+    "and later summaries show them."
 )
 SCORE_NOTE = (
-    "The intervals invert the score test, which holds its level however strong the noise is; they are "
-    "conservative, and an infinite end means that the release does not bound the coefficient."
+    "Score intervals are valid however strong the noise is; they are conservative, and an infinite end means "
+    "that the release does not bound the coefficient."
+)
+NO_SCORE_INTERVALS = (
+    "Score intervals are not available: this fit did not release the equation that they need."
 )
 SMALLEST_FIXED = 1e-4  # columns with a smaller entry have a format for each cell
-EQUAL_VARIANCE = "assumes equal error variance"
-EQUAL_VARIANCE_NOTE = (
-    "Intervals and tests, the score test among them, assume that the errors have equal variance: where it "
-    "goes with the columns they may be far from their level. "
-)
-ROBUST_INSTRUMENTS = "Two-stage least squares on a release has no other covariance."
-ROBUST_FIT = "cov_type='HC0' does not assume it."
+EQUAL_VARIANCE = "assume equal variances"
+EQUAL_VARIANCE_NOTE = "Intervals and tests, including the score test, assume equal error variances{}"
+ROBUST_INSTRUMENTS = "; two-stage least squares on a release has no robust covariance."
+ROBUST_FIT = "; pass cov_type='HC0' where the variance may depend on the columns."
 # Of a fit from a release of totals, whose covariance cannot be chosen any more.
-ROBUST_RELEASE = (
-    "This release has no other covariance for this formula; a new release of the rows, OLS or MomentOLS with "
-    "cov_type='HC0', does not assume it."
-)
+ROBUST_RELEASE = "; robust ones need a new release of the rows by OLS or MomentOLS with cov_type='HC0'."
 T_NOTE = (
-    "P-values and intervals take t quantiles, by Satterthwaite with {:d} degrees of freedom where an error "
-    "is all from sampling, and with more where noise, whose law is known, is part of it."
+    "P-values and intervals use t quantiles with {:d} degrees of freedom for sampling error, and with more "
+    "where part of the error is noise of known variance (Satterthwaite)."
 )
 ALLOWED_BIAS = (
-    "P-values and intervals are the worst under a bias of up to {:.2g} standard errors, which the release "
-    "does not rule out."
+    "P-values and intervals allow for a clipping bias of up to {:.2g} standard errors, which the release "
+    "cannot rule out."
 )
 FLOORED_NOTE = (
-    "The release does not tell the residual variance from zero: what sampling adds to the standard errors is "
-    "held at the least that the noisy moments allow, and nearly all of the rest is noise."
+    "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
+    "value that the noisy moments allow."
 )
 DELTA_CAUTION = (
-    "epsilon is stated at delta = {:g}, which is at least 1/n: publishing one record at random would keep "
-    "such a claim; name a delta far below 1/n"
+    "the privacy claim is weak: delta = {:g} is at least 1/n, so publishing one whole record at random would "
+    "satisfy it; choose a delta far below 1/n"
+)
+WEAK_NOTE = (
+    "Weak identification: the noise leaves too little signal for normal intervals; use score_test() and "
+    "conf_int(method='score')."
 )
 CLIPPED_NOTE = (
-    "Robust errors leave out what residuals have beyond {:.1f} of their sds, where noise drowns it: on "
-    "skewed responses intervals may cover less than they say. More rows or a larger robust_share see more."
+    "Robust standard errors ignore residuals beyond {:.1f} standard deviations, where noise dominates, so "
+    "intervals may be too short for a skewed response; use more rows or a larger robust_share."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOptions:
-    """What a summary is told to call things, and how much to say; see `Results.summary`."""
+    """Names that a summary uses, and how much it prints; see `Results.summary`."""
 
     yname: str | None = None
     xname: Sequence[str] | None = None
@@ -89,7 +119,7 @@ class SummaryOptions:
     notes: SummaryNotes = "main"
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what rows are called, one text for each coefficient (else ArgumentError)."""
+        """Return the names of the rows, one text for each coefficient (else ArgumentError)."""
         if self.xname is None:
             return names
         found = () if isinstance(self.xname, str) else tuple(self.xname)
@@ -102,36 +132,61 @@ class SummaryOptions:
         return f"{result.model.name or 'Private regression'} Results" if self.title is None else self.title
 
     def check(self) -> SummaryOptions:
-        """Return itself if it can be followed (else ArgumentError)."""
+        """Return the options themselves if they are valid (else ArgumentError)."""
         check_fraction(self.alpha, "alpha")
         check_flag(self.slim, "slim")
         check_choice(self.notes, SummaryNotes, "notes")
         if not isinstance(self.yname, (str, type(None))):
-            raise ArgumentError(f"yname must be a text, got {type(self.yname).__name__}")
+            raise ArgumentError(f"yname must be a string, got {type(self.yname).__name__}")
         return self
 
 
-def summarize(result: FittedResult, told: SummaryOptions) -> PrivateSummary:
+def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
     """Return the summary of a result."""
-    alpha = told.check().alpha
-    names = told.names(result.names)
-    weak = result.estimate.cov is None
-    header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
+    alpha = options.check().alpha
+    names = options.names(result.names)
+    no_errors = result.estimate.cov is None
+    header, cells, notes = _score_table(result, alpha) if no_errors else _wald_table(result, alpha)
     known = result._context.ranked
-    explained = [note for note in known if note.rank != "detail"] if told.slim else [*notes, *known]
+    explained = [note for note in known if note.rank != "detail"] if options.slim else [*notes, *known]
+    weak = weak_for(result, dict(zip(result.names, names, strict=True)))
     summary = PrivateSummary(
-        title=told.title_of(result),
-        top=_model_facts(result, told),
+        title=options.title_of(result),
+        top=_model_facts(result, options, weak),
         header=header,
         rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
-        tests=([], []) if told.slim else _test_facts(result),
+        tests=([], []) if options.slim else _test_facts(result, weak),
         privacy=privacy_facts(result.privacy),
         notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
-        shown=told.notes,
+        shown=options.notes,
     )
     for column in result._summary_columns():
         summary = summary.with_column(column)
     return summary
+
+
+def weak_for(result: FittedResult, shown: Mapping[str, str]) -> str:
+    """Return the coefficients whose normal intervals are flagged; empty where nothing is.
+
+    Notes of a fit name single coefficients. A flag of the fit as a whole applies to all of them. `shown` has
+    other names for coefficients.
+    """
+    if result.estimate.cov is None:
+        return NO_ERRORS_AT_ALL
+    warned = result._inference.interval_warnings
+    texts = [text for category, text in warned if issubclass(category, WEAK_WARNINGS)]
+    if not texts:
+        return ""
+    named = [note for note in result._context.ranked if note.columns]
+    columns = dict.fromkeys(name for note in named for name in note.columns)
+    names = ", ".join(shown.get(name, name) for name in columns)
+    jointly = result.cov_type == "posterior" or not all(
+        any(note.text in (text, sentence(text)) or text.startswith(note.text) for note in named)
+        for text in texts
+    )
+    if names and not jointly:
+        return names
+    return MAINLY_WEAK.format(names) if names and len(result.names) > 1 else ALL_WEAK
 
 
 def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
@@ -154,20 +209,30 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
     spent = [
         (f"{epsilon_of} (delta={delta:g}):", f"{report.epsilon(delta):.4g}"),
         *parties,
-        ("mu (Gaussian DP):", _or_reason(lambda: report.mu)),
-        ("rho (zCDP):", _or_reason(lambda: report.rho)),
+        *((f"{name}:", value) for name, value in _equivalents(report)),
         *([("Spent by this fit:", "0 (uses a release)")] if earlier else []),
     ]
-    if not earlier or len(report.recorded) > len(report.entries):
+    if len(report.recorded) > len(report.entries):
         total = f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}{report.stamp_of_others}"
         spent.append(("Epsilon, whole ledger:", total))
     meaning = [
         ("Unit of privacy:", report.unit),
-        ("Neighbours:", report.relation),
+        ("Neighbors:", report.relation),
         ("Trust model:", report.trust),
         ("Noise:", report.stamp or f"{source} (secure)"),
     ]
     return spent, meaning
+
+
+def _equivalents(report: PrivacyReport) -> list[Fact]:
+    """Return the cost in the other units that it has."""
+    known = []
+    for name, unit in (("mu (Gaussian DP)", "mu"), ("rho (zCDP)", "rho")):
+        try:
+            known.append((name, number(getattr(report, unit))))
+        except NotAvailableError:
+            continue
+    return known
 
 
 def _of_fit(report: PrivacyReport) -> str:
@@ -194,13 +259,13 @@ def column(values: Iterable[float]) -> list[str]:
 
 
 def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
-    interval = result._inference.interval(alpha)  # a note says it where it is weak
+    interval = result._inference.interval(alpha)  # flagged at the head where it is weak
     notes = [Note(ERRORS_NOTE, "table")]
     try:
         sampling = result.bse_sampling.to_numpy()
-    except NotAvailableError as reason:
+    except NotAvailableError:
         sampling = np.full(len(result.names), np.nan)
-        notes.append(Note(f"{reason}.", "table"))
+        notes.append(Note(NO_SAMPLING_ERRORS, "table"))
     errors = ["-" if cell == "nan" else cell for cell in column(sampling)]
     columns = [
         column(result.params),
@@ -222,14 +287,18 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
 
 
 def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
-    notes = [Note(f"No standard errors: {result.estimate.weak_reason}.", "must-read")]
+    reason = result.estimate.weak_reason.removeprefix("no intervals: ")
+    notes = list(must_read(f"No standard errors: {reason}."))
     if not result.score_sets_are_quick(alpha):
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, Note(SLOW_SETS, "table")]
     try:
         interval = result.conf_int(alpha, method="score").to_numpy()
-    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError) as reason:
+    except NotAvailableError:
         rows = [[number(coef)] for coef in result.params]
-        return ["coef"], rows, [*notes, Note(f"No score intervals: {reason}.", "must-read")]
+        return ["coef"], rows, [*notes, Note(NO_SCORE_INTERVALS, "table")]
+    except (NotPositiveDefiniteError, ConvergenceError) as reason:
+        rows = [[number(coef)] for coef in result.params]
+        return ["coef"], rows, [*notes, Note(f"No score intervals: {reason}.", "table")]
     rows = [[number(coef), *ends] for coef, ends in zip(result.params, _ends(interval), strict=True)]
     low, high = _interval_header(alpha)
     return ["coef", f"score {low}", high], rows, [*notes, Note(SCORE_NOTE, "table")]
@@ -243,80 +312,81 @@ def _interval_header(alpha: float) -> tuple[str, str]:
     return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
 
 
-def _model_facts(result: FittedResult, told: SummaryOptions) -> tuple[list[Fact], list[Fact]]:
-    name = result.model.endog_names if told.yname is None else told.yname
-    unprotected = [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
-    stamped = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
+def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tuple[list[Fact], list[Fact]]:
+    name = result.model.endog_names if options.yname is None else options.yname
+    alarms = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
+    alarms += [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
+    alarms += [(WEAK_LABEL, weak)] if weak else []
     left = [
         ("Dep. Variable:", name),
         ("Model:", result.model.name),
-        *stamped,
-        *unprotected,
+        *alarms,
         *([("Method:", result.method)] if result.method else []),
         *(
             (f"{name}:", str(value))
             for name, value in result.options.items()
-            if _is_news(result, name, value)
+            if _is_shown(result, name, value)
         ),
     ]
-    completed = [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
-    if told.slim:
+    target = _target_facts(result)
+    if options.slim:
         right = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
-        return left[: 2 + len(stamped) + len(unprotected)], [*right, *completed]
+        return left[: 2 + len(alarms)], [*right, *target]
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
         *([] if result._fit_statistics.no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
-        *_target_fact(result),
-        *completed,
+        *target,
     ]
     return left, right
 
 
-def _is_news(result: FittedResult, name: str, value: object) -> bool:
-    """Return whether an option of a fit tells more than the usual, and than the rows on privacy."""
-    usual = result.privacy.trust if name == "Trust" else USUAL_OPTIONS.get(name)
-    return str(value) != usual
+def _is_shown(result: FittedResult, name: str, value: object) -> bool:
+    """Return whether a summary prints an option: it is not the usual one, and no other row has it."""
+    report = result.privacy
+    usual = {"Trust": report.trust, "Neighbours": report.relation, **USUAL_OPTIONS}.get(name)
+    return str(value) != usual and (name, value) != ("Family", _FAMILY_OF.get(result.model.name))
 
 
-def _target_fact(result: FittedResult) -> list[Fact]:
-    """Return whose coefficients these are, where it is not the population of the rows as they are."""
-    if result.target != "population":
-        return [("Target:", result.target)]
-    clipped = any(note.text == CLIPPED for note in result._context.ranked)
-    return [("Target:", "clipped values")] if clipped else []
+def _target_facts(result: FittedResult) -> list[Fact]:
+    """Return the target where it is not the regression on the rows as they are, and what it rests on."""
+    clipped = clipped_fact(result._context.ranked)
+    target = result.target if result.target != "population" else clipped
+    facts = [("Target:", target)] if target else []
+    facts += [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
+    return [*facts, ORDER] if Assumptions.PUBLIC_PLACES in result.privacy.assumptions else facts
 
 
 def _moment_facts(result: FittedResult) -> list[Fact]:
     measures = [
         ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
-        ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
+        ("Residual variance:", _or_reason(lambda: result.scale)),
     ]
     if not _shows_f(result):
         return measures
-    return [
-        *measures,
+    further = [
         ("Adj. R-squared:", _or_reason(lambda: result.rsquared_adj)),
         ("F-statistic:", _or_reason(lambda: result.fvalue)),
         ("Prob (F-statistic):", _or_reason(lambda: result.f_pvalue)),
     ]
+    return [*measures, *(fact for fact in further if fact[1] != UNKNOWN)]
 
 
 def _shows_f(result: FittedResult) -> bool:
     return result._fit_statistics.no_moments is None and math.isfinite(result.estimate.df_resid)
 
 
-def _test_facts(result: FittedResult) -> tuple[list[Fact], list[Fact]]:
+def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]]:
     left: list[Fact] = []
     right: list[Fact] = []
     try:
         strength = result.identification
         left.append(("Identification:", f"{strength.statistic:.4g}"))
         left.append(("Weak below:", f"{strength.threshold:.3g}"))
-        left.append(_verdict(result, strength))
     except NotAvailableError:
         pass
+    left.append(("Wald intervals:", _verdict(result, weak)))
     try:
         test = result.score_test()
         right.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
@@ -328,34 +398,31 @@ def _test_facts(result: FittedResult) -> tuple[list[Fact], list[Fact]]:
     return left, right
 
 
-def _verdict(result: FittedResult, strength: Identification) -> Fact:
-    """Return what is to be thought of Wald intervals, or what they rest on."""
-    if strength.weak:
-        return "Wald intervals:", "NOT to be trusted"
+def _verdict(result: FittedResult, weak: str) -> str:
+    """Return whether Wald intervals are flagged, or what they assume."""
     if result.estimate.cov is None:
-        return "Wald intervals:", "not available"
+        return "not available"
+    if weak:
+        return "flagged as weak"
     if result._context.rows_alone(result.cov_type):
-        return "Intervals:", "take rows as independent"
+        return "assume independent rows"
     if sampling_kind(result.cov_type) == "homoskedastic":
-        return "Intervals:", EQUAL_VARIANCE
-    if strength.steep:
-        return "Wald intervals:", "err on one side"
+        return EQUAL_VARIANCE
     if result._context.shifts(result.estimate) or clipped_texts(result._context.settings):
-        return "Wald intervals:", "for clipped columns"
+        return "for clipped values"
     if result._context.imputed:
-        return "Wald intervals:", "for completed rows"
-    clipped = "clipped_at" in result._context.settings
-    return "Wald intervals:", "residuals clipped" if clipped else "not flagged"
+        return "for completed data"
+    return "for clipped residuals" if "clipped_at" in result._context.settings else "not flagged"
 
 
 def _warnings(result: FittedResult) -> list[Note]:
-    """Return what a reader must know first; a stamp is a detail, as a row of the header says it."""
+    """Return what a reader must know first; a stamp is a detail, since a row of the header has it."""
     stamp = result.privacy.stamp
     stamped = []
     if stamp == SIMULATION:
-        stamped = [f"{SIMULATION}. The noise came from a seed; whoever knows the seed can remove it."]
+        stamped = [f"{SIMULATION}. The noise came from a seed, and anyone who knows the seed can remove it."]
     elif stamp:
-        stamped = [f"{stamp}. The release holds the rows as they are."]
+        stamped = [f"{stamp}. The release contains unprotected rows."]
     return [*(Note(text) for text in stamped), *(Note(text, "must-read") for text in _cautions(result))]
 
 
@@ -363,17 +430,14 @@ def _cautions(result: FittedResult) -> list[str]:
     lines = []
     lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
     if result.estimate.cov is not None and (said := result._context.rows_alone(result.cov_type)):
-        lines.append(f"{said[0].upper()}{said[1:]}.")
+        lines.append(sentence(said))
     try:
         if result.identification.weak and result.estimate.cov is not None:
-            lines.append(
-                "Weak identification: the noise leaves too little signal for normal intervals; use "
-                "score_test() and conf_int(method='score')."
-            )
+            lines.append(WEAK_NOTE)
         if result.identification.steep and result.estimate.cov is not None:
-            lines.append(f"S{STEEP.format(result.identification.stretch)[1:]}.")
+            lines.append(sentence(STEEP.format(result.identification.stretch)))
         if sampling_kind(result.cov_type) == "homoskedastic":
-            lines.append(EQUAL_VARIANCE_NOTE + _other_covariance(result))
+            lines.append(EQUAL_VARIANCE_NOTE.format(_other_covariance(result)))
         if _floored(result):
             lines.append(FLOORED_NOTE)
         if "clipped_at" in result._context.settings:
@@ -384,14 +448,14 @@ def _cautions(result: FittedResult) -> list[str]:
 
 
 def _other_covariance(result: FittedResult) -> str:
-    """Return what does without the assumption of equal variance, where this result could have had it."""
+    """Return how to avoid the assumption of equal variances."""
     if result.model.name == "TwoStageLeastSquares":
         return ROBUST_INSTRUMENTS
     return ROBUST_RELEASE if result.privacy.subject == "earlier release" else ROBUST_FIT
 
 
 def _floored(result: FittedResult) -> bool:
-    """Whether the covariance rests on a residual variance that came out negative."""
+    """Return whether the covariance rests on a residual variance that came out negative."""
     known = result._context
     no_moments = result._fit_statistics.no_moments
     if result.estimate.cov is None or result.target == "sample" or no_moments is not None:
@@ -409,4 +473,4 @@ def _or_reason(figure: object) -> str:
     try:
         return number(figure())  # type: ignore[operator]
     except NotAvailableError:
-        return "not available"
+        return UNKNOWN

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from privinf.results.variance import VarianceFormula
 
 STEEP = (
-    "asymmetric uncertainty (stretch {:.2g}): the noise moves an estimate and its standard "
-    "error together, so Wald intervals miss on one side more often. "
-    "conf_int(method='score') has correct coverage, and its intervals are nearly as narrow"
+    "asymmetric uncertainty (stretch {:.2g}): the noise moves an estimate together with its standard error, "
+    "so Wald intervals miss on one side more often; use conf_int(method='score')"
 )
 WEAK = (
     "identification is weak (statistic {:.3g}, threshold {:.3g}): normal inference may err far more often "

@@ -1,9 +1,9 @@
-"""What every test has: how its columns are named, what it was told, and how its result is shown."""
+"""Shared parts of all tests: named columns, options, and results with their summary."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -25,10 +25,19 @@ from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_SAMPLE, IMPUTED_VALUE, Note, ranked, sentence
 from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import large_delta, number, privacy_facts
+from privinf.results.summary import NOT_PRIVATE, large_delta, number, privacy_facts
 from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
-from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingOptions, Table
+from privinf.typing import (
+    Alternative,
+    Floats,
+    Missing,
+    NoiseChoice,
+    Pair,
+    SpendingOptions,
+    SummaryNotes,
+    Table,
+)
 from privinf.validation import check_choice, check_fraction
 from privinf.wire import readable
 
@@ -39,11 +48,13 @@ if TYPE_CHECKING:
 # at most twice as far.
 AT_BOUND = 0.05
 MOSTLY_AT_BOUND = (
-    "at least half of the values of {} lie in the outermost twentieth of the public bounds, or beyond: where "
-    "they are clipped, it is another mean; declare wider bounds, or, of a rare outcome, test its share"
+    "at least half of the values of {} lie at or beyond one end of the public bounds, and clipping changes "
+    "their mean: declare wider bounds, or test the share of a rare outcome"
 )
-NOT_A_SHARE = "column {!r} is no outcome of two kinds: declare the bounds (0, 1), or two levels"
-NO_BOUNDS = "no public bounds for {!r}: pass bounds= (groups: levels=), or column names, data= and schema="
+NOT_A_SHARE = "column {!r} does not have two values: declare the bounds (0, 1), or two levels"
+NO_BOUNDS = (
+    "{!r} has no public bounds: pass bounds= (levels= for groups), or names of columns with data= and schema="
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +87,7 @@ Cautions: TypeAlias = tuple[tuple[type[Warning], str], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleRequest:
-    """Rows that a test is about, what is public of them, and what the test may spend.
+    """Rows that a test uses, their public bounds, and its budget.
 
     Notes
     -----
@@ -113,12 +124,12 @@ def asked_columns(
         names = tuple(given.values())
         schema = _schema_of(names, declared, options.schema)
         if options.data is None:
-            raise ArgumentError(f"{names[0]!r} names a column: pass its table, data=")
+            raise ArgumentError(f"{names[0]!r} is the name of a column: pass its table as data=")
         return SampleRequest(table_rows(options.data, names, schema, missing), schema, options), names
     if options.data is not None or any(isinstance(one, str) for one in given.values()):
-        raise ArgumentError("either all columns are names of columns of data=, or all are arrays")
+        raise ArgumentError("columns must all be names of columns in data=, or all be arrays")
     if options.schema is not None:
-        raise ArgumentError("schema= goes with data=; arrays have bounds= and levels=")
+        raise ArgumentError("schema= needs data=: pass bounds= and levels= with arrays")
     labels = [_label(one, name) for name, one in given.items()]
     if len(set(labels)) < len(labels):
         labels = list(given)
@@ -135,14 +146,14 @@ def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Sche
     if schema is not None:
         check_schema(schema)
         if given:
-            raise ArgumentError("bounds and levels are the schema's: leave out bounds= and levels=")
+            raise ArgumentError("the schema has the bounds and levels: leave out bounds= and levels=")
         return schema
     facts = dict(zip(names, declared.values(), strict=True))
     absent = [name for name, fact in facts.items() if fact is None]
     if absent:
         raise SensitivityError(NO_BOUNDS.format(absent[0]))
     if any(isinstance(fact, str) for fact in facts.values()):
-        raise SchemaError("bounds and levels are public facts, given as numbers or lists: no text is any")
+        raise SchemaError("bounds and levels must be numbers or lists, not strings")
     return Schema(facts)
 
 
@@ -157,7 +168,7 @@ def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
 
 
 def at_bound(names: Sequence[str], means: Floats, sds: Floats) -> Cautions:
-    """Return cautions of means so near to a bound that most values must lie at it; units of half the range.
+    """Return cautions about means so near a bound that most values must lie at it; units of half the range.
 
     With d the mean distance from an end, at most half of the values are farther from it than 2 d (Markov).
     """
@@ -217,7 +228,7 @@ class EstimateRow(NamedTuple):
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class StatResult(PortableTest):
-    """What a test or an estimate found, from one release.
+    """Result of a test or an estimate, from one release.
 
     Attributes
     ----------
@@ -266,7 +277,8 @@ class StatResult(PortableTest):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
-        object.__setattr__(self, "ranked_notes", ranked(self.ranked_notes))
+        notes = tuple(note if isinstance(note, Note) else Note(note, "table") for note in self.ranked_notes)
+        object.__setattr__(self, "ranked_notes", notes)
         imputed = of_imputation(self.release.missing)
         object.__setattr__(self, "cautions", tuple(dict.fromkeys((*imputed, *self.cautions))))
 
@@ -278,7 +290,7 @@ class StatResult(PortableTest):
     @property
     def notes(self) -> tuple[str, ...]:
         """The texts of the notes."""
-        return tuple(note.text for note in ranked(self.ranked_notes))
+        return tuple(note.text for note in self._notes)
 
     @property
     def nobs(self) -> int:
@@ -287,7 +299,7 @@ class StatResult(PortableTest):
 
     @property
     def privacy(self) -> PrivacyReport:
-        """What the release cost; `cumulative` is its ledger."""
+        """Cost of the release; `cumulative` is its ledger."""
         return self.release.privacy
 
     @property
@@ -309,14 +321,24 @@ class StatResult(PortableTest):
         cells = {row.name: row[1:] for row in self.rows}
         return pd.DataFrame.from_dict(cells, orient="index", columns=["estimate", "std err", low, high])
 
-    def summary(self) -> PrivateSummary:
+    def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
         """Return title, test, estimates, effect sizes and cost, as statsmodels shows them.
+
+        Parameters
+        ----------
+        notes : {"main", "all"}
+            "main": the notes that must be read and those that explain the table, four at most. "all": every
+            note, with the assumptions of the privacy claim.
 
         Returns
         -------
-        summary
-            Prints as text, and shows as HTML in notebooks; ``as_latex()`` and ``as_csv()`` export it.
+        PrivateSummary
+
+        Notes
+        -----
+        **Privacy.** A function of the release: public.
         """
+        check_choice(notes, SummaryNotes, "notes")
         return PrivateSummary(
             title=f"{self.title} Results",
             top=self._facts(),
@@ -333,20 +355,26 @@ class StatResult(PortableTest):
                     Note(sentence(text), "must-read", caution_kind(category))
                     for category, text in self.cautions
                 ),
-                *self.ranked_notes,
+                *(replace(note, rank="table") if note.rank == "header" else note for note in self._notes),
                 *(f"The privacy claim assumes: {readable(text)}." for text in self.privacy.assumptions),
             ],
+            shown=notes,
         )
 
+    @property
+    def _notes(self) -> tuple[Note, ...]:
+        return ranked(self.ranked_notes)
+
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        source = [("No. Observations:", f"{self.nobs:d}"), ("Noise law:", self.release.noise)]
+        source = [("No. Observations:", f"{self.nobs:d}"), ("Noise distribution:", self.release.noise)]
         source += [(IMPUTED_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
+        stamped = [("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []
         if not self.null:
-            return [("What:", readable(self.release.question.label))], source
+            return [("Estimates:", readable(self.release.question.label)), *stamped], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
         degrees = "-" if any(np.isnan(df)) else ", ".join(number(one, 1) for one in df)
         small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
-        left = [("Null:", self.null), ("Alternative:", self.alternative), *source[:1]]
+        left = [("Null:", self.null), ("Alternative:", self.alternative), *stamped, *source[:1]]
         return left, [
             ("Statistic:", number(self.statistic)),
             ("Df:", degrees),

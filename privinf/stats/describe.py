@@ -12,6 +12,7 @@ from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.columns import SampleQuestion
+from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import sentence
 from privinf.schema import Schema
@@ -96,8 +97,15 @@ class Description(PortableTable):
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def __repr__(self) -> str:
-        told = [sentence(text) for _, text in self.cautions]
-        return "\n".join(filter(None, [self.table.to_string(), CLIPPED_COLUMNS, *told, self.privacy.stamp]))
+        return "\n".join([self.table.to_string(), *self._notes])
+
+    def _repr_html_(self) -> str:
+        return html_frame(self.table, self.title, self._notes)
+
+    @property
+    def _notes(self) -> list[str]:
+        cautions = [sentence(text) for _, text in self.cautions]
+        return [CLIPPED_COLUMNS, *cautions, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 
 @door

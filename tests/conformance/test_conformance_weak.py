@@ -138,7 +138,8 @@ def test_what_does_not_warn_says_it_in_what_it_returns(name):
         assert "WeakIdentification" in entry.facts["cautions"]
         assert all("WeakIdentification" in paper for paper in papers)
         if not isinstance(result, LassoResults):  # which says it in notes that its fit made
-            assert "NOT to be trusted" in summary
+            assert "Weak for:" in summary
+            assert "not flagged" not in summary
             assert "Weak identification" in summary
 
 

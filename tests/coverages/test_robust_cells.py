@@ -70,14 +70,14 @@ def test_nonrobust_score_tests_need_equal_variance_and_the_summary_says_so():
     assert rejected["HC0"] <= binom.isf(0.005, 80, 0.05) / 80
     plain, robust = (fit_of(0, cov_type) for cov_type in ("nonrobust", "HC0"))
     text = plain.summary().as_text()
-    assert "assumes equal error variance" in text
+    assert "assume equal variances" in text
     assert "cov_type='HC0'" in " ".join(text.split())
     assert "not flagged" not in text
     for summary in (plain.summary().as_html(), plain.summary().as_latex(), plain.summary().as_csv()):
-        assert "assumes equal error variance" in summary
+        assert "assume equal variances" in summary
         assert "not flagged" not in summary
     assert "not flagged" in robust.summary().as_text()
-    assert "equal error variance" not in robust.summary().as_text()
+    assert "equal error variances" not in robust.summary().as_text()
     assert "trusted" not in str(plain.identification)
     assert "equal error variance" in pi.Results.score_test.__doc__
 

@@ -53,7 +53,7 @@ def test_rare_events_do_not_settle_in_three_rounds(share, n, beta, epsilon):
         y, X = rows_of(n, beta, seed)
         fit = model_of(y, X).fit(epsilon=epsilon, delta=1e-6, optimizer=pi.Newton(), rng=seed)
         assert not settled(fit), share
-        assert "did not settle" in fit.estimate.weak_reason
+        assert "did not converge" in fit.estimate.weak_reason
 
 
 def test_a_clip_that_is_small_against_the_response_does_not_settle():
@@ -103,11 +103,11 @@ def test_what_needs_a_covariance_says_why_it_is_not_there(tmp_path):
         with pytest.raises(NotAvailableError) as told:
             ask()
         if name != "bse_privacy":
-            assert "did not settle" in str(told.value), name
+            assert "did not converge" in str(told.value), name
     assert np.isfinite(fit.params).all()
     np.testing.assert_allclose(fit.predict(X[:3]), expit(X[:3].to_numpy() @ fit.params.to_numpy()))
     text = " ".join(fit.summary().as_text().split())
-    assert "the fit did not settle" in text
+    assert "the fit did not converge" in text
     assert "std err" not in text
     fit.save(tmp_path / "far.privinf")
     again = pi.load_results(tmp_path / "far.privinf")
@@ -129,7 +129,7 @@ def test_targets_that_did_not_settle_have_no_intervals():
     model = model_of(y, X)
     early = pi.DPSGD(epochs=1, batches=1, step=1e-3, final_share=0.9)
     fit = model.fit(epsilon=8.0, delta=1e-6, targets=["x1", "x2"], optimizer=early, rng=0)
-    with pytest.raises(NotAvailableError, match="did not settle"):
+    with pytest.raises(NotAvailableError, match="did not converge"):
         fit.conf_int()
     assert list(fit.params.index) == ["x1", "x2"]
 

@@ -125,7 +125,7 @@ def test_columns_that_go_along_with_a_target_must_be_named():
     # one step from so far away has no interval of its own
     assert abs(together.params["x1"] - 0.8) < 0.2
     assert list(together.names) == ["x1"]
-    with pytest.raises(NotAvailableError, match="did not settle"):
+    with pytest.raises(NotAvailableError, match="did not converge"):
         together.conf_int()
 
 

@@ -425,6 +425,7 @@ def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, to
     rows = SimpleNamespace(
         design=SimpleNamespace(constant=0, names=("const", "d")), limits=(np.array([1.0, -1.0]), np.ones(2))
     )
-    texts = few_records(rows, look, np.array([0.0, 2.0]), np.array([1.0, sided]), np.ones(2))
-    assert len(texts) == told
-    assert all("some 500 records have the rarer value of d" in text and "2.0" in text for text in texts)
+    notes = few_records(rows, look, np.array([0.0, 2.0]), np.array([1.0, sided]), np.ones(2))
+    assert len(notes) == told
+    assert all(note.columns == ("d",) for note in notes)
+    assert all("(about 500) have the rarer value of d" in note.text and "2.0" in note.text for note in notes)

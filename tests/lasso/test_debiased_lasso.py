@@ -25,6 +25,8 @@ from privinf.lasso import thresholding as hard_thresholding
 from studies.lasso import LassoDesign
 from studies.simulation import binomial_limits
 
+ASTRAY = "the sparse fit did not converge"
+
 N, P = 12_000, 40
 SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score", "missed")
 
@@ -567,7 +569,7 @@ def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
         sample = design.draw(np.random.default_rng(seed))
         model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5))
         fit = model.fit(epsilon=0.8, delta=0.5 / 10_000, sparsity=15, targets=targets, rng=seed)
-        if not fit.hidden_targets and "went astray" in str(fit.summary()):
+        if not fit.hidden_targets and ASTRAY in " ".join(str(fit.summary()).split()):
             error = np.abs(fit.params - sample.shared[targets])
             held.append(error < 1.96 * fit.bse)
     assert len(held) >= 3
@@ -578,8 +580,8 @@ def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
 def test_a_refit_that_went_astray_says_so():
     fit = model(30)[0].fit(epsilon=1.2, delta=0.5 / N, sparsity=30, targets=[2], rng=1)
     assert fit.residual_scale > 1.0
-    assert "went astray" in str(fit.summary())
-    with pytest.warns(WeakIdentificationWarning, match="went astray"):
+    assert ASTRAY in " ".join(str(fit.summary()).split())
+    with pytest.warns(WeakIdentificationWarning, match=ASTRAY):
         fit.conf_int()
 
 

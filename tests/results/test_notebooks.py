@@ -1,5 +1,6 @@
 """What notebooks show of objects that are not results: HTML, escaped, with what `repr` says."""
 
+import math
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -20,6 +21,8 @@ def shown():
     moments = pi.Moments(schema, "y ~ x", trust="central")
     release = moments.release(frame, epsilon=4.0, delta=1e-6, rng=0, ledger=ledger)
     fit = pi.MomentOLS.from_release(release).fit()
+    exact = pi.Logit(rng.uniform(size=2000) < 0.5, frame[["x"]], bounds=[(-1.0, 1.0)]).fit(epsilon=math.inf)
+    described = pi.stats.describe(frame, schema=schema, epsilon=4.0, delta=1e-6, rng=0)
     mean = pi.stats.ttest_1samp("y", 2.0, data=frame, schema=schema, epsilon=4.0, delta=1e-6, rng=0)
     return {
         "schema": (SCHEMA, "x&lt;1&gt;"),
@@ -30,12 +33,24 @@ def shown():
         "privacy": (fit.privacy, "psilon"),
         "mean": (mean, "NOT PRIVATE"),
         "result": (fit, "NOT PRIVATE"),
+        "t test": (fit.t_test("x = 0"), "std err"),
+        "joint test": (fit.wald_test("x = 0, Intercept = 0"), "Joint test"),
+        "terms": (fit.wald_test_terms(), "Intercept"),
+        "exact t test": (exact.t_test("x = 0"), "std err"),
+        "exact joint test": (exact.wald_test("x = 0"), "Joint test"),
+        "correlations": (release.corr(), "NOT PRIVATE"),
+        "description": (described, "NOT PRIVATE"),
+        "comparison": (pi.compare({"one": fit, "two": fit}), "epsilon"),
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["schema", "ledger", "release", "moments", "score test", "privacy", "mean", "result"]
-)
+NAMES = [
+    *("schema", "ledger", "release", "moments", "score test", "privacy", "mean", "result", "t test"),
+    *("joint test", "terms", "exact t test", "exact joint test", "correlations", "description", "comparison"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_objects_show_a_table(shown, name):
     value, text = shown[name]
     page = value._repr_html_()

@@ -146,8 +146,8 @@ def test_a_wide_fit_of_totals_says_what_makes_it_wide(data):
     tight = pi.Schema({"y": (-1.0, 3.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0)})
     cases = {
         ("y ~ x + z", "bounds of the response 'y'"): (data, loose, 2.0),
-        ("y ~ x", "bounds of x, wide against its values"): (data, far, 6.0),
-        ("y ~ z + x", "goes along with other columns"): (plain, tight, 1.0),
+        ("y ~ x", "bounds of x, wide relative to its values"): (data, far, 6.0),
+        ("y ~ z + x", "with other columns"): (plain, tight, 1.0),
     }
     for (formula, words), (rows, schema, mu) in cases.items():
         made = pi.MomentOLS.from_formula(formula, rows, schema=schema)
@@ -156,17 +156,17 @@ def test_a_wide_fit_of_totals_says_what_makes_it_wide(data):
         assert said, r.notes
         assert "OLS with the same formula" in said[0]
         quiet = made.fit(mu=2000.0, rng=1)
-        assert not any("costs most" in note for note in quiet.notes)
-        assert not any("costs most" in note for note in made.fit(epsilon=math.inf).notes)
+        assert not any("Main causes" in note for note in quiet.notes)
+        assert not any("Main causes" in note for note in made.fit(epsilon=math.inf).notes)
 
 
 def test_a_release_for_many_fits_says_what_makes_one_wide(data):
     far = pi.Schema({"y": (-4.0, 6.0), "x": (-30.0, 30.0), "z": (-1.0, 1.0)})
     release = pi.Moments(far, columns=["z", "x", "y"]).release(data, mu=6.0, rng=1)
-    (note,) = [note for note in release.regress("y ~ x").notes if "costs most" in note]
-    assert "bounds of x, wide against its values" in note
+    (note,) = [note for note in release.regress("y ~ x").notes if "Main causes" in note]
+    assert "bounds of x, wide relative to its values" in note
     quiet = pi.Moments(far, columns=["z", "x", "y"]).release(data, mu=2000.0, rng=1)
-    assert not any("costs most" in note for note in quiet.regress("y ~ x").notes)
+    assert not any("Main causes" in note for note in quiet.regress("y ~ x").notes)
 
 
 @pytest.mark.parametrize(

@@ -385,7 +385,7 @@ def test_cluster_is_the_word_for_a_schemas_unit():
     with pytest.raises(NotAvailableError, match="one row per person"):
         pi.OLS.from_formula("y ~ x", data, schema=schema).fit(epsilon=math.inf)
     r = total.fit(epsilon=math.inf)
-    assert "take rows as independent" in str(r.summary())
+    assert "assume independent rows" in str(r.summary())
     for ask in (r.conf_int, lambda: r.t_test("x"), lambda: r.wald_test("x")):
         with pytest.warns(DependentRowsWarning, match="one 'who' has up to 3"):
             ask()

@@ -38,7 +38,6 @@ from privinf.lasso.plan import LassoPlan, check_shares
 from privinf.lasso.results import (
     NONE_SELECTED,
     SELECTED_NOTE,
-    WHOM,
     LassoResults,
     fit_settings,
     listed,
@@ -53,7 +52,7 @@ from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, target_notes
 from privinf.typing import RngLike
 
-METHOD = "debiased sparse logistic regression, {}"
+METHOD = "debiased sparse logistic regression"
 RATE_ALONE = (
     "{}. Only the rate of the response was released and charged; no coefficient{} was "
     "estimated, and the sparse fit has only a constant"
@@ -64,14 +63,11 @@ sampling: meat / n of the weighted scores, shrunk
 score noise, Hessian noise: of sds s_S and s_H, that of the secant Hessian times the step D
 precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
 DOUBTFUL = (
-    "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, name fewer targets, "
-    "or increase the budget."
+    "Not reliable: in the sparse logistic fit {}; keep fewer columns, name fewer targets, or spend more."
 )
 WEIGHTED_NOTE = (
-    "Target: the coefficients of a correctly specified logistic model. Extreme rows get "
-    "smaller weights, which depend on the columns alone. If the model is misspecified, the "
-    "coefficients can differ from maximum likelihood by some standard errors; adding "
-    "squares and products that matter reduces this."
+    "Outlying rows have less weight: if no logit of these columns holds, coefficients can differ from "
+    "maximum likelihood by a few standard errors, so add squares and products that matter."
 )
 
 
@@ -241,7 +237,7 @@ def _rate_alone(
         {},
         RATE_ALONE.format(rare, f" of {listed(hidden)}" if hidden else ""),
         nobs=sums.n,
-        method=METHOD.format(WHOM[rows.trust]),
+        method=METHOD,
         options=_options(rows, plan, support, rare.rate),
     )
 
@@ -272,7 +268,7 @@ def _without_intervals(
         dict(zip(targets, map(float, values), strict=True)),
         reason,
         nobs=sums.n,
-        method=METHOD.format(WHOM[rows.trust]),
+        method=METHOD,
         options=_options(rows, plan, settings["sparse"]["positions"], fit.spread.rate),
         notes=notes,
     )
@@ -283,7 +279,7 @@ def _options(rows: LassoRows, plan: LassoPlan, support: Sequence[int], rate: flo
     return {
         "Family": "binomial",
         "Sparsity": plan.told(list(support), rows.constant),
-        "Parties": str(len(rows.rows)),
+        "Sites": str(len(rows.rows)),
         "Rate": f"{rate:.4g}",
     }
 
@@ -370,7 +366,7 @@ def _results(
             report=report,
             sampling_cov=sampling,
             model="DebiasedLasso",
-            method=METHOD.format(WHOM[rows.trust]),
+            method=METHOD,
             options=_options(rows, plan, settings["sparse"]["positions"], fit.spread.rate),
             settings=settings,
             notes=(*target_notes(report), *notes),

@@ -42,6 +42,7 @@ from privinf.lasso.results import (
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import center_response
+from privinf.notebook import html_frame
 from privinf.results.context import Context
 from privinf.results.export import PortableParts
 from privinf.results.notes import Note, must_read, sentence, target_notes
@@ -248,9 +249,9 @@ def results_by_site(
         "Accounting": plan.accounting.replace("-", " "),
         "Epsilon of one interval": f"{alone:.4g}",
         "Joint epsilon": f"{report.epsilon():.4g}",
-        "Parties": str(len(rows.rows)),
+        "Sites": str(len(rows.rows)),
         "Precision columns": plan.precision,
-        "Target": "robust",
+        "Score target": "robust",
     }
     results = {
         rows.labels[site]: _site_results(planned, site, rows, units, targets, report, options)
@@ -334,15 +335,15 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(
-            "Noise is calibrated for each interval alone: the guarantee for everything released together "
-            "is the joint epsilon of the privacy block."
+            "The noise is calibrated for one interval at a time: the guarantee for everything together is "
+            "the joint epsilon."
         )
     score = planned.fits.differs[site]
     sites = len(planned.fits.differs)
     if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * sites)):
         notes.append(
-            f"The columns of party {label} seem to differ from the others' (z = {score:.1f}): its intervals "
-            "rest on precision columns of all parties; precision='machine' has columns of its own."
+            f"The columns of site {label} seem to differ from those of the others (z = {score:.1f}): its "
+            "intervals use nodewise regressions of all sites; precision='machine' uses its own."
         )
     return must_read(*notes)
 
@@ -403,26 +404,34 @@ class MachineResults(PortableParts):
                 [int(result.nobs), len(result.selected), result.residual_scale, length.min(), length.max()]
             )
         columns = ["rows", "selected", "residual scale", "narrowest", "widest"]
-        table = pd.DataFrame(lines, pd.Index(self.labels, name="party"), columns)
+        table = pd.DataFrame(lines, pd.Index(self.labels, name="site"), columns)
         return table if self.differs is None else table.assign(**{"differs (z)": self.differs.to_numpy()})
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a table of the sites, with the joint epsilon and that of one interval."""
+        table = self.to_frame(alpha).to_string(float_format=lambda value: f"{value:.4g}")
+        return "\n".join([*self._heading(alpha), table, *self._notes])
+
+    def _heading(self, alpha: float) -> list[str]:
         shared = ", ".join(self.shared_params.index[self.shared_params != 0.0])
-        lines = [
+        return [
             f"Debiased lasso, {len(self.labels)} sites with coefficients of their own",
             f"Joint epsilon {self.privacy.epsilon():.4g} at delta {self.privacy.default_delta:g}; "
             f"of one interval alone {self.interval_epsilon:.4g}{appended(self.privacy.stamp)}",
             f"Shared part: {shared}",
             f"Lengths of {1.0 - alpha:.0%} intervals, by site:",
-            self.to_frame(alpha).to_string(float_format=lambda value: f"{value:.4g}"),
         ]
+
+    @property
+    def _notes(self) -> list[str]:
         total = sum(result.nobs for result in self.results.values())
-        lines += [sentence(text) for text in large_delta(self.privacy, total)]
         notes = {note for result in self.results.values() for note in result.notes}
-        return "\n".join(lines + sorted(notes))
+        return [*(sentence(text) for text in large_delta(self.privacy, total)), *sorted(notes)]
+
+    def _repr_html_(self) -> str:
+        return html_frame(self.to_frame(), "; ".join(self._heading(0.05)), self._notes)
 
     def __repr__(self) -> str:
         joint = f"joint epsilon {self.privacy.epsilon():.4g} at delta {self.privacy.default_delta:g}"
         alone = f"{self.interval_epsilon:.4g} for one interval{appended(self.privacy.stamp)}"
-        return f"<MachineResults of {len(self.labels)} parties: {joint}, {alone}>"
+        return f"<MachineResults of {len(self.labels)} sites: {joint}, {alone}>"

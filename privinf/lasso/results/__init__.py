@@ -44,53 +44,48 @@ from privinf.typing import Floats, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
-    "The targets were selected on the same rows, and the intervals are not corrected for it. Where the noise "
-    "decides which weak columns are picked, coverage is nearly kept; where the rows decide, columns without "
-    "signal are picked for looking large and are covered far less often than stated, and weak signals are "
-    "overestimated. Columns whose signal stands far out, and targets named in advance, are not concerned."
+    "Targets were selected on the same rows and intervals are not corrected for it: weak selected columns "
+    "may be overestimated and covered less often than stated; strong ones are hardly affected."
 )
 
 THROUGH_MIDDLE = (
-    "There is no constant: columns and response were centred at the middle of their bounds, and coefficients "
-    "are those of the regression through that point; where means lie elsewhere they are not those of a "
-    "regression with a constant. center='released' centres at means."
+    "The model has no constant: it is the regression through the middle of the bounds; center='released' "
+    "centers at the means instead."
 )
 ASTRAY_NOTE = (
-    "Not to be trusted: the steps of the sparse fit went astray in the noise (its residuals are larger than "
-    "the response, or its last step was still long). Keep fewer columns, spend more, or move budget to the "
-    "refit with shares=."
+    "Not reliable: the sparse fit did not converge (large residuals or a long last step); keep "
+    "fewer columns, spend more, or move budget to the refit by shares=."
 )
 TWO_VALUED = "the response has two values: {}"
 TWO_MEAN = (
-    "coefficients are those of the linear probability model, and errors are robust to its variances; "
-    "family='binomial' fits a logit"
+    "coefficients are those of the linear probability model, with robust errors; family='binomial' fits a "
+    "logit"
 )
 TWO_ROBUST = (
-    "clipped errors of a rare outcome count in part, so that these coefficients are neither those of the "
-    "linear probability model (target='mean') nor of a logit"
+    "with clipped errors the coefficients are neither those of the linear probability model (target='mean') "
+    "nor those of a logit (family='binomial')"
 )
 OUTSIDE = (
-    "{} lie outside their bounds and were put there: coefficients are those of the cut columns; state wider "
-    "bounds"
+    "{} lie outside their bounds and were clipped to them, so coefficients describe the clipped columns: "
+    "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}: the noise hides the slope of the score, as it does first for rare levels and other "
-    "columns of rare large values. What was paid for it is spent. Name fewer targets, spend more, or move "
-    "budget with shares="
+    "no interval for {}: the noise hides the slope of the score, and the budget for it is spent; name fewer "
+    "targets, spend more, or move budget by shares="
 )
 NONE_SELECTED = (
-    "no column stands out of the noise, so that none was selected and what intervals cost was not spent: "
+    "no column stands out from the noise, so none was selected and the budget for intervals was not spent: "
     "name the targets, or spend more"
 )
 # Names of targets that a sentence lists.
 MOST_NAMES = 10
-NO_SQUARES = "this model releases no squares of residuals; their typical size is `residual_scale`"
-SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which noise and selection bias"
-WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
+NO_SQUARES = "this model releases no squared residuals; `residual_scale` is their typical size"
+SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is biased"
+METHOD = "debiased lasso"
 
 
 def hidden_targets_text(settings: LassoSettings) -> str:
-    """Return what a reader must know of targets without an interval; empty if all have one."""
+    """Return the warning of targets without an interval; empty if all have one."""
     hidden = settings.get("hidden", [])
     return HIDDEN_TARGETS.format(listed(hidden)) if hidden else ""
 
@@ -104,11 +99,12 @@ def listed(names: Sequence[str]) -> str:
 def hidden_notes(settings: LassoSettings) -> tuple[Note, ...]:
     """Return the note of targets without an interval."""
     text = hidden_targets_text(settings)
-    return (Note(sentence(text), "must-read", caution_kind(WeakIdentificationWarning)),) if text else ()
+    kind = caution_kind(WeakIdentificationWarning)
+    return (Note(sentence(text), "must-read", kind, tuple(settings["hidden"])),) if text else ()
 
 
 def changed_target(settings: LassoSettings) -> list[str]:
-    """Return what gives the coefficients of a result another target than the one that was stated."""
+    """Return the reasons why the coefficients have another target than the stated one."""
     texts = []
     if settings.get("two_valued", False) and settings.get("target", "robust") == "robust":
         texts.append(TWO_VALUED.format(TWO_ROBUST))
@@ -131,16 +127,14 @@ class TargetInference(Inference):
     def score_tail(self) -> ScoreTail:
         """What noisy counts say of scores beyond their clip; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:
-            raise NotAvailableError(
-                "scores of target='robust' are clipped where it is best for normal errors"
-            )
+            raise NotAvailableError("this fit counted no scores, since target='robust' has a fixed threshold")
         return ScoreTail(*self.settings["tail"])
 
     @property
     def missed_column_test(self) -> MissedColumnTest:
         """Test that no column outside the fit has an effect; see `LassoResults.missed_column_test`."""
         if "missed" not in self.settings:
-            raise NotAvailableError("missed_column_test: no column outside the fit was tested")
+            raise NotAvailableError("missed_column_test: this fit tested no columns outside it")
         return MissedColumnTest.of(self.settings["missed"])
 
     @property
@@ -229,7 +223,7 @@ class LassoResults(JointResults):
         """
         marks = self._settings.get("marks")
         if marks is None:
-            raise NotAvailableError("explained_shares: this fit regressed no target on neighbours")
+            raise NotAvailableError("explained_shares: this fit has no nodewise regressions")
         return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
 
     @property
@@ -288,7 +282,7 @@ class LassoResults(JointResults):
         texts += [settings.get("marks", {}).get("warning", ""), settings.get("doubt", "")]
         texts += settings.get("hidden", [])
         if not all(isinstance(text, str) for text in texts):
-            raise ArgumentError("names and warnings of a result are texts")
+            raise ArgumentError("names and warnings of a result must be strings")
         for name in ("draws", "widths"):
             check_array(settings.get("multipliers", {name: []})[name], name, ndim=1)
         check_choice(settings.get("target", "mean"), ScoreTarget, "target")
@@ -370,7 +364,7 @@ def lasso_results(
     settings["target"] = target
     if hidden:
         settings["hidden"] = [names[j] for j in hidden]
-    options = {"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target}
+    options = {"Sparsity": sparsity, "Sites": str(len(rows.rows)), "Score target": target}
     notes: tuple[str | Note, ...] = target_notes(report)
     notes += hidden_notes(settings)
     notes += must_read(SELECTED_NOTE) * after_selection + must_read(ASTRAY_NOTE) * fit.astray
@@ -390,7 +384,7 @@ def lasso_results(
         settings["tail"] = list(astuple(ScoreTail.of(debiased.clip, sums.n)))
     if debiased.marks is not None:
         settings["marks"] = debiased.marks.settings(reported)
-        notes += must_read(*filter(None, [debiased.marks.warning(reported)]))
+        notes += debiased.marks.notes(reported)
     if missed is not None:
         settings["missed"] = missed.settings()
         notes += (missed.ranked_note,)
@@ -403,7 +397,7 @@ def lasso_results(
             report=report,
             sampling_cov=sampling,
             model="DebiasedLasso",
-            method=f"debiased lasso, {WHOM[rows.trust]}",
+            method=METHOD,
             options=options,
             settings=settings,
             notes=notes,

@@ -23,10 +23,9 @@ from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
 NO_MULTIPLIERS = (
-    "multipliers need a score of every record, and this fit released noisy sums of them alone. Given the "
-    "scores, normal multipliers have the normal law of their covariance, which was released: "
-    "method='simulation' is that bootstrap, free. Draws with signs cost budget: fit(bootstrap_draws=200), "
-    "method='private-bootstrap'"
+    "multipliers need a score of every record, and this fit released only noisy sums of scores: use "
+    "method='simulation', which is equivalent to normal multipliers and free, or buy draws with signs by "
+    "fit(bootstrap_draws=200) and use method='private-bootstrap'"
 )
 
 
@@ -218,6 +217,6 @@ class JointResults(SparseResults):
             raise NotAvailableError(f"no {name.replace('_', ' ')}: {reasons[name]}")
         if name not in extras:
             raise NotAvailableError(
-                f"{name.replace('_', ' ')} was not released, and costs budget: ask for it with fit({option})"
+                f"{name.replace('_', ' ')} was not released: pass fit({option}), which costs budget"
             )
         return extras[name]

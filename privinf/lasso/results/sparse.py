@@ -20,26 +20,25 @@ from privinf.schema import Design
 from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget, Which
 
 SPARSE_INSTEAD = (
-    "predict_sparse(rows) gives the sparse fit's point predictions. These have no intervals: the error of "
-    "the sparse fit is known only if it kept every column that matters and errors are normal with one "
-    "variance; intervals that took both for granted held .57 of the means where weak columns were left out"
+    "predict_sparse(rows) returns point predictions of the sparse fit, without intervals, since its error is "
+    "unknown where it left out weak columns"
 )
 MIDDLE = (
-    "predictions are of the mean, and the coefficients of this fit are those of a robust centre "
-    "(target='robust', or targets='all'): name all columns as targets with target='mean'; " + SPARSE_INSTEAD
+    "predictions are of the mean, and this fit estimates a robust center (target='robust', or "
+    "targets='all'): name all columns as targets with target='mean'; " + SPARSE_INSTEAD
 )
 NOT_ALL = (
-    "predictions need a debiased coefficient of every column and of the constant, and this fit has none of "
-    "{}: their part of the mean would be left out; " + SPARSE_INSTEAD
+    "predictions need a debiased coefficient of every column and of the constant, and this fit has none for "
+    "{}; " + SPARSE_INSTEAD
 )
 CENTRED = (
-    "predictions need the constant's coefficient, and this fit has none: columns and response are centred; "
-    + SPARSE_INSTEAD
+    "predictions need the constant's coefficient, and this fit has none, since columns and response are "
+    "centered; " + SPARSE_INSTEAD
 )
 
 NO_LEVEL_OF_ODDS = (
-    "predictions need the intercept's error, and a logistic fit does not debias it: predict_sparse(rows) "
-    "gives the sparse fit's probabilities, without intervals"
+    "predictions need the intercept's error, and a logistic fit does not debias the intercept: "
+    "predict_sparse(rows) returns the sparse fit's probabilities, without intervals"
 )
 
 
@@ -160,7 +159,7 @@ class SparseResults(Results):
             The model is linear.
         """
         if self.family != "binomial":
-            raise NotAvailableError("an odds ratio belongs to family='binomial', this fit is linear")
+            raise NotAvailableError("odds ratios need family='binomial', and this fit is linear")
         return ratios(
             np.asarray(self._estimate.params),
             self.conf_int(alpha).to_numpy(),
@@ -200,7 +199,7 @@ class SparseResults(Results):
         """
         sparse = self._sparse
         if "intercept" not in sparse:
-            raise NotAvailableError("predict_sparse: this result was stored without its intercept; fit again")
+            raise NotAvailableError("predict_sparse: this result was saved without its intercept; fit again")
         design = self._predictions.design if transform else None
         rows, index = prediction_rows(
             exog, tuple(sparse["columns"]), design, transform=transform, constant=sparse["constant"]
@@ -266,7 +265,7 @@ class SparseResults(Results):
             The model is logistic.
         """
         if self.family == "binomial":
-            raise NotAvailableError("a logistic fit releases no size of residuals: they follow from the mean")
+            raise NotAvailableError("a logistic fit releases no residual scale: the mean determines it")
         return float(self._sparse["scale"])
 
     @property
@@ -285,14 +284,16 @@ class SparseResults(Results):
         """
         detection = self._settings.get("sight")
         if detection is None:
-            raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
+            raise NotAvailableError(
+                "a trusted server selects from sums without noise, which it does not release"
+            )
         return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
 
     @property
     def score_target(self) -> ScoreTarget:
         """What the scores of a linear fit aim at: the "mean", or the "robust" centre of clipped errors."""
         if self.family == "binomial":
-            raise NotAvailableError("a logistic fit clips no residuals: its target is the logit")
+            raise NotAvailableError("a logistic fit clips no residuals; its target is the logit")
         return self._settings.get("target", "robust")
 
     @property
