@@ -102,13 +102,13 @@ def test_a_fit_warns_where_a_bought_clip_can_move_a_slope():
         fit = pi.OLS.from_formula("y ~ x + calm", rows, schema=schema).fit(mu=1.0, rng=1)
     assert len([one for one in seen if "clip the tails" in str(one.message)]) == 1
     assert any("coefficients x may have moved" in note for note in fit.notes)
-    assert "for clipped columns" in fit.summary().as_text()
+    assert "for clipped values" in fit.summary().as_text()
     assert "Bounds and levels were found" in fit.summary().as_text()
     known = schema.fill({"x": (0.0, 200.0), "y": (-10.0, 200.0)})
     with warnings.catch_warnings():
         warnings.simplefilter("error", ChangedTargetWarning)
         fit = pi.OLS.from_formula("y ~ x + calm", rows, schema=known).fit(mu=1.0, rng=1)
-    assert "for clipped columns" not in fit.summary().as_text()
+    assert "for clipped values" not in fit.summary().as_text()
 
 
 def test_what_bounds_may_do_to_a_slope_is_what_they_do():

@@ -90,6 +90,6 @@ def test_a_clip_that_the_noise_made_narrow_is_said():
     found = model.fit(mu=60.0, cov_type="HC0", robust_share=1e-5, rng=0)
     assert found.release.law["residual_bound"] < found.release.law["residual_largest"]
     text = " ".join(found.summary().as_text().split())
-    assert "residuals clipped" in text
+    assert "for clipped residuals" in text
     assert "not flagged" not in text
-    assert "of their sds, where noise drowns it" in text
+    assert "standard deviations, where noise dominates" in text

@@ -111,9 +111,9 @@ def test_a_wrong_mean_of_rows_far_out_is_warned_of_and_a_right_one_is_not():
     # In steps of the logarithm, as murders go with a county's minorities: a straight line is wrong far out.
     y = (rng.random(30_000) < expit(np.log1p(X[:, 0]) - 1.5 + 0.3 * X[:, 1])).astype(float)
     fit = pi.Logit(y, pi.add_constant(X), bounds=[(0, 100), (-1, 1)]).fit(epsilon=0.5, delta=1e-6, rng=0)
-    with pytest.warns(MisfitWarning, match="rows far out are weighted down"):
+    with pytest.warns(MisfitWarning, match="outlying rows have less weight"):
         fit.conf_int()
-    assert "Rows far out are weighted down" in str(fit.summary())
+    assert "Outlying rows have less weight" in str(fit.summary())
     y, X = draw(30_000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -126,7 +126,7 @@ def test_counts_that_a_few_records_decide_are_warned_of():
     y = np.minimum(rng.poisson(np.exp(0.5 * X[:, 0] + 2.0 * rng.standard_normal(20_000))), 500)
     model = pi.Poisson(y.astype(float), pi.add_constant(X), bounds=[(-1, 1)] * 2, y_bounds=(0, 500))
     fit = model.fit(epsilon=4.0, delta=1e-6, rng=0)
-    with pytest.warns(MisfitWarning, match="times as much as a Poisson model's"):
+    with pytest.warns(MisfitWarning, match="times as much as a Poisson model allows"):
         fit.conf_int()
 
 
@@ -155,7 +155,7 @@ def test_rows_weighted_down_are_told_of_in_a_posterior_too():
     fit = model.fit(epsilon=0.5, delta=1e-6, rng=0)
     assert fit.cov_type == "posterior"
     assert {"WeakIdentification", "Misfit"} == {kind for kind, _ in fit.cautions}
-    assert "Rows far out are weighted down" in str(fit.summary())
+    assert "Outlying rows have less weight" in str(fit.summary())
 
 
 @pytest.mark.audit
@@ -223,7 +223,7 @@ def test_draws_are_those_of_the_release_and_come_back_from_a_file(tmp_path):
         np.testing.assert_array_equal(loaded.conf_int(alpha), fit.conf_int(alpha))
     np.testing.assert_array_equal(loaded.odds_ratios(), fit.odds_ratios())
     again = loaded.draws(20_000, rng=0)
-    assert again.attrs["distribution"] == "draws of what the final release leaves open"
+    assert again.attrs["distribution"] == "draws of the coefficients given the final release"
     ends = np.quantile(again.params[0], [0.025, 0.975], axis=0).T
     np.testing.assert_allclose(ends, fit.conf_int(), atol=0.1 * fit.bse.max())
     kept = fit._settings["curved"]

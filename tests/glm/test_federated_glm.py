@@ -382,8 +382,10 @@ def test_a_hessian_that_the_noise_hides_leaves_coefficients_without_intervals():
     assert "FederatedGLM" in fit.summary().as_text()
     posterior = model.fit(epsilon=1.0, delta=1e-6, rng=0)
     assert posterior.cov_type == "posterior"
-    assert "posterior, prior N(0, 5^2)" in posterior.summary().as_text().replace("\n    ", " ")
-    with pytest.warns(WeakIdentificationWarning, match="of a posterior"):
+    assert "posterior with a normal prior (standard deviation 5)" in posterior.summary().as_text().replace(
+        "\n    ", " "
+    )
+    with pytest.warns(WeakIdentificationWarning, match="from a posterior"):
         ends = posterior.conf_int().loc[["b", "c"]].to_numpy()
     assert (ends[:, 1] - ends[:, 0] > 5.0).all()
 

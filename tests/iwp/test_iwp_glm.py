@@ -173,7 +173,7 @@ def test_how_counts_scatter_is_told_and_new_counts_scatter_so(size):
     for fit in fits:
         ratio, se = fit.dispersion
         assert abs(ratio - true) < 3.5 * se < 1.0
-        assert f"Counts vary {ratio:.3g}" in " ".join(fit.notes)
+        assert f"The variance of the counts is {ratio:.3g}" in " ".join(fit.notes)
         ends = fit.get_prediction(table[:2000]).conf_int(obs=True).to_numpy()
         assert np.mean((ends[:, 0] <= table.visits[:2000]) & (table.visits[:2000] <= ends[:, 1])) >= 0.95
 

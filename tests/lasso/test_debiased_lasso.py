@@ -52,7 +52,7 @@ def fitted():
 
 def test_named_terms_and_no_multipliers(fitted):
     assert list(terms_add_up(fitted).noise) == ["score noise", "slope noise", "precision columns"]
-    with pytest.raises(NotAvailableError, match="method='simulation' is that"):
+    with pytest.raises(NotAvailableError, match="use method='simulation'"):
         fitted.simultaneous(method="multiplier")
 
 
@@ -225,7 +225,7 @@ def test_intervals_are_those_of_a_regression_with_a_constant(sites):
                 truth["x4"] = -1.0
             hits = np.abs(fit.params - truth) < 2.6 * fit.bse
             held[declared] += int(hits.all())
-            assert ("regression through that point" in " ".join(str(fit.summary()).split())) is declared
+            assert ("regression through the middle" in " ".join(str(fit.summary()).split())) is declared
     assert held[False] >= 5
     assert held[True] == 0
 
@@ -273,7 +273,7 @@ def test_the_number_of_columns_can_be_left_to_the_noise():
     for ask in (none.conf_int, none.simultaneous, none.max_test, lambda: none.bse, lambda: none.pvalues):
         with pytest.raises(NotAvailableError, match="stands out"):
             ask()
-    assert "no column stands out of the noise" in " ".join(str(none.summary()).split())
+    assert "no column stands out from the noise" in " ".join(str(none.summary()).split())
     found = empty.fit(epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=4, targets=[0, 1], rng=0)
     assert found.selected == ()
     assert (np.abs(found.tvalues) < 4.0).all()

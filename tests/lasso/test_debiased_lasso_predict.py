@@ -63,7 +63,7 @@ def test_a_regression_through_the_origin_predicts_as_least_squares():
     least = np.linalg.lstsq(X.to_numpy(), y, rcond=None)[0]
     np.testing.assert_allclose(exact.predict(X[:5]), X[:5].to_numpy() @ least, atol=1e-8)
     robust = model.fit(epsilon=8.0, delta=1e-5, sparsity=3, targets="all", center="declared", rng=0)
-    with pytest.raises(NotAvailableError, match="robust centre"):
+    with pytest.raises(NotAvailableError, match="robust center"):
         robust.get_prediction(X[:5])
     fit = model.fit(epsilon=8.0, delta=1e-5, sparsity=3, targets=list("abcd"), rng=0)
     with pytest.raises(NotAvailableError, match="constant"):  # it is centred at released means

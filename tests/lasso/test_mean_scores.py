@@ -181,7 +181,7 @@ def test_the_target_is_said_and_the_mean_is_the_default():
     mean, robust = fit_of(model()), fit_of(model(), target="robust")
     assert (mean.score_target, robust.score_target) == ("mean", "robust")
     assert "Target: the mean" in " ".join(mean.notes)
-    assert "Target: robust" in " ".join(robust.notes)
+    assert "Target: a robust center" in " ".join(robust.notes)
     assert 0.0 <= mean.score_tail.beyond < 0.02
     with pytest.raises(NotAvailableError, match="best for normal errors"):
         robust.score_tail

@@ -140,7 +140,7 @@ def test_results_have_the_facade_of_the_lasso(fitted):
     assert fitted.selected == ("x3", "x10", "x21")
     assert "binomial" in str(fitted.summary())
     assert "logistic" in str(fitted.summary())
-    assert "Extreme rows get smaller weights" in " ".join(str(fitted.summary()).split())
+    assert "Outlying rows have less weight" in " ".join(str(fitted.summary()).split())
     odds, ends = fitted.odds_ratios(0.1), fitted.conf_int(0.1)
     np.testing.assert_allclose(odds["odds ratio"], np.exp(fitted.params))
     np.testing.assert_allclose(odds.iloc[:, 1:], np.exp(ends))
@@ -149,7 +149,7 @@ def test_results_have_the_facade_of_the_lasso(fitted):
     assert fitted.max_test(rng=0).rejected == ("x3", "x10")
     with pytest.raises(NotAvailableError, match="intercept"):
         fitted.predict(np.zeros((1, P)))
-    with pytest.raises(NotAvailableError, match="releases no size"):
+    with pytest.raises(NotAvailableError, match="releases no residual scale"):
         _ = fitted.residual_scale
 
 

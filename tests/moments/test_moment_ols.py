@@ -170,7 +170,7 @@ def test_a_negative_residual_variance_leaves_the_interval_of_the_noise():
     assert (np.mean(covered, axis=0) > 0.9).all()
     r = drowned[0]
     assert (r.bse >= r.bse_privacy).all()
-    assert "residual variance from zero" in " ".join(str(r.summary()).split())
+    assert "hides the residual variance" in " ".join(str(r.summary()).split())
     with pytest.raises(NotAvailableError, match="not positive"):
         _ = r.scale
     with pytest.raises(NotAvailableError, match="not positive"):

@@ -242,9 +242,9 @@ def test_summaries_take_their_words(pair):
     assert "x1:x2" not in text
     whole, slim = str(ours.summary()), str(ours.summary(slim=True))
     assert "Df Residuals" in whole
-    assert "std err is the total" in whole
+    assert "std err includes" in whole
     assert "Df Residuals" not in slim
-    assert "std err is the total" not in slim
+    assert "std err includes" not in slim
     assert "Epsilon" in slim
     for words in ({"xname": ["a"]}, {"xname": "abcdef"}, {"yname": 0.1}, {"slim": 1}, {"alpha": 0}):
         with pytest.raises(ArgumentError, match=next(iter(words))):

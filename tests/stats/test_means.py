@@ -90,7 +90,7 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
         pi.stats.mean(X, bounds="data", mu=0.1, ledger=ledger)
     with pytest.raises(ArgumentError, match="data="):
         pi.stats.mean("income", bounds=(0, 1), mu=0.1, ledger=ledger)
-    with pytest.raises(ArgumentError, match="schema= goes with data"):
+    with pytest.raises(ArgumentError, match="schema= needs data"):
         pi.stats.mean(X, bounds=(0, 1), schema=pi.Schema({"a": (0, 1)}), mu=0.1, ledger=ledger)
     with pytest.raises(ArgumentError, match="epsilom"):
         pi.stats.mean(X, bounds=(0, 1), epsilom=0.1, ledger=ledger)
