@@ -202,7 +202,7 @@ def _from_parts(
 def _notes(header: Mapping[str, Any]) -> tuple[Note, ...]:
     """Return the notes with their ranks and columns.
 
-    Older versions printed every note and ranked warnings as details: of their files all notes are printed.
+    Older versions printed every note and ranked warnings as details: all notes of their files are must-read.
     """
     texts = header["notes"]
     pairs = header.get("note_ranks") or [("detail", "")] * len(texts)

@@ -115,7 +115,7 @@ def test_a_saved_result_says_what_it_said(saved, slug):
     assert ends[0] or now["conf_int"] == before["conf_int"]
     np.testing.assert_allclose(*ends, rtol=1e-12, atol=1e-14)
     _not_below(now["epsilon"], before["epsilon"])
-    text = str(result.summary())
+    text = str(result.summary(notes="all"))
     assert all(name in text for name in map(str, result.names))
     spoken = " ".join(text.split())
     assert all(
@@ -320,6 +320,9 @@ def _undated(name):
             break
         # As 0.1.0 said it.
         text = line.replace("can be trusted", "not flagged")
+        text = text.replace("Neighbours:", "Neighbors:").replace(
+            "Residual var. (corrected):", "Residual variance:"
+        )
         text = re.sub(r"^Epsilon \(delta", "Release, epsilon (delta", text)
         text = re.sub(r"^Epsilon, whole ledger: +\S+", "Spent by this fit: 0 (uses a release)", text)
         words = text.split()
