@@ -97,9 +97,9 @@ class Context:
         notes = ranked(self.notes)
         if self.design is not None and self.design.schema is not None:
             inputs = dict.fromkeys((*self.design.outcome.column.inputs, *self.design.inputs))
-            more = self.design.schema.notes(inputs)
+            schema_notes = self.design.schema.notes(inputs)
             texts = [note.text for note in notes]
-            notes = (*must_read(*(text for text in more if text not in texts)), *notes)
+            notes = (*must_read(*(text for text in schema_notes if text not in texts)), *notes)
         if imputes({} if self.release is None else self.release.law, self.settings):
             object.__setattr__(self, "settings", {**self.settings, "missing": IMPUTING})
             notes = with_imputation(notes)
@@ -157,11 +157,11 @@ class Context:
         names = () if self.design is None else self.design.names
         return tuple(name for name in names if name not in self.absorbed)
 
-    def require_population(self, what: str) -> None:
+    def require_population(self, subject: str) -> None:
         """Raise NotAvailableError for what resamples records, where the target has no sampling error."""
         if self.target == "sample":
             raise NotAvailableError(
-                f"{what} resamples records to measure sampling error, but the target is this finite "
+                f"{subject} resamples records to measure sampling error, but the target is this finite "
                 "population, whose only error is the noise"
             )
 

@@ -28,12 +28,12 @@ class Contrasts(ContrastResults):  # type: ignore[misc]
 
     Parameters
     ----------
-    given : ContrastResults
+    contrasts : ContrastResults
         The tests as statsmodels has them.
     """
 
-    def __init__(self, given: ContrastResults) -> None:
-        self.__dict__.update(given.__dict__)
+    def __init__(self, contrasts: ContrastResults) -> None:
+        self.__dict__.update(contrasts.__dict__)
 
     def _repr_html_(self) -> str:
         if self.effect is not None:
@@ -52,12 +52,12 @@ class TermTests(WaldTestResults):  # type: ignore[misc]
 
     Parameters
     ----------
-    given : WaldTestResults
+    tests : WaldTestResults
         The tests as statsmodels has them.
     """
 
-    def __init__(self, given: WaldTestResults) -> None:
-        self.__dict__.update(given.__dict__)
+    def __init__(self, tests: WaldTestResults) -> None:
+        self.__dict__.update(tests.__dict__)
 
     def _repr_html_(self) -> str:
         return html_frame(self.summary_frame(), "Tests of terms")
@@ -68,7 +68,7 @@ class BoundedContrasts(Contrasts):
 
     Parameters
     ----------
-    given : ContrastResults
+    contrasts : ContrastResults
         What statsmodels made with one law for all rows.
     precision : Precision
         Of the k rows.
@@ -76,12 +76,12 @@ class BoundedContrasts(Contrasts):
     """
 
     def __init__(
-        self, given: ContrastResults, precision: Precision, alternative: Alternative = "two-sided"
+        self, contrasts: ContrastResults, precision: Precision, alternative: Alternative = "two-sided"
     ) -> None:
-        super().__init__(given)
+        super().__init__(contrasts)
         self._precision = precision
         self.alternative = alternative
-        self.pvalue = np.squeeze(precision.pvalues(np.ravel(given.statistic), alternative))
+        self.pvalue = np.squeeze(precision.pvalues(np.ravel(contrasts.statistic), alternative))
         if self.distribution == "t":
             df = np.broadcast_to(precision.df, np.shape(precision.se))
             self.df_denom = float(df[0]) if (df == df[0]).all() else df
@@ -125,13 +125,13 @@ class JointContrast(Contrasts):
 
     Parameters
     ----------
-    given : ContrastResults
+    contrast : ContrastResults
         The statistic as statsmodels has it.
     law : JointLaw
     """
 
-    def __init__(self, given: ContrastResults, law: JointLaw) -> None:
-        super().__init__(given)
+    def __init__(self, contrast: ContrastResults, law: JointLaw) -> None:
+        super().__init__(contrast)
         self.noncentrality = law.noncentrality
         if self.distribution == "F":
             self.df_denom = law.df
@@ -177,15 +177,15 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         alternative: Alternative = "two-sided",
     ) -> ContrastResults:
         """Test restrictions one by one; see `Results.t_test`."""
-        given = super().t_test(r_matrix, None, use_t)
+        contrasts = super().t_test(r_matrix, None, use_t)
         if self._one_law and alternative == "two-sided":
-            return Contrasts(given)
-        found = precision_of(self._estimate, _matrix(r_matrix))
-        if given.distribution != "t":
-            found = Precision(found.se, np.inf, found.bias)
+            return Contrasts(contrasts)
+        precision = precision_of(self._estimate, _matrix(r_matrix))
+        if contrasts.distribution != "t":
+            precision = Precision(precision.se, np.inf, precision.bias)
         elif not self.use_t:
-            found = Precision(found.se, float(self.df_resid), found.bias)
-        return BoundedContrasts(given, found, alternative)
+            precision = Precision(precision.se, float(self.df_resid), precision.bias)
+        return BoundedContrasts(contrasts, precision, alternative)
 
     def wald_test(
         self,
@@ -197,17 +197,17 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         scalar: bool = True,
     ) -> ContrastResults:
         """Test restrictions jointly; see `Results.wald_test`."""
-        given = super().wald_test(r_matrix, None, invcov, use_f, df_constraints, scalar)
+        contrast = super().wald_test(r_matrix, None, invcov, use_f, df_constraints, scalar)
         if self._one_law:
-            return Contrasts(given)
+            return Contrasts(contrast)
         R = _matrix(r_matrix)
         law = joint_law(self._estimate, R) if invcov is None else law_of_inverse(self._estimate, R, invcov)
         df = law.df
-        if given.distribution != "F":
+        if contrast.distribution != "F":
             df = math.inf
         elif not self.use_t:
             df = float(self.df_resid)
-        return JointContrast(given, JointLaw(df_constraints or law.k, df, law.noncentrality))
+        return JointContrast(contrast, JointLaw(df_constraints or law.k, df, law.noncentrality))
 
     def wald_test_terms(self, *args: Any, **options: Any) -> WaldTestResults:
         """Test each term of the model; see `Results.wald_test_terms`."""

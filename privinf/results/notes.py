@@ -101,9 +101,9 @@ def main_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
 
     Those that must be read come first, then those that explain the table, at most `MAIN_NOTES` together.
     """
-    known = tuple(notes)
-    first = [note for note in known if note.rank == "must-read"]
-    columns = [note for note in known if note.rank == "table"]
+    all_notes = tuple(notes)
+    first = [note for note in all_notes if note.rank == "must-read"]
+    columns = [note for note in all_notes if note.rank == "table"]
     return (*first, *columns)[:MAIN_NOTES]
 
 
@@ -122,12 +122,12 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def imputes(*known: Mapping[str, Any]) -> bool:
+def imputes(*mappings: Mapping[str, Any]) -> bool:
     """Return whether settings, or the noise model of a release, have the option to impute missing values.
 
     They have it whether or not values were missing. Releases and results of older versions lack it.
     """
-    return any(one.get("missing") == IMPUTING for one in known)
+    return any(mapping.get("missing") == IMPUTING for mapping in mappings)
 
 
 def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
@@ -142,9 +142,9 @@ def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     named = " and ".join(
         f"about {float(share):.0%} of the values of {name}" for name, share in shares.items()
     )
-    left = ", ".join(str(name) for name in ends if name not in shares)
+    names_at_end = ", ".join(str(name) for name in ends if name not in shares)
     texts = [OUTSIDE.format(named)] if named else []
-    return (*texts, *([AT_AN_END.format(left)] if left else []))
+    return (*texts, *([AT_AN_END.format(names_at_end)] if names_at_end else []))
 
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
@@ -152,5 +152,7 @@ def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     target = Note(COMPLETED, "header")
     effect = Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
     # A saved result has these notes in the words of the version that wrote it.
-    others = (note for note in ranked(notes) if not note.text.startswith((TARGET, sentence(REPLACED)[:-1])))
-    return (target, effect, *others)
+    remaining = (
+        note for note in ranked(notes) if not note.text.startswith((TARGET, sentence(REPLACED)[:-1]))
+    )
+    return (target, effect, *remaining)

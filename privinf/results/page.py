@@ -155,10 +155,10 @@ def _banners(result: FittedResult) -> list[str]:
 
 
 def _cards(result: FittedResult) -> str:
-    left, right = privacy_facts(result.privacy)
+    spent, meaning = privacy_facts(result.privacy)
     facts = [
         ("Records", f"{result.nobs:,}"),
-        *((label.removesuffix(":"), value) for label, value in (*left, *right)),
+        *((label.removesuffix(":"), value) for label, value in (*spent, *meaning)),
     ]
     return f"<dl>{''.join(f'<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>' for a, b in facts)}</dl>"
 
@@ -168,7 +168,7 @@ def _coefficients(result: FittedResult, alpha: float) -> str:
     weak = result.estimate.cov is None
     method: Any = "score" if weak and result.score_sets_are_quick(alpha) else "wald"
     tidy = Export(result).tidy(alpha, method)
-    shares = _known(lambda: result.noise_share.to_numpy())
+    shares = _value_or_none(lambda: result.noise_share.to_numpy())
     rows = []
     for place, line in enumerate(tidy.itertuples()):
         figures = (line.estimate, line.std_error, line.std_error_sampling, line.statistic)
@@ -206,10 +206,10 @@ def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], texts: int = 1) 
     return f'<div class="scroll"><table><tr>{line("th", map(_text, heads))}</tr>{body}</table></div>'
 
 
-def _known(read: Callable[[], Any]) -> Any:
+def _value_or_none(value: Callable[[], Any]) -> Any:
     """Return a value, or None where the noise or the model leaves none."""
     try:
-        return read()
+        return value()
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         return None
 
@@ -236,11 +236,11 @@ def _privacy(report: PrivacyReport) -> list[str]:
     )
     rows = [[*line[:3], str(times), *line[3:]] for line, times in lines.items()]
     heads = ("release", *LEDGER[1:3], "times", *(name.replace("_", " ") for name in LEDGER[3:]))
-    whole = _text(report.place or "The ledger had no other releases when this fit was made.")
+    extent = _text(report.place or "The ledger had no other releases when this fit was made.")
     return [
         _picture(lambda: _drawn_curve(report, curve), "Trade-off curve", reading),
         _table(heads, rows, texts=3),
-        f'<p class="small">{whole} The epsilon of each release is at delta = {report.default_delta:g}. '
+        f'<p class="small">{extent} The epsilon of each release is at delta = {report.default_delta:g}. '
         "Epsilons of single releases do not add up; the total is above.</p>",
     ]
 
@@ -257,9 +257,9 @@ def trade_off(report: PrivacyReport) -> tuple[Floats, Floats]:
     alarms = np.linspace(0.0, 1.0, CURVE_POINTS)
     if not report.entries or math.isinf(report.epsilon()):
         return alarms, np.zeros_like(alarms)
-    most = report.epsilon(LEAST_DELTA)
+    largest_epsilon = report.epsilon(LEAST_DELTA)
     missed = np.zeros_like(alarms)
-    for epsilon in np.linspace(0.0, min(most, 700.0), CURVE_LINES):
+    for epsilon in np.linspace(0.0, min(largest_epsilon, 700.0), CURVE_LINES):
         delta = report.delta(float(epsilon))
         missed = np.maximum(missed, 1.0 - delta - math.exp(epsilon) * alarms)
         missed = np.maximum(missed, math.exp(-epsilon) * (1.0 - delta - alarms))

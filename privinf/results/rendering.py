@@ -109,14 +109,14 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         tests: Facts,
         privacy: Facts,
         notes: Sequence[str | Note],
-        shown: SummaryNotes = "all",
+        printed: SummaryNotes = "all",
     ) -> None:
         super().__init__()
         self.title = title
         self._header = list(header)
         self._rows = list(rows)
         self._notes = ranked(notes)
-        self._shown = shown
+        self._printed = printed
         self._blocks = {"top": top, "tests": tests, "privacy": privacy}
         self.tables = [SimpleTable(rows) for rows in self._sections()]
         self.add_extra_txt(self.numbered_notes)
@@ -140,16 +140,16 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     @property
     def numbered_notes(self) -> list[str]:
         """The notes as printed, and how to see the others."""
-        notes = self._notes if self._shown == "all" else main_notes(self._notes)
+        notes = self._notes if self._printed == "all" else main_notes(self._notes)
         lines = [f"[{number}] {note.text}" for number, note in enumerate(notes, 1)]
-        left = [note for note in self._notes if note not in notes]
-        if not left:
+        unprinted = [note for note in self._notes if note not in notes]
+        if not unprinted:
             return lines
-        important = sum(note.rank == "must-read" for note in left)
-        more = MORE_NOTES.format(
-            len(left), "s" * (len(left) > 1), OF_THEM.format(important) * (important > 0)
+        important = sum(note.rank == "must-read" for note in unprinted)
+        last_line = MORE_NOTES.format(
+            len(unprinted), "s" * (len(unprinted) > 1), OF_THEM.format(important) * (important > 0)
         )
-        return [*lines, more]
+        return [*lines, last_line]
 
     def with_column(self, column: SummaryColumn) -> PrivateSummary:
         """Return the summary with one more column, and a note on it."""
@@ -164,7 +164,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
                 for row, cell in zip(self._rows, column.cells, strict=True)
             ],
             notes=[*self._notes, note if isinstance(note, Note) else Note(note, "table")],
-            shown=self._shown,
+            printed=self._printed,
         )
 
     def with_note(self, note: str | Note) -> PrivateSummary:
@@ -175,7 +175,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             header=self._header,
             rows=self._rows,
             notes=[*self._notes, note],
-            shown=self._shown,
+            printed=self._printed,
         )
 
     def as_text(self) -> str:
@@ -189,8 +189,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         lines = [self.title.center(width).rstrip(), heavy, *_fact_lines(self._blocks["top"], width), heavy]
         lines += [table[0], light, *table[1:], heavy]
         for block in (self._blocks["tests"], self._blocks["privacy"]):
-            found = _fact_lines(block, width)
-            lines += [*found, heavy] if found else []
+            block_lines = _fact_lines(block, width)
+            lines += [*block_lines, heavy] if block_lines else []
         for note in self.numbered_notes:
             lines += textwrap.wrap(note, width, subsequent_indent="    ", break_long_words=False)
         return "\n".join(map(_printable, lines))
@@ -242,28 +242,30 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 def _inert(row: Row) -> Row:
     """Return cells of one line none of which a spreadsheet runs: numbers as they are."""
     cells = map(_printable, row)
-    return tuple(f"'{one}" if _FORMULA.match(one) and not _NUMBER.fullmatch(one) else one for one in cells)
+    return tuple(
+        f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell for cell in cells
+    )
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _fact_lines(block: Facts, width: int) -> list[str]:
     half = (width - GAP) // 2
-    left, right = (
+    first, second = (
         list(itertools.chain.from_iterable(_fact(label, value, size) for label, value in facts))
         for facts, size in zip(block, (half, width - GAP - half), strict=True)
     )
-    pairs = itertools.zip_longest(left, right, fillvalue="")
+    pairs = itertools.zip_longest(first, second, fillvalue="")
     return [f"{a:<{half}}{' ' * GAP}{b}".rstrip() for a, b in pairs]
 
 
 def _fact(label: str, value: str, width: int) -> list[str]:
     """Return label to the left and value to the right, the value wrapped where it is long."""
     room = max(width - len(label) - 1, width // 3)
-    first, *more = textwrap.wrap(value, room) or [""]
-    return [label + first.rjust(width - len(label)), *(line.rjust(width) for line in more)]
+    first, *rest = textwrap.wrap(value, room) or [""]
+    return [label + first.rjust(width - len(label)), *(line.rjust(width) for line in rest)]
 
 
 def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> list[str]:
@@ -297,8 +299,8 @@ def latex(text: str) -> str:
 def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alpha: float) -> pd.DataFrame:
     """Return exp of coefficients and of the ends of their intervals."""
     with np.errstate(over="ignore"):
-        found = np.exp(np.column_stack([params, ends]))
-    return pd.DataFrame(found, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])
+        table = np.exp(np.column_stack([params, ends]))
+    return pd.DataFrame(table, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])
 
 
 # ---- attributes of statsmodels' results that a result without rows does not have

@@ -135,12 +135,12 @@ def _to_parts(
     named = None
     if terms is not None:
         named = {"equation": terms.equation, "sampling": list(terms.sampling), "noise": list(terms.noise)}
-        every = (*terms.sampling.values(), *terms.noise.values())
-        arrays |= {f"{TERMS}{place}": term for place, term in enumerate(every)}
+        matrices = (*terms.sampling.values(), *terms.noise.values())
+        arrays |= {f"{TERMS}{place}": term for place, term in enumerate(matrices)}
     release = context.release if records else None
     if release is not None:
         arrays |= {RELEASE + name: array for name, array in release.arrays.items()}
-    found = context.identification
+    strength = context.identification
     header = {
         "names": estimate.names,
         "nobs": estimate.nobs,
@@ -150,7 +150,7 @@ def _to_parts(
         "terms": named,
         "report": context.report.to_dict(),
         "design": None if context.design is None else context.design.to_dict(),
-        "identification": None if found is None else dataclasses.asdict(found),
+        "identification": None if strength is None else dataclasses.asdict(strength),
         "release": None if release is None else release.header(),
         "notes": [note.text for note in context.ranked],
         "note_ranks": [[note.rank, note.kind] for note in context.ranked],
@@ -178,17 +178,17 @@ def _from_parts(
     )
     release = None
     if header["release"] is not None:
-        sent = {name.removeprefix(RELEASE): a for name, a in arrays.items() if name.startswith(RELEASE)}
-        release = Release.from_parts(sent, header["release"])
+        released = {name.removeprefix(RELEASE): a for name, a in arrays.items() if name.startswith(RELEASE)}
+        release = Release.from_parts(released, header["release"])
     recipe = _recipe(header["model"])
-    found = header["identification"]
+    strength = header["identification"]
     kind = default if recipe is None else recipe.results
     context = Context(
         report=PrivacyReport.from_dict(header["report"]),
         design=None if header["design"] is None else Design.from_dict(header["design"]),
         release=release,
         system=_equation(recipe, release, header["settings"]),
-        identification=None if found is None else Identification(**found),
+        identification=None if strength is None else Identification(**strength),
         notes=_notes(header),
         options=dict(header["options"]),
         **{name: _finite(arrays.get(name), name) for name in CONTEXT_ARRAYS},
@@ -218,8 +218,8 @@ def _terms(arrays: Mapping[str, np.ndarray[Any, Any]], named: Any) -> VarianceTe
     if named is None:
         return None
     names = (*named["sampling"], *named["noise"])
-    every = {name: arrays[f"{TERMS}{place}"] for place, name in enumerate(names)}
-    kinds = ({name: every[name] for name in named[kind]} for kind in ("sampling", "noise"))
+    matrices = {name: arrays[f"{TERMS}{place}"] for place, name in enumerate(names)}
+    kinds = ({name: matrices[name] for name in named[kind]} for kind in ("sampling", "noise"))
     return VarianceTerms(named["equation"], *kinds)
 
 

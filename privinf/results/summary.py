@@ -122,10 +122,10 @@ class SummaryOptions:
         """Return the names of the rows, one text for each coefficient (else ArgumentError)."""
         if self.xname is None:
             return names
-        found = () if isinstance(self.xname, str) else tuple(self.xname)
-        if len(found) != len(names) or not all(isinstance(name, str) for name in found):
+        renamed = () if isinstance(self.xname, str) else tuple(self.xname)
+        if len(renamed) != len(names) or not all(isinstance(name, str) for name in renamed):
             raise ArgumentError(f"xname must name all {len(names)} coefficients: {', '.join(names)}")
-        return found
+        return renamed
 
     def title_of(self, result: FittedResult) -> str:
         """Return the title."""
@@ -147,8 +147,10 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
     names = options.names(result.names)
     no_errors = result.estimate.cov is None
     header, cells, notes = _score_table(result, alpha) if no_errors else _wald_table(result, alpha)
-    known = result._context.ranked
-    explained = [note for note in known if note.rank != "detail"] if options.slim else [*notes, *known]
+    ranked_notes = result._context.ranked
+    explained = (
+        [note for note in ranked_notes if note.rank != "detail"] if options.slim else [*notes, *ranked_notes]
+    )
     weak = weak_for(result, dict(zip(result.names, names, strict=True)))
     summary = PrivateSummary(
         title=options.title_of(result),
@@ -158,17 +160,17 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
         tests=([], []) if options.slim else _test_facts(result, weak),
         privacy=privacy_facts(result.privacy),
         notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
-        shown=options.notes,
+        printed=options.notes,
     )
     for column in result._summary_columns():
         summary = summary.with_column(column)
     return summary
 
 
-def weak_for(result: FittedResult, shown: Mapping[str, str]) -> str:
+def weak_for(result: FittedResult, labels: Mapping[str, str]) -> str:
     """Return the coefficients whose normal intervals are flagged; empty where nothing is.
 
-    Notes of a fit name single coefficients. A flag of the fit as a whole applies to all of them. `shown` has
+    Notes of a fit name single coefficients. A flag of the fit as a whole applies to all of them. `labels` has
     other names for coefficients.
     """
     if result.estimate.cov is None:
@@ -179,7 +181,7 @@ def weak_for(result: FittedResult, shown: Mapping[str, str]) -> str:
         return ""
     named = [note for note in result._context.ranked if note.columns]
     columns = dict.fromkeys(name for note in named for name in note.columns)
-    names = ", ".join(shown.get(name, name) for name in columns)
+    names = ", ".join(labels.get(name, name) for name in columns)
     jointly = result.cov_type == "posterior" or not all(
         any(note.text in (text, sentence(text)) or text.startswith(note.text) for note in named)
         for text in texts
@@ -226,13 +228,13 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
 
 def _equivalents(report: PrivacyReport) -> list[Fact]:
     """Return the cost in the other units that it has."""
-    known = []
+    equivalents = []
     for name, unit in (("mu (Gaussian DP)", "mu"), ("rho (zCDP)", "rho")):
         try:
-            known.append((name, number(getattr(report, unit))))
+            equivalents.append((name, number(getattr(report, unit))))
         except NotAvailableError:
             continue
-    return known
+    return equivalents
 
 
 def _of_fit(report: PrivacyReport) -> str:
@@ -277,10 +279,10 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
         column(interval[:, 1]),
     ]
     rows = [list(row) for row in zip(*columns, strict=True)]
-    known = result.estimate
-    notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(known.df_resid) else []
-    if known.bias is not None:
-        bias = float(np.max(known.bias / known.bse))
+    estimate = result.estimate
+    notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(estimate.df_resid) else []
+    if estimate.bias is not None:
+        bias = float(np.max(estimate.bias / estimate.bse))
         notes.append(Note(ALLOWED_BIAS.format(bias), "table" if bias > NOTABLE_BIAS else "detail"))
     letter = "t" if result.use_t else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
@@ -317,7 +319,7 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
     alarms = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
     alarms += [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
     alarms += [(WEAK_LABEL, weak)] if weak else []
-    left = [
+    model_facts = [
         ("Dep. Variable:", name),
         ("Model:", result.model.name),
         *alarms,
@@ -330,16 +332,16 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
     ]
     target = _target_facts(result)
     if options.slim:
-        right = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
-        return left[: 2 + len(alarms)], [*right, *target]
-    right = [
+        fit_facts = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
+        return model_facts[: 2 + len(alarms)], [*fit_facts, *target]
+    fit_facts = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
         *([] if result._fit_statistics.no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
         *target,
     ]
-    return left, right
+    return model_facts, fit_facts
 
 
 def _is_shown(result: FittedResult, name: str, value: object) -> bool:
@@ -378,24 +380,24 @@ def _shows_f(result: FittedResult) -> bool:
 
 
 def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]]:
-    left: list[Fact] = []
-    right: list[Fact] = []
+    identification_facts: list[Fact] = []
+    score_facts: list[Fact] = []
     try:
         strength = result.identification
-        left.append(("Identification:", f"{strength.statistic:.4g}"))
-        left.append(("Weak below:", f"{strength.threshold:.3g}"))
+        identification_facts.append(("Identification:", f"{strength.statistic:.4g}"))
+        identification_facts.append(("Weak below:", f"{strength.threshold:.3g}"))
     except NotAvailableError:
         pass
-    left.append(("Wald intervals:", _verdict(result, weak)))
+    identification_facts.append(("Wald intervals:", _verdict(result, weak)))
     try:
         test = result.score_test()
-        right.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
-        right.append((test.law.tail + ":", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
+        score_facts.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
+        score_facts.append((test.law.tail + ":", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
         if test.df > 1 and test.law == CHI_SQUARE and _shows_f(result):
-            right.append((PER_DF, number(test.statistic / test.df)))
+            score_facts.append((PER_DF, number(test.statistic / test.df)))
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         pass
-    return left, right
+    return identification_facts, score_facts
 
 
 def _verdict(result: FittedResult, weak: str) -> str:
@@ -429,8 +431,8 @@ def _warnings(result: FittedResult) -> list[Note]:
 def _cautions(result: FittedResult) -> list[str]:
     lines = []
     lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
-    if result.estimate.cov is not None and (said := result._context.rows_alone(result.cov_type)):
-        lines.append(sentence(said))
+    if result.estimate.cov is not None and (dependence := result._context.rows_alone(result.cov_type)):
+        lines.append(sentence(dependence))
     try:
         if result.identification.weak and result.estimate.cov is not None:
             lines.append(WEAK_NOTE)
@@ -456,13 +458,13 @@ def _other_covariance(result: FittedResult) -> str:
 
 def _floored(result: FittedResult) -> bool:
     """Return whether the covariance rests on a residual variance that came out negative."""
-    known = result._context
+    context = result._context
     no_moments = result._fit_statistics.no_moments
     if result.estimate.cov is None or result.target == "sample" or no_moments is not None:
         return False
     if sampling_kind(result.cov_type) == "homoskedastic":
-        return known.scale is None
-    return known.sampling_cov is not None and not known.sampling_cov.any()
+        return context.scale is None
+    return context.sampling_cov is not None and not context.sampling_cov.any()
 
 
 def _assumptions(report: PrivacyReport) -> list[str]:

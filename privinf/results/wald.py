@@ -319,8 +319,8 @@ class Inference:
             raise NotAvailableError(
                 "bse_sampling: the noise is too strong to estimate the standard error without it"
             )
-        known = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
-        return self.labelled(np.sqrt(known), "bse_sampling")
+        variances = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
+        return self.labelled(np.sqrt(variances), "bse_sampling")
 
     @cached_property
     def bse_privacy(self) -> pd.Series[float]:

@@ -358,7 +358,7 @@ class StatResult(PortableTest):
                 *(replace(note, rank="table") if note.rank == "header" else note for note in self._notes),
                 *(f"The privacy claim assumes: {readable(text)}." for text in self.privacy.assumptions),
             ],
-            shown=notes,
+            printed=notes,
         )
 
     @property

@@ -392,7 +392,7 @@ def test_score_test_in_user_units(private):
     assert private.score_test([0.0, 0.0]).pvalue < 1e-10
     with pytest.raises(ArgumentError, match="2 private slopes"):
         private.score_test([0.0, 0.0, 0.0])
-    with pytest.raises(ArgumentError, match="labelled"):
+    with pytest.raises(ArgumentError, match="labeled"):
         private.score_test(pd.Series({"x1": 0.5, "z": 0.0}))
 
 
@@ -454,7 +454,7 @@ def test_why_there_is_no_estimating_equation(results):
     with pytest.raises(NotAvailableError, match="saved with records=False"):
         results.score_test()
     lasso = Results(results.estimate, Context(report=results.privacy, model="DebiasedLasso"))
-    with pytest.raises(NotAvailableError, match="DebiasedLasso releases no such equation"):
+    with pytest.raises(NotAvailableError, match="DebiasedLasso does not release an estimating equation"):
         lasso.conf_int(method="score")
 
 
@@ -488,7 +488,7 @@ def test_pairs_bootstrap_refuses_what_is_not_the_solution(private, scored):
         params=e.params + 1.0, cov=e.cov, names=e.names, nobs=e.nobs, scores=e.scores, bread=e.bread
     )
     other = Results(moved, Context(report=private.privacy, design=scored[0], system=scored[1]))
-    with pytest.raises(NotAvailableError, match="is not one"):
+    with pytest.raises(NotAvailableError, match="not the solution of released moments"):
         other.bootstrap(method="pairs")
 
 
