@@ -271,6 +271,19 @@ TRUST_IN_DIGESTS: Final[Mapping[str, str]] = {"server": "central", "secure-sum":
 ASSUMED_LATER: Final = (Assumptions.PUBLIC_SITES, Assumptions.PUBLIC_PLACES)
 
 
+class Reasons:
+    """Why a fit will have no intervals: part of its plan, by which the folder of a stopped fit is known."""
+
+    TOO_MANY_COEFFICIENTS: Final = (
+        "no intervals: the noise would hide the Hessian of {coefficients}, and nothing tells how far off the "
+        "coefficients are; {enough} would do, or {others}"
+    )
+    BINDING_CLIP: Final = (
+        "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that "
+        "the bias is not known: leave it out, or state the most that a site's rows can reach"
+    )
+
+
 class Mechanisms:
     """How a release was made: the mechanism of a ledger line."""
 
@@ -578,9 +591,62 @@ def plan_text(value: object) -> str:
 
 # ---- what people read
 
-# What is shown in the place of a wire text: nothing else today. By text, or by template; the template that is
-# shown has the same fields.
-SHOWN_AS: Final[dict[str, str]] = {}
+# What is shown in the place of a wire text: by text, or by template; the template that is shown has the same
+# fields.
+SHOWN_AS: Final[dict[str, str]] = {
+    # labels
+    Labels.SCORES_ABOVE: "scores between the two clipping thresholds",
+    Labels.SECOND_GRAM: "Gram matrix, second release",
+    Labels.MEANS_OF_COLUMNS_AGAIN: "means of columns, second release",
+    Labels.MEANS_IN_PLAY: "means of the columns in the fit",
+    Labels.SELECTION_OF_SHARED_PART: "selection of the shared coefficients",
+    Labels.SELECTION_OF_OWN_PARTS: "selection of the site effects",
+    Labels.SUSPECT: "candidate for an omitted column",
+    Labels.GRAM_OF_SUSPECT: "Gram matrix of the candidate column",
+    Labels.SCORE_OF_SUSPECT: "score of the candidate column",
+    Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS: "Gram matrix of targets and neighbors",
+    Labels.GRAM_OF_PRECISION_COLUMNS: "Gram matrix of the nodewise regressions",
+    Labels.GRAMS_OF_NEIGHBOURS: "Gram matrices of the targets' neighbors",
+    Labels.SECOND_GRAMS_OF_NEIGHBOURS: "Gram matrices of the neighbors, second release",
+    Labels.NEIGHBOURS: "neighbors of the targets",
+    Labels.EFFECTS_OF_NEIGHBOURS: "effects of the neighbors",
+    Labels.DEBIASING_SCORES_ABOVE: "debiasing scores between the two clipping thresholds",
+    Labels.ITS_FIRST_LOOK: "{label}, initial estimate",
+    Labels.ITS_CLIP: "{label}, clipping threshold",
+    # derivations
+    Derivations.LAYER: "2 (b - a), scores between norms a and b",
+    Derivations.LAYER_OF_SCORES: "2C, scores between two clipping thresholds, of norm C at most",
+    Derivations.ONE_DIRECTION: "score and matrix of one direction per record, jointly",
+    Derivations.MARKS_OUTSIDE: "sqrt k, indicators of k values outside their bounds",
+    Derivations.COUNTS_OUTSIDE: "sqrt k, counts of k indicators of values outside their bounds",
+    # assumptions
+    Assumptions.PUBLIC_SITES: (
+        "the site of each record is public, as are the names of the sites and their numbers of records"
+    ),
+    Assumptions.PUBLIC_PLACES: "the order of the rows is public and does not depend on protected values",
+    Assumptions.PUBLIC_CLIENTS: (
+        "the sites and their numbers of records are public; neighboring tables differ in one whole site"
+    ),
+    Assumptions.DATA_BOUNDS: "bounds were taken from the data, and the claim does not cover them",
+    Assumptions.CLEAR_RESPONSE: "covers features only; y is released without protection",
+    Assumptions.HONEST_SITES: (
+        "the sites on the roster follow the protocol, except for the number that may collude"
+    ),
+    Assumptions.SAME_PEOPLE: (
+        "the list of people in the table is public, and every party holds the same people"
+    ),
+    Assumptions.PUBLIC_MACHINES: "the number of sites and their numbers of rows are public",
+    Assumptions.PUBLIC_COORDINATE: "the coordinate that a site is asked for does not depend on data",
+    # reasons
+    Reasons.TOO_MANY_COEFFICIENTS: (
+        "no intervals: the noise would hide the Hessian of {coefficients}, and the error of the coefficients "
+        "would be unknown. Enough would be {enough}, or {others}"
+    ),
+    Reasons.BINDING_CLIP: (
+        "no intervals: client_clip= may shrink a site's score, and whether it did must stay private, so the "
+        "bias is unknown. Leave client_clip= out, or pass the largest norm that a site's rows can have"
+    ),
+}
 
 
 def readable(text: str) -> str:

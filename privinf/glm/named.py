@@ -31,6 +31,7 @@ from privinf.typing import (
     Table,
     Trust,
 )
+from privinf.wire import readable
 
 # Arguments of other families, and why `OLS` and `Logit` do not have them.
 NO_ROLES = dict.fromkeys(("offset", "exposure", "weights"), "belongs to the logistic and the Poisson model")
@@ -95,7 +96,7 @@ class OneFamily(GLM):
         """
         spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho, calibration=calibration)
         level: dict[str, Any] = {**spending.spending()}
-        return plan_fit(level, FitRequest(), self._rows.reported()).weak
+        return readable(plan_fit(level, FitRequest(), self._rows.reported()).weak)
 
 
 @doors

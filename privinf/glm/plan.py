@@ -30,16 +30,12 @@ from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import sampling_kind
 from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
 from privinf.validation import check_choice, check_count, check_cov_type, counted, reporting_delta
-from privinf.wire import Places
+from privinf.wire import Places, Reasons, readable
 
 LARGEST_SEED = 2**62  # public seeds are below it, so that seed + round stays below 2^63, a site's limit
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
 REACH = 0.0075
 
-TOO_MANY_COEFFICIENTS = (
-    "no intervals: the noise would hide the Hessian of {}, and the error of the "
-    "coefficients would be unknown; {} would be enough, or {}{}"
-)
 EPSILON_ENOUGH = "epsilon {} at delta {:g}"
 # Where delta is so large that any epsilon has it, or so small that no finite one does.
 MU_ENOUGH = "mu {}"
@@ -55,11 +51,6 @@ NO_LOOK = (
 NO_MARGINS = "margins=True requires the default fit of a logistic or Poisson model"
 REFUSED = '{}. Nothing was charged. {}fit(intervals="optional") returns coefficients without intervals'
 MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, which are wide here; "
-BINDING = (
-    "no intervals: client_clip= may shrink a site's score, and whether it did must stay "
-    "private, so the bias is unknown. Leave client_clip= out, or pass the largest norm "
-    "that a site's rows can have"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +220,7 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
         else _reason_without_intervals(rows.p, units, mu, share, delta, clients)
     )
     if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
-        weak = BINDING
+        weak = Reasons.BINDING_CLIP
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
     return FitPlan(
         mu=mu,
@@ -248,10 +239,11 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
 def refuse_without_intervals(plan: FitPlan, request: FitRequest, family: Family) -> None:
     """Raise NotAvailableError for a default fit whose rows and budget are too few for its intervals."""
     check_choice(request.intervals, IntervalNeed, "intervals")
-    too_little = plan.weak and plan.weak != BINDING
+    too_little = plan.weak and plan.weak != Reasons.BINDING_CLIP
     if too_little and request.optimizer is None and request.intervals == "required":
         instead = MOMENTS_INSTEAD if family == "gaussian" else ""
-        raise NotAvailableError(REFUSED.format(plan.weak[0].upper() + plan.weak[1:], instead))
+        reason = readable(plan.weak)
+        raise NotAvailableError(REFUSED.format(reason[0].upper() + reason[1:], instead))
 
 
 def _reason_without_intervals(
@@ -265,11 +257,11 @@ def _reason_without_intervals(
     enough = MU_ENOUGH.format(_rounded_up(mu * times))
     if 0.0 < epsilon < math.inf:
         enough = EPSILON_ENOUGH.format(_rounded_up(epsilon), delta)
-    return TOO_MANY_COEFFICIENTS.format(
-        f"{counted(p, 'coefficient')} in {counted(math.ceil(units), noun)}",
-        enough,
-        counted(math.ceil(units * times), noun),
-        f", or {counted(fewer, 'coefficient')}" * (fewer > 1),
+    return Reasons.TOO_MANY_COEFFICIENTS.format(
+        coefficients=f"{counted(p, 'coefficient')} in {counted(math.ceil(units), noun)}",
+        enough=enough,
+        others=counted(math.ceil(units * times), noun)
+        + f", or {counted(fewer, 'coefficient')}" * (fewer > 1),
     )
 
 

@@ -64,6 +64,7 @@ from privinf.results.effects import absorbing
 from privinf.results.notes import must_read, sentence
 from privinf.typing import RngLike, Trust
 from privinf.validation import counted
+from privinf.wire import readable
 
 ROLES = (
     "offset=, exposure= and weights= can be used only in the default fit of a logistic or "
@@ -198,7 +199,7 @@ def _run(
         f"{type(plan.optimizer).__name__}, {counted(trajectory.length, 'round')}", trajectory
     )
     if last is None:
-        return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
+        return weak_results(rows, description, readable(plan.weak) or HIDDEN, plan.block)
     return glm_results(rows, last, description, request.cov_type, plan.block)
 
 
