@@ -321,7 +321,7 @@ def _undated(name):
         # As 0.1.0 said it.
         text = line.replace("can be trusted", "not flagged")
         text = text.replace("Neighbours:", "Neighbors:").replace(
-            "Residual var. (corrected):", "Residual variance:"
+            "Residual var. (corrected):", "Residual variance: "
         )
         text = re.sub(r"^Epsilon \(delta", "Release, epsilon (delta", text)
         text = re.sub(r"^Epsilon, whole ledger: +\S+", "Spent by this fit: 0 (uses a release)", text)
