@@ -640,7 +640,7 @@ SHOWN_AS: Final[dict[str, str]] = {
     # reasons
     Reasons.TOO_MANY_COEFFICIENTS: (
         "no intervals: the noise would hide the Hessian of {coefficients}, and the error of the coefficients "
-        "would be unknown. Enough would be {enough}, or {others}"
+        "would be unknown; {enough} would be enough, or {others}"
     ),
     Reasons.BINDING_CLIP: (
         "no intervals: client_clip= may shrink a site's score, and whether it did must stay private, so the "
