@@ -34,11 +34,13 @@ from privinf.typing import (
 from privinf.wire import readable
 
 # Arguments of other families, and why `OLS` and `Logit` do not have them.
-NO_ROLES = dict.fromkeys(("offset", "exposure", "weights"), "belongs to the logistic and the Poisson model")
+NO_ROLES = dict.fromkeys(
+    ("offset", "exposure", "weights"), "can be used only with the logistic and the Poisson model"
+)
 OF_OTHER_FAMILIES = {
-    "exposure": "belongs to the Poisson model: elsewhere name an offset=",
-    "residual_clip": "is for other families: |y - p| <= 1",
-    "y_bounds": "is for other families: a binomial response is 0 or 1",
+    "exposure": "can be used only with the Poisson model: use offset= elsewhere",
+    "residual_clip": "cannot be used with Logit, where |y - p| <= 1",
+    "y_bounds": "cannot be used with Logit, whose response is 0 or 1",
 }
 NOTHING_DRAWN = "is not needed: nothing is drawn"  # why without_intervals has no rng
 
