@@ -79,9 +79,9 @@ def checks(fit):
     assert set(hidden) <= set(TRUTH.index)
     text = shown_everywhere(fit)
     if len(hidden) == len(TRUTH):
-        assert "No standard errors: the noise hides the slope" in text
+        assert "No standard errors: the noise hides the slope or the variance" in text
         for ask in (fit.conf_int, fit.simultaneous, fit.max_test, lambda: fit.bse, lambda: fit.pvalues):
-            with pytest.raises(NotAvailableError, match="hides the slope of a score"):
+            with pytest.raises(NotAvailableError, match="hides the slope or the variance of a score"):
                 ask()
         return len(hidden)
     assert set(fit.names) == set(TRUTH.index) - set(hidden)

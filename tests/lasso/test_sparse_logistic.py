@@ -210,10 +210,10 @@ REFUSED = [
     ({"heterogeneous": True}, NotAvailableError, "cannot be used with"),
     ({"variant": "paper"}, NotAvailableError, "cannot be used with"),
     ({"targets": "all"}, NotAvailableError, "named or selected targets"),
-    ({"bootstrap_draws": 50}, ArgumentError, "has no place"),
-    ({"center": "released"}, ArgumentError, "has no place"),
+    ({"bootstrap_draws": 50}, ArgumentError, "cannot be used in a fit"),
+    ({"center": "released"}, ArgumentError, "cannot be used in a fit"),
     ({"shares": {"score": 1.0}}, ArgumentError, "shares must be a mapping"),
-    ({"sparsity": P + 1}, ArgumentError, "more than the"),
+    ({"sparsity": P + 1}, ArgumentError, "larger than the number of columns"),
 ]
 
 

@@ -401,7 +401,7 @@ def test_options_of_the_other_doors_are_refused():
     with pytest.raises(pi.errors.NotAvailableError, match="weights"):
         pi.MomentOLS.from_formula(FORMULA, fed, schema=SCHEMA, weights="b")
     clear = pi.Schema(SCHEMA.columns, public=["y"])
-    with pytest.raises(pi.errors.SchemaError, match="'y' is declared public"):
+    with pytest.raises(pi.errors.SchemaError, match="'y' must not be declared public"):
         pi.MomentOLS.from_formula(FORMULA, fed, schema=clear)
 
 

@@ -203,7 +203,7 @@ def test_a_model_of_examples_without_slopes_has_a_summary():
     schema = pi.Schema({"y": ["no", "yes"]})
     model = pi.IWPGLM.from_formula("y ~ 1", frame[["y"]], schema=schema)
     made = fitted(lambda: model.fit(epsilon=1.0, delta=1e-3, rng=0))
-    with pytest.raises(NotAvailableError, match="no column beside the constant"):
+    with pytest.raises(NotAvailableError, match="no column except the constant"):
         made.score_test()
 
 

@@ -77,7 +77,7 @@ class Cause:
 # (member, reason) of what was lent, as regular expressions, to its cause; the first that fits.
 LENT: tuple[tuple[str, str, Cause], ...] = (
     ("fit", "Hessian is singular|not positive definite", Cause("gap", COLLINEAR)),
-    ("fit", "beside the constant", Cause("gap", ALONE)),
+    ("fit", "besides the constant", Cause("gap", ALONE)),
     ("fit", "cov_type=", Cause("gap", COV_TYPES)),
     ("fit", r"fit\(use_t=\)", Cause("gap", USE_T)),
     ("fit", "family|weights|trials|several columns", Cause("gap", FAMILY)),
@@ -86,7 +86,7 @@ LENT: tuple[tuple[str, str, Cause], ...] = (
     ("df_model|rsquared.*|fvalue|f_pvalue|ess|mse_.*|k_constant", "constants", Cause("gap", ODD_CONSTANT)),
     ("wald_test_terms|t_test_pairwise", "no terms", Cause("gap", CODINGS)),
     ("resid.*|wresid|fittedvalues|compare_lm_test|diagn", "", Cause("rows", ROWS)),
-    (r"(predict|get_prediction)\(.*\)", "rows stayed|positional argument", Cause("rows", ROWS)),
+    (r"(predict|get_prediction)\(.*\)", "rows stay with|positional argument", Cause("rows", ROWS)),
     (r"predict\((exposure=|offset=)+\)", "", Cause("gap", NEW_OFFSET)),
     (r"(predict|get_prediction)\(.*\)", "", Cause("gap", NEW_ROWS)),
     ("model.(nobs|df_model|df_resid|k_constant)", "", Cause("gap", LABELS)),
