@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -290,6 +291,7 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
 
 def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
     reason = result.estimate.weak_reason.removeprefix("no intervals: ")
+    reason = re.sub(r"\. ([A-Z])(?=[a-z]* )", lambda start: f"; {start[1].lower()}", reason)  # one sentence
     notes = list(must_read(f"No standard errors: {reason}."))
     if not result.score_sets_are_quick(alpha):
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, Note(SLOW_SETS, "table")]
