@@ -458,7 +458,7 @@ class IWPGLMResults(Results):
         if not check_flag(naive, "naive"):
             return summary
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
-        note = Note(f"Without the correction for the noise the coefficients would be: {values}.", "table")
+        note = Note(f"Without the correction for the noise the coefficients would be: {values}.", "must-read")
         return summary.with_note(note)
 
 
