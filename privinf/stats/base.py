@@ -332,7 +332,7 @@ class StatResult(PortableTest):
 
         Returns
         -------
-        PrivateSummary
+        Summary of statsmodels
 
         Notes
         -----

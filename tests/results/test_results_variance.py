@@ -187,7 +187,7 @@ def test_sampling_is_what_bse_sampling_says_and_no_term_but_the_rest_is_negative
         sampling = found.variances["sampling"]
         if not hasattr(r, "bse_sampling"):  # hidden: sampling is the difference, and a note says where < 0
             assert (sampling >= 0.0).all() or any(
-                note.startswith("Negative: sampling") for note in found.notes
+                note.startswith("Negative terms: sampling") for note in found.notes
             )
             continue
         np.testing.assert_allclose(sampling, r.bse_sampling**2, rtol=1e-6)
