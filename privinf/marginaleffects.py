@@ -19,22 +19,22 @@ from privinf.typing import ColumnsLike, Floats, Table
 
 ABSENT = "marginaleffects is not installed: pip install 'privinf[marginaleffects]'"
 NO_FORMULA = (
-    "this result keeps no design from a formula, which columns of rows could become columns of: fit with "
-    "from_formula, with a coefficient for every column (means, named targets and several classes have none)"
+    "this result was not fitted from a formula with one coefficient for every column, so "
+    "marginaleffects cannot compute columns from rows: fit with from_formula()"
 )
 # The library reads names of columns off a formula; the design has its own, and rows have no response.
 RESPONSE = "response"
 FIXED = (
-    "the covariance is chosen when fitting: another one is another sum over the rows, released with noise of "
-    "its own. Use vcov=True, vcov=False, or an array"
+    "the covariance must be chosen when fitting, because another covariance needs another release "
+    "with its own noise: pass vcov=True, vcov=False, or an array"
 )
 
 
 # Standard errors of bias from which on a 95% interval that leaves it out holds less than 94.3%.
 BIAS_SEEN = 0.25
 BIASED = (
-    "intervals of marginaleffects leave out a bias of up to {:.2g} standard errors, which the release does "
-    "not rule out and which conf_int() and get_prediction() allow for"
+    "intervals of marginaleffects ignore a possible bias of up to {:.2g} standard errors, which "
+    "conf_int() and get_prediction() take into account"
 )
 
 
@@ -77,7 +77,7 @@ def model_of(result: Results, rows: Table) -> Any:
     **Privacy.** Post-processing: `rows` are not those of the fit, and nothing is charged.
     """
     if not isinstance(result, Results):
-        raise ArgumentError(f"result must be a result of a fit, got {type(result).__name__}")
+        raise ArgumentError(f"result must be the result of a fit of privinf, got {type(result).__name__}")
     design: Design | None = result._context.design or getattr(result._predictions, "design", None)
     if design is None or design.schema is None:
         raise NotAvailableError(NO_FORMULA)

@@ -125,7 +125,7 @@ def several(
     chosen = [_chosen_names(result, None) for result in results.values()]
     names = which or list(dict.fromkeys(name for fit_names in chosen for name in fit_names))
     if not names or not results:
-        raise ArgumentError("there are no coefficients to plot: pass results by name")
+        raise ArgumentError("there are no coefficients to plot: pass at least one result, by name")
     ax = new_axes(ax, width=6.4, height=1.7 + (0.2 + 0.16 * len(results)) * len(names))
     ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     for place, (label, result) in enumerate(results.items()):
@@ -198,7 +198,9 @@ def bands(
     axis = np.asarray(x, dtype=np.float64)
     exog, index = result._predictions.rows(rows, True)
     if axis.shape != (len(index),):
-        raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
+        raise ArgumentError(
+            f"x has shape {axis.shape}, but there are {len(index)} rows: pass one value of x for each row"
+        )
     ax = new_axes(ax, width=6.4, height=4.2)
     mean = exog @ result.estimate.params
     estimate = result.estimate
@@ -239,7 +241,9 @@ def _chosen_names(result: Any, requested: list[str] | None) -> list[str]:
     if requested is not None:
         unknown = [name for name in requested if name not in result.names]
         if unknown or not requested:
-            raise ArgumentError(f"no coefficient {unknown}; coefficients are: {', '.join(result.names)}")
+            raise ArgumentError(
+                f"there is no coefficient {unknown}; coefficients are: {', '.join(result.names)}"
+            )
         return list(requested)
     design = result._context.design
     constant = None if design is None else design.constant
@@ -358,10 +362,10 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
     """
     frame = report.releases
     if not len(frame):
-        raise NotAvailableError("nothing has been released: there is no budget to show")
+        raise NotAvailableError("nothing has been released yet, so there is no budget to plot")
     costs = frame["epsilon"].to_numpy(dtype=np.float64)
     if not np.isfinite(costs).all():
-        raise NotAvailableError("a release without noise has no finite epsilon to draw")
+        raise NotAvailableError("a release without noise has infinite epsilon, which cannot be plotted")
     names = [*frame["label"], "together"]
     values = np.append(costs, report.epsilon())
     ax = new_axes(ax, width=6.4, height=1.6 + 0.36 * len(names))

@@ -122,6 +122,6 @@ def studied(module: str, what: str) -> ModuleType:
         if missing.name is None or not name.startswith(missing.name):
             raise
         raise NotAvailableError(
-            f"{what} is one of the studies in the repository of privinf, which are not in its wheel: put the "
-            "root of the repository on Python's path (PYTHONPATH, or pip install -e of a clone)"
+            f"{what} is one of the studies in privinf's repository, which are not in the installed "
+            "package: add the root of a clone to PYTHONPATH, or run pip install -e there"
         ) from None

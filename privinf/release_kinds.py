@@ -280,28 +280,32 @@ def check_kind(
     local = kind == "moments" and law.get("trust") == "local"
     expected = _KINDS.get("local moments" if local else kind)
     if expected is None:
-        raise StorageError(f"this version of privinf knows no release of kind {kind!r}")
+        raise StorageError(f"this version of privinf cannot read a release of kind {kind!r}: update privinf")
     entries = _entries(expected.law)
     if "ids_sha256" in entries and design.schema is None:
-        raise StorageError("the release of a party has no schema")
+        raise StorageError("the file is not a valid release: the release of a party has no schema")
     private = int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)
     for name, hint in entries.items():
         if name in law and not _check_of(hint)(law[name]):
-            raise StorageError(f"the release's law has a {name!r} that is none")
+            raise StorageError(
+                f"the file is not a valid release: its noise model has an invalid entry {name!r}"
+            )
         if name not in law and _is_required(hint):
-            raise StorageError(f"the release's law lacks {name!r}")
+            raise StorageError(f"the file is not a valid release: its noise model lacks {name!r}")
     _check_lengths(kind, law, arrays, sizes | {"noise": sizes[expected.noise]})
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, sizes: dict[str, int]) -> None:
     shapes = {**expected.arrays, **expected.more_arrays}
     if not expected.arrays.keys() <= arrays.keys() <= shapes.keys():
-        raise StorageError("the release lacks an array of its kind, or has one too many")
+        raise StorageError("the file is not a valid release: an array is missing, or there is one too many")
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf" or not _finite(array):
-            raise StorageError(f"the release's array {name!r} has entries that are no finite numbers")
+            raise StorageError(
+                f"the file is not a valid release: array {name!r} has entries that are not finite numbers"
+            )
         axes = next(
             (names for names in map(str.split, shapes[name].split("|")) if len(names) == array.ndim), []
         )
@@ -309,7 +313,7 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
         if not axes or any(
             sizes.setdefault(axis, size) != size for axis, size in zip(axes, array.shape, strict=True)
         ):
-            raise StorageError(f"the release's array {name!r} has not the shape of its kind")
+            raise StorageError(f"the file is not a valid release: array {name!r} has a wrong shape")
 
 
 def _finite(array: np.ndarray[Any, Any]) -> bool:
@@ -347,7 +351,10 @@ def _check_lengths(
     if "gaussian" in law:
         wrong += _misplaced(law, d)
     if wrong:
-        raise StorageError(f"the release's {wrong[0]!r} does not fit its design and its number of records")
+        raise StorageError(
+            f"the file is not a valid release: its {wrong[0]!r} does not fit its design and its number of "
+            "records"
+        )
 
 
 def _misplaced(law: Mapping[str, Any], d: int) -> list[str]:

@@ -36,10 +36,10 @@ FORMAT = Formats.RELEASE
 ROW_FORMAT = Formats.ROWS
 ROW_SUFFIX = ".parquet"
 WITHOUT_NOISE = (
-    "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "
-    "release with a finite epsilon"
+    "a release made with epsilon=inf holds the rows themselves and cannot be saved: make the release "
+    "with a finite epsilon"
 )
-CHARGE_STANDS = "The release was charged before, and the charge stands"
+CHARGE_STANDS = "The release was charged before, and the charge is kept"
 Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
@@ -269,8 +269,8 @@ class Release(Released):
         if task is None:
             hint = ""
             if self.kind in ("random-mixing", "gaussian-rows"):
-                hint = ": releases of several parties are joined first, privinf.join(releases)"
-            raise NotAvailableError(f"{name}() is not for releases of kind {self.kind!r}{hint}")
+                hint = ". Combine the releases of all parties first, with privinf.join(releases)"
+            raise NotAvailableError(f"{name}() is not available for releases of kind {self.kind!r}{hint}")
         words = {word: options.pop(word, default) for word, default in task.words.items()}
         model = named(task.model).from_release(self, **words)
         return getattr(model, task.method)(*args, **options)
@@ -315,11 +315,13 @@ class Release(Released):
         """
         absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
         if absent:
-            raise StorageError(f"the release's header lacks {', '.join(absent)}")
+            raise StorageError(f"the file is not a valid release: its header lacks {', '.join(absent)}")
         kind = header["kind"]
         law = header["law"]
         if not isinstance(kind, str) or not isinstance(law, Mapping):
-            raise StorageError("the release's header names no kind, or no law of its noise")
+            raise StorageError(
+                "the file is not a valid release: its header lacks the kind or the noise model"
+            )
         design = Design.from_dict(header["design"])
         nobs = check_count(header["nobs"], "nobs")
         check_kind(kind, arrays, law, design, nobs)
@@ -392,7 +394,7 @@ class Release(Released):
             The release is of another kind.
         """
         if self.kind != kind:
-            raise AlignmentError(f"{model} needs a {kind!r} release, this one is of kind {self.kind!r}")
+            raise AlignmentError(f"{model} needs a {kind!r} release, but this one is of kind {self.kind!r}")
         return self
 
 
@@ -447,7 +449,8 @@ def rows_target(path: object, *, noise_free: bool) -> Path | None:
     target = check_vacant(path)
     if not target.name.lower().endswith(ROW_SUFFIX) or not target.parent.is_dir():
         raise ArgumentError(
-            f"to={str(target)!r}: name a file that ends in {ROW_SUFFIX}, in a folder that is there"
+            f"to={str(target)!r} is not valid: pass the path of a file that ends in {ROW_SUFFIX}, in "
+            "a folder that exists"
         )
     if noise_free:
         raise NotAvailableError(WITHOUT_NOISE)
@@ -490,10 +493,10 @@ def write_rows(
         failure: Exception = type(error)(f"{error}. {CHARGE_STANDS}")
     except (OSError, ValueError) as error:  # of the system, and of pyarrow
         target.unlink(missing_ok=True)
-        cause = getattr(error, "strerror", None) or "the disk is full, or gone"
+        cause = getattr(error, "strerror", None) or "the disk is full or was removed"
         failure = StorageError(
-            f"{target} could not be written ({cause}), and nothing of it is a release: free some room, or "
-            f"name another folder. {CHARGE_STANDS}"
+            f"{target} could not be written ({cause}), so there is no release: free disk space, or "
+            f"pass another folder. {CHARGE_STANDS}"
         )
     else:
         return replace(release, arrays={**release.arrays, **row_arrays(target, kinds, release.nobs)})
@@ -505,12 +508,14 @@ def _read_rows(path: Path, key: bytes | None) -> Release:
     manifest = _manifest(path)
     if path.is_file() and not manifest.is_file():
         raise StorageError(
-            f"{path} is no release: {manifest.name} is not beside it, so that it was not finished"
+            f"{path} is not a complete release, because {manifest.name} is missing in the same "
+            "folder: make the release again, or ask its holder for both files"
         )
     header, digests = read_manifest(manifest, format=ROW_FORMAT, key=key)
     if digest_of(path) != digests.get("rows"):
         raise StorageError(
-            f"{path} is corrupted, or belongs to another {manifest.name}: its checksum does not match"
+            f"{path} is corrupted or belongs to another {manifest.name}, because its checksum does "
+            "not match: ask for the original files"
         )
     row_parquet()
     return _opened(path, header)

@@ -84,7 +84,7 @@ def write_numbers(path: Path, arrays: Mapping[str, Any], header: Mapping[str, An
     import pyarrow
 
     if any(isinstance(array, ReadRows) for array in arrays.values()):
-        raise NotAvailableError("the rows of this release stand in a Parquet file already: read that one")
+        raise NotAvailableError("the rows of this release are already in a Parquet file: read that file")
     flat = {name: np.asarray(array, dtype=np.float64).ravel() for name, array in arrays.items()}
     columns = {
         "array": np.repeat(list(flat), [array.size for array in flat.values()]),
@@ -143,7 +143,10 @@ class _RowGroups:
             except (OSError, ValueError):
                 table = None
             if table is None:
-                raise StorageError(f"{self._path} was changed or damaged since the release was opened")
+                raise StorageError(
+                    f"{self._path} was changed or damaged after the release was opened: load the release "
+                    "again"
+                )
             rows = np.empty((self._starts[at + 1] - self._starts[at], len(self._columns)), self._type)
             for place, column in enumerate(table.columns):
                 rows[:, place] = column.to_numpy()
@@ -162,7 +165,9 @@ def row_arrays(path: Path, kinds: Mapping[str, Any], rows: int) -> dict[str, Any
         columns = _columns(name, kind)
         groups = _RowGroups(path, columns, kind)
         if groups.rows != rows:
-            raise StorageError(f"{path} has another number of rows than its release")
+            raise StorageError(
+                f"{path} has another number of rows than its release: ask for the original file"
+            )
         arrays[name] = ReadRows((rows, *kind[:-1]), groups.read, kind[-1])
     return arrays
 

@@ -61,11 +61,15 @@ def unsealed(record: object, subject: str, fields: Iterable[str]) -> dict[str, A
     Raises StorageError if it is no JSON object with these fields, or its checksum does not match.
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
-        raise StorageError(f"the text is not {subject} of a version that this privinf reads")
+        raise StorageError(
+            f"the text is not {subject} of a version that this privinf reads: update privinf, or use "
+            "another file"
+        )
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(
-            f"the text is not {subject} as it was written: its checksum does not match; take the original"
+            f"the text is not {subject} as it was written, because its checksum does not match: use "
+            "the original text"
         )
     return content
 
@@ -131,7 +135,7 @@ def read_bytes(
     else:
         if most is None or len(content) <= most:
             return content
-        failure = StorageError(f"{path} is too large for {subject}")
+        failure = StorageError(f"{path} is too large to be {subject}")
     raise failure
 
 
@@ -142,7 +146,7 @@ def read_text(path: str | PathLike[str], subject: str, *, secret: SecretKind | N
         return content.decode("utf-8")
     except UnicodeDecodeError:
         pass
-    raise StorageError(f"{path} is not text in UTF-8: it cannot be {subject}")
+    raise StorageError(f"{path} is not a text file in UTF-8, so it cannot be {subject}")
 
 
 @contextmanager
@@ -224,7 +228,7 @@ def reads(subject: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 failure = problem
                 own_error = isinstance(problem, (PrivinfError, PrivinfWarning))
                 if not own_error or isinstance(problem, UnforeseenError):
-                    words = "it is damaged, or of another version"
+                    words = "it is damaged, or was written by another version"
                     failure = StorageError(f"the content does not describe {subject}: {words}")
             failure.__context__ = failure.__cause__ = None
             raise failure

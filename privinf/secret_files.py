@@ -50,8 +50,8 @@ FORBIDDEN: dict[SecretKind, int] = {"key": 0o077, "ledger": 0o022}
 ATTEMPTS = 100
 OWN_FOLDER = "keep secret files in a folder of your own: mkdir -m 700 FOLDER"
 NO_PERMISSIONS = (
-    "the file system of {} has no permissions: whether other accounts can read or change keys and ledgers "
-    "there cannot be checked. Keep them on a file system with permissions"
+    "the file system of {} has no permissions, so privinf cannot check whether other accounts can "
+    "read or change keys and ledgers there: keep them on a file system with permissions"
 )
 
 
@@ -108,7 +108,10 @@ def open_secret(path: Path, subject: str, kind: SecretKind, flags: int = os.O_RD
                 os.close(handle)
                 raise
             os.close(handle)  # it was replaced by a new one after it was opened
-    raise StorageError(f"{path} is replaced all the time: {subject} cannot be read")
+    raise StorageError(
+        f"{path} is being replaced repeatedly by another process, so {subject} cannot be read: stop that "
+        "process"
+    )
 
 
 def check_secret(path: Path, subject: str, kind: SecretKind) -> None:
@@ -177,8 +180,8 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
     name = shlex.quote(str(path))
     if stat.S_ISLNK(status.st_mode):
         yield FileFault(
-            f"{path} is a symbolic link, and may have been planted",
-            f"give the path of the file itself, or remove the link: rm {name}",
+            f"{path} is a symbolic link, which another account may have created",
+            f"pass the path of the file itself, or remove the link: rm {name}",
             of_permissions=False,
         )
         return
@@ -193,19 +196,20 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
         return
     if status.st_uid != (uid := os.geteuid()):
         yield FileFault(
-            f"{path} belongs to account {status.st_uid}, not to yours, {uid}",
-            f"run as that account. If you know its content, take it: sudo chown {uid} {name}; else rm {name}",
+            f"{path} belongs to account {status.st_uid}, not to your account {uid}",
+            f"run as that account. If you know its content, take over the file: sudo chown {uid} "
+            f"{name}; otherwise: rm {name}",
         )
     if status.st_nlink > 1:
         yield FileFault(
-            f"{path} has {status.st_nlink} names (hard links), and must have one",
-            f"remove the others, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}",
+            f"{path} has {status.st_nlink} names (hard links), but must have only one",
+            f"remove the other names, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}",
             of_permissions=False,
         )
     if status.st_mode & FORBIDDEN[kind]:
         yield FileFault(
             f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):o})",
-            f"if you trust who could use it, type chmod 600 {name}; else make a new one",
+            f"if you trust all accounts that could use it, type chmod 600 {name}; otherwise make a new one",
         )
 
 
@@ -213,7 +217,9 @@ def _folder_faults(status: os.stat_result, folder: Path, subject: str = "files i
     """Yield what is wrong with the folder of a secret file."""
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid not in (0, os.geteuid()):
-        yield FileFault(f"the folder {folder} belongs to account {status.st_uid}, not to yours", OWN_FOLDER)
+        yield FileFault(
+            f"the folder {folder} belongs to account {status.st_uid}, not to your account", OWN_FOLDER
+        )
     if mode & 0o002 or (mode & 0o020 and not _is_own_group(status.st_gid, folder)):
         is_owner = status.st_uid == os.geteuid() and not mode & stat.S_ISVTX
         yield FileFault(

@@ -37,22 +37,23 @@ __all__ = ["PrivateClassifier", "PrivateRegressor"]
 REGRESSORS: dict[str, Any] = {"ols": OLS, "moments": MomentOLS, "poisson": Poisson}
 NO_SKLEARN = "privinf.sklearn needs scikit-learn: pip install 'privinf[sklearn]'"
 LEDGER_MISSING = (
-    "ledger is missing: a pipeline or a search fits again and again, and every fit is charged. Pass "
-    "privinf.Ledger(limit), or a privinf.LedgerFile where fits run in several processes (n_jobs)"
+    "ledger= is missing: pipelines and searches fit repeatedly, and every fit is charged. Pass "
+    "privinf.Ledger(limit), or privinf.LedgerFile for fits in several processes (n_jobs)"
 )
 BOUNDS_MISSING = (
-    "bounds is missing: pass public (low, high) for every column that reaches this step, a mapping for named "
-    "columns"
+    "bounds= is missing: pass public bounds (low, high) for every column that reaches this step, as "
+    "a mapping for named columns"
 )
 NO_SCORE = (
-    "score reads the rows it is given, without noise, and what it returns is a statistic of them. For rows "
-    "that are public, choose a measure of sklearn.metrics yourself (scoring='r2' in a search); for private "
-    "ones, result_ has what the fit released"
+    "score() is not available, because it would return a statistic of the rows without noise. For "
+    "public rows, use a metric of sklearn.metrics (scoring='r2' in a search); for private rows, use "
+    "result_"
 )
 ALWAYS_INTERVALS = (
-    'intervals="optional" is for model="ols" and "poisson": model="moments" has intervals at any budget'
+    'intervals="optional" is available for model="ols" and "poisson" only, because model="moments" '
+    "always has intervals: leave it out"
 )
-OTHER_CLASSES = "classes must name two labels, the second of which is counted; they are public, as bounds are"
+OTHER_CLASSES = "classes= must hold two different public labels, of which the second one is counted"
 
 
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -113,7 +114,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _means(self, X: ColumnsLike) -> Floats:
         if not hasattr(self, "result_"):
-            raise NotAvailableError(f"{type(self).__name__} is not fitted yet: call fit first")
+            raise NotAvailableError(f"{type(self).__name__} is not fitted yet: call fit() first")
         columns = add_constant(X) if self.fit_intercept else X
         return np.asarray(self.result_.predict(columns), dtype=np.float64)
 
@@ -365,7 +366,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         second = values == labels[1]
         is_class = np.isin(values, labels)
         if not is_class.all():
-            raise SchemaError("y holds a missing value or a label that classes does not name")
+            raise SchemaError("y holds a missing value or a label that is not in classes=")
         self.classes_ = np.array(labels)
         return self._fitted(Logit, second.astype(np.float64), X, {})
 

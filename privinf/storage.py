@@ -205,29 +205,32 @@ def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
     """Refuse members that are packed, or that claim more bytes than the file has."""
     members = archive.infolist()
     if MANIFEST not in archive.namelist():
-        raise StorageError(f"{path} is not a privinf file: it has no manifest")
+        raise StorageError(f"{path} is not a privinf file, because it has no manifest")
     if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
         raise StorageError(f"{path} was repacked by another program: ask for the original file")
     if sum(max(member.file_size, member.compress_size) for member in members) > length:
-        raise StorageError(f"{path} is truncated or corrupted: its parts are larger than the file")
+        raise StorageError(f"{path} is truncated or corrupted, because its parts are larger than the file")
 
 
 def _checked_manifest(text: bytes, path: Any) -> dict[str, Any]:
     manifest = parse_json(text, f"the manifest of {path}", constants=True)
     if not isinstance(manifest, dict) or manifest.get("container") != CONTAINER:
-        raise StorageError(f"{path} is not a privinf file: its manifest is another program's")
+        raise StorageError(
+            f"{path} is not a privinf file, because its manifest was written by another program"
+        )
     return manifest
 
 
 def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: int) -> None:
     if manifest.get("container_version") != CONTAINER_VERSION:
-        raise StorageError(f"{path} was written by a newer privinf: update the package to read it")
+        raise StorageError(f"{path} was written by a newer version of privinf: update privinf to read it")
     if manifest.get("format") != format:
-        raise StorageError(f"{path} holds a {manifest.get('format')!r}, not a {format!r}")
+        raise StorageError(f"{path} holds a {manifest.get('format')!r}, but a {format!r} is needed")
     number = manifest.get("version")
     if not isinstance(number, int) or number > version:
         raise StorageError(
-            f"{path} holds version {number} of {format!r}; this privinf reads up to {version}: update it"
+            f"{path} holds version {number} of {format!r}, but this privinf reads up to {version}: "
+            "update privinf"
         )
 
 
@@ -240,17 +243,16 @@ def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[s
         raise StorageError(f"{path} is corrupted: its manifest is incomplete")
     method, tag = _tag(_canonical(manifest), key)
     if integrity.get("method") != method:
-        needed = (
-            "was written with a key: pass key="
+        raise StorageError(
+            f"{path} was written with a key: pass key="
             if key is None
-            else "was written without a key: it proves nothing"
+            else f"{path} was written without a key, so key= cannot prove who wrote it: leave key= out"
         )
-        raise StorageError(f"{path} {needed}")
     if not hmac.compare_digest(str(integrity.get("tag")).encode(), tag.encode()):
         raise StorageError(
             f"{path} is corrupted: its checksum does not match"
             if key is None
-            else f"{path} was changed, or written with another key"
+            else f"{path} was changed, or was written with another key: pass the right key="
         )
     return digests
 
@@ -283,11 +285,11 @@ def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
         or match is None
         or match.end() != 10 + int.from_bytes(content[8:10], "little")
     ):
-        raise StorageError(f"{path}: array {name!r} is not of a format that this package writes")
+        raise StorageError(f"{path}: array {name!r} is not in a format that privinf writes")
     dtype = np.dtype(match[1].decode())
     shape = tuple(int(length) for length in match[2].decode().split(",") if length.strip())
     if match.end() + math.prod(shape) * dtype.itemsize != len(content):
-        raise StorageError(f"{path}: array {name!r} is not of the size that its header says")
+        raise StorageError(f"{path}: array {name!r} does not have the size that its header declares")
     array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, content, match.end())
     if dtype.kind == "U":
         array.tolist()  # refuses characters that are none
@@ -332,7 +334,7 @@ def _tag(content: bytes, key: bytes | None) -> tuple[str, str]:
 
 def _checked_key(key: bytes | None) -> None:
     if key is not None and (not isinstance(key, bytes) or not key):
-        raise ArgumentError("key must be non-empty bytes")
+        raise ArgumentError("key= must be non-empty bytes")
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:
@@ -359,7 +361,9 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.\-/]+", name):
-        raise ArgumentError(f"array name {name!r}: use letters, digits and _ . - /")
+        raise ArgumentError(
+            f"array name {name!r} is not valid: use only letters, digits and the characters _ . - /"
+        )
     return name
 
 

@@ -64,13 +64,14 @@ def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
     """
     names = NAMES + INDEXED + PACKED
     if name not in names:
-        raise ArgumentError(f"no data set {name!r}; there are {', '.join(names)}")
+        raise ArgumentError(f"there is no data set {name!r}; data sets are: {', '.join(names)}")
     loader: Callable[..., Dataset]
     loader = LOADERS[name] if name in LOADERS else studied(f"data.{name}", f"data set {name!r}").load
     accepted = list(signature(loader).parameters)
     if unknown := [option for option in options if option not in accepted]:
         raise ArgumentError(
-            f"data set {name!r} has no option {unknown[0]!r}; it has {', '.join(accepted) or 'none'}"
+            f"data set {name!r} has no option {unknown[0]!r}; its options are: "
+            f"{', '.join(accepted) or 'none'}"
         )
     return loader(**options)
 

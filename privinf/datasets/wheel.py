@@ -153,7 +153,7 @@ FAIR_TEXTS = {
     "description": """\
 Answers of 6,366 married women to a questionnaire of Redbook magazine, 1974 (Fair, 1978).
 
-All columns but the last are codes, and the codebook lists them, so the bounds are known beforehand:
+All columns but the last are codes, and the codebook lists them, so the bounds are known in advance:
 rate_marriage 1 (very poor) to 5 (very good); age 17.5 (under 20) to 42 (40 or over); yrs_married 0.5 (less
 than 1) to 23 (more than 10, oldest child 18 or over); children 0 to 5.5 (five or more); religious 1 (not)
 to 4 (strongly); educ 9 (grade school) to 20 (advanced degree); occupation and occupation_husb 1 (student)
@@ -181,15 +181,15 @@ FAIR_COLUMNS = {
 
 MODECHOICE_TEXTS = {
     "description": """\
-Choice of travel mode, 1987: 210 travellers, four alternatives each, 840 rows (Greene and Hensher, 1997).
+Choice of travel mode, 1987: 210 travelers, four alternatives each, 840 rows (Greene and Hensher, 1997).
 
-gc, the generalised cost, is in-vehicle cost plus the value of the travel time. mode is coded 1 (air),
+gc, the generalized cost, is in-vehicle cost plus the value of the travel time. mode is coded 1 (air),
 2 (train), 3 (bus), 4 (car); choice is 0 or 1. The bounds are round numbers that journeys between these
-cities, incomes and travelling groups of 1987 keep: waits up to 2 hours, fares up to 250 dollars, journeys up
-to a day, incomes up to 100 thousand dollars, groups up to 6.
+cities, incomes and traveling groups of 1987 respect: waits up to 2 hours, fares up to 250 dollars,
+journeys up to a day, incomes up to 100 thousand dollars, groups up to 6.
 
-The identifier `individual` is dropped, as the paper has it, which makes every row a client. A traveller has
-four rows with the same income and group size: a claim for one row is not a claim for one traveller.
+The identifier `individual` is dropped, as the paper has it, which makes every row a client. A traveler has
+four rows with the same income and group size: a claim for one row is not a claim for one traveler.
 """,
     "source": (
         "Greene, W. H. and Hensher, D. (1997), Multinomial logit and discrete choice models; "

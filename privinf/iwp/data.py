@@ -65,10 +65,10 @@ class Examples:
         if n == 0 or p == 0 or codes.shape != (n,) or variances.shape != (p,):
             raise ArgumentError(
                 f"X of shape {features.shape}, labels of shape {codes.shape} and noise of shape "
-                f"{variances.shape} do not match"
+                f"{variances.shape} do not match: all need the same number of rows"
             )
         if (variances < 0.0).any():
-            raise ArgumentError("noise must hold variances: none may be negative")
+            raise ArgumentError("noise must hold variances, and none of them may be negative")
         _check_responses(responses, features, variances)
         if isinstance(label, LabelNoise):
             levels = label.levels
@@ -160,7 +160,9 @@ def count_dispersion(data: Examples, theta: Floats) -> tuple[float, float]:
 def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: Floats) -> None:
     columns = [column for response in responses for column in response.columns]
     if len(set(columns)) != len(columns) or any(not 0 <= column < X.shape[1] for column in columns):
-        raise ArgumentError(f"columns under response must be distinct positions in 0..{X.shape[1] - 1}")
+        raise ArgumentError(
+            f"the columns under randomized response must be distinct positions in 0..{X.shape[1] - 1}"
+        )
     if noise[columns].any():
         raise ArgumentError("a column under randomized response must have noise variance 0")
     for block in X if isinstance(X, ReadRows) else [X]:

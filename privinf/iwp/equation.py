@@ -29,16 +29,19 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
     "poisson": ("exact", "none"),
 }
 NO_CLEAN_CONDITIONAL = (
-    "the error that the same rows would have had without noise is not identified: under Gaussian noise the "
-    "conditional score is unbiased under the model, not record by record"
+    "the error that the same rows would have had without noise cannot be estimated, since under "
+    "Gaussian noise the conditional score is unbiased for the model but not for each record"
 )
-NO_CLEAN_SERIES = "the truncated series has no unbiased second moment, so its noise part is not known"
-NO_CLEAN_NAIVE = "the naive fit ignores the noise, and so cannot say what part of its error the noise causes"
+NO_CLEAN_SERIES = "the truncated series has no unbiased second moment, so its noise part cannot be computed"
+NO_CLEAN_NAIVE = (
+    "the naive fit ignores the noise, so the part of its error caused by noise cannot be computed"
+)
 NO_CLEAN_MANY = (
-    "beyond 64 level combinations of the features under response the noise part of the error is not computed"
+    "the noise part of the error is not computed for more than 64 combinations of levels under "
+    "randomized response"
 )
 NO_CLEAN_WEAK = (
-    "the error that the same rows would have had without noise is not identified: the noise outweighs it"
+    "the error that the same rows would have had without noise cannot be estimated: the noise outweighs it"
 )
 
 
@@ -278,13 +281,15 @@ def check_options(loss: str, correction: str, truncation: int | None) -> None:
     """Refuse a correction that the loss has not, and a truncation without a series (ArgumentError)."""
     if correction not in CORRECTIONS[loss]:
         raise ArgumentError(
-            f"correction={correction!r} is not available for loss={loss!r}: choose among "
+            f"correction={correction!r} is not available for loss={loss!r}: choose one of "
             f"{', '.join(map(repr, CORRECTIONS[loss]))}"
         )
     if correction == "series" and truncation is None:
-        raise ArgumentError("correction='series' needs truncation=: chosen_truncation(system) gives one")
+        raise ArgumentError(
+            "correction='series' needs truncation=: chosen_truncation(system) returns a suitable value"
+        )
     if correction != "series" and truncation is not None:
-        raise ArgumentError(f"truncation= is for correction='series', not {correction!r}")
+        raise ArgumentError(f"truncation= is only for correction='series', not for {correction!r}")
     if truncation is not None:
         check_count(truncation, "truncation", least=0)
 
@@ -292,9 +297,11 @@ def check_options(loss: str, correction: str, truncation: int | None) -> None:
 def _check_label(loss: str, label: LabelNoise | float) -> None:
     levels = label.levels if isinstance(label, LabelNoise) else None
     if loss in BINARY and (levels not in {None, 2} or (levels is None and label != 0.0)):
-        raise ArgumentError(f"loss={loss!r} needs a label of two levels, in clear or under response")
+        raise ArgumentError(
+            f"loss={loss!r} needs a label of two levels, sent without noise or by randomized response"
+        )
     if loss == "multinomial" and levels is None:
-        raise ArgumentError("loss='multinomial' needs a label with declared levels: a LabelNoise")
+        raise ArgumentError("loss='multinomial' needs a label with declared levels: pass a LabelNoise")
 
 
 def _penalized(mask: ArrayLike | None, columns: int) -> Flags:

@@ -28,8 +28,8 @@ BURN_IN = 0.2  # share of the steps that averages leave out, by default
 # estimated below this many standard errors.
 LARGEST_MEMORY = 0.25
 LAST_ITERATE = (
-    "the last iterate of stochastic gradient descent has no standard errors: its error depends on the last "
-    "steps as much as on the records; use average=True, or method='newton'"
+    "the last iterate of stochastic gradient descent has no standard errors, because its error "
+    "depends on the last steps as much as on the records: use average=True, or method='newton'"
 )
 PROJECTED = (
     "the iterates reached the ball of theta_radius late in the pass, so their average has no known "
@@ -39,9 +39,10 @@ REMEMBERS = (
     "the average still depends on its start: the steps leave {share:.2g} of the distance to the solution, or "
     "{bias:.2g} standard errors; use a larger step, a smaller batch, or method='newton'"
 )
-SKIPPED = "some gradients were not finite and were left out: use a smaller theta_radius, or method='newton'"
+SKIPPED = "some gradients were not finite and were ignored: use a smaller theta_radius, or method='newton'"
 NOT_PD = (
-    "the derivative of the score is not positive definite at the average: the noise leaves too little signal"
+    "the derivative of the score is not positive definite at the average of the iterates: the noise "
+    "leaves too little signal"
 )
 
 
@@ -146,7 +147,9 @@ def fit_sgd(
         start = regression_calibration(system) if average else np.zeros(system.p)
     point = check_array(start, "start", ndim=1)
     if point.shape != (system.p,):
-        raise ArgumentError(f"start must have {system.p} values, got {point.size}")
+        raise ArgumentError(
+            f"start must have {system.p} values, one for each coefficient, got {point.size} values"
+        )
     if burn_in is None:
         burn_in = BURN_IN if average else 0.0
     if step is None:

@@ -95,8 +95,8 @@ SINGLE_PASS = ("theta_radius", "batch", "step", "decay", "average", "burn_in", "
 # Spending options that examples under randomized response refuse, with the reason.
 NO_GAUSSIAN_LEVEL = dict.fromkeys(
     ("mu", "rho"),
-    "has no meaning here: labels and binary features are sent by randomized response, whose cost is an "
-    "epsilon; name epsilon_x= and epsilon_y= with delta=, or epsilon=",
+    "cannot be used here: labels and binary features are sent by randomized response, whose cost is "
+    "measured in epsilon. Pass epsilon_x= and epsilon_y= with delta=, or epsilon=",
 )
 
 
@@ -117,7 +117,8 @@ class ExampleModelOptions(ReleaseModelOptions):
         check_schema(schema)
         if schema.max_rows != 1:
             raise NotAvailableError(
-                "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
+                "IWPGLM needs independent records, so it cannot be fitted with several rows per unit "
+                "(max_rows > 1)"
             )
         label = _label_mode(formula, schema, self.loss) if self.label is None else self.label
         return formula, replace(self, label=label)

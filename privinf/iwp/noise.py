@@ -107,7 +107,7 @@ class ResponseColumns:
 
     def __post_init__(self) -> None:
         if not self.columns or len(set(self.columns)) != len(self.columns):
-            raise ArgumentError("columns of a response must be one or more distinct positions")
+            raise ArgumentError("the columns of a randomized response must be one or more distinct positions")
         _check_response(self.levels, self.keep, self.other)
 
     @property
@@ -142,7 +142,7 @@ class ResponseColumns:
         indicators = X[:, list(self.columns)]
         if not ((indicators == 0.0) | (indicators == 1.0)).all() or (indicators.sum(axis=1) > 1.0).any():
             raise ArgumentError(
-                f"columns {list(self.columns)} of X must be 0/1 indicators of at most one level a row"
+                f"columns {list(self.columns)} of X must be 0/1 indicators with at most one 1 in each row"
             )
 
 
@@ -173,7 +173,7 @@ class Combinations:
         if count > MOST_COMBINATIONS:
             raise ArgumentError(
                 f"the features under randomized response have {count} level combinations, more than "
-                f"{MOST_COMBINATIONS}: release some of them by the Gaussian mechanism, or merge levels"
+                f"{MOST_COMBINATIONS}: send some of them with Gaussian noise, or merge levels"
             )
         offsets = np.zeros((1, p))
         for response in responses:
@@ -208,6 +208,6 @@ def _check_response(levels: int, keep: float, other: float) -> None:
     check_number(other, "other", low=0.0, high=1.0)
     if abs(keep + (levels - 1) * other - 1.0) > 1e-9 or keep <= other:
         raise ArgumentError(
-            f"keep={keep:g} and other={other:g} are no response over {levels} levels: keep must exceed "
-            "other, and keep + (levels - 1) other must be 1"
+            f"keep={keep:g} and other={other:g} do not define randomized response over {levels} "
+            "levels: keep must exceed other, and keep + (levels - 1) other must be 1"
         )

@@ -163,11 +163,13 @@ class ExampleScoreTests(ScoreTests):
         names = [name for name, noisy in zip(self.inference.names, private, strict=True) if noisy]
         if isinstance(beta0, pd.Series):
             if sorted(map(str, beta0.index)) != sorted(names):
-                raise ArgumentError(f"beta0 must be labelled by the private coefficients: {', '.join(names)}")
+                raise ArgumentError(
+                    f"beta0 must be labeled by the private coefficients, which are: {', '.join(names)}"
+                )
             beta0 = beta0[names]
         values = check_array(beta0, "beta0", ndim=1)
         if values.shape != (len(names),):
-            raise ArgumentError(f"beta0 must hold {len(names)} values: {', '.join(names)}")
+            raise ArgumentError(f"beta0 must hold {len(names)} values, one for each of: {', '.join(names)}")
         factors = np.diag(self.inference.user_map[0])[private]
         return replace(test_examples(system, values / factors, tested=private), null=values)
 

@@ -99,7 +99,10 @@ def chosen_truncation(system: ExampleScores, *, candidates: Sequence[int] = (1, 
     1
     """
     if system.loss not in DERIVATIVES:
-        raise ArgumentError(f"the series belongs to the losses {', '.join(DERIVATIVES)}, not {system.loss!r}")
+        raise ArgumentError(
+            f"correction='series' can be used only with loss= one of {', '.join(DERIVATIVES)}, not "
+            f"{system.loss!r}"
+        )
     theta = regression_calibration(system)
     variance = float(theta**2 @ system.noise)
     bound = float(np.abs(theta).sum())
@@ -134,7 +137,7 @@ def series_bias(system: ExampleScores, params: Floats) -> float:
     True
     """
     if system.truncation is None:
-        raise ArgumentError("series_bias: the system has no truncated series")
+        raise ArgumentError("series_bias() needs a system with correction='series'")
     variance = float(params**2 @ system.noise)
     bound = float(np.abs(params).sum())
     if variance == 0.0:
@@ -247,7 +250,9 @@ def solve_root(
     check_count(max_steps, "max_steps")
     first = regression_calibration(system) if start is None else check_array(start, "start", ndim=1)
     if first.shape != (system.p,):
-        raise ArgumentError(f"start must have {system.p} values, got {first.shape[0]}")
+        raise ArgumentError(
+            f"start must have {system.p} values, one for each coefficient, got {first.shape[0]} values"
+        )
     paths = []
     for tried, point in enumerate(_starts(system, first), start=1):
         path = newton(system, point, max_steps=max_steps)

@@ -122,7 +122,9 @@ def score_test(
     df = int(under_test.sum())
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
-        raise ArgumentError(f"null must have {df} values, one for each tested parameter, got {values.shape}")
+        raise ArgumentError(
+            f"null must have {df} values, one for each tested parameter, got shape {values.shape}"
+        )
     return _tested(system, null_point(system, values, under_test), values)
 
 
@@ -146,8 +148,8 @@ def parameters_under_test(system: ExampleScores, tested: ArrayLike | None) -> Fl
     """
     if system.correction in {"series", "none"} and not system.noise_free.all():
         raise NotAvailableError(
-            f"the score test needs a score that is unbiased at the truth, and correction="
-            f"{system.correction!r} has none: use correction='exact' or 'conditional'"
+            "the score test needs scores that are unbiased at the true coefficients, but those of "
+            f"correction={system.correction!r} are biased: use correction='exact' or 'conditional'"
         )
     return kept_columns(tested, system.noise_free)
 
@@ -182,7 +184,10 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
     if len(c):
         path = newton(_Nuisances(system, null), c)
         if path.reason:
-            raise ConvergenceError("the coefficients that are not tested have no root under this null")
+            raise ConvergenceError(
+                "the equations for the coefficients that are not tested have no solution under this null "
+                "hypothesis"
+            )
         c = path.point
     theta = null.at(c)
     score, slope = system.score_and_jacobian(theta)
@@ -244,17 +249,20 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
         variance = noise_inflation(system, theta)
         if (variance + 3.0) * math.sqrt(variance) > LARGEST_SKEWNESS * math.sqrt(system.n):
             return (
-                f"loss={system.loss!r}: at these coefficients the relative variance of the corrected scores, "
-                f"exp(theta'S theta) - 1 = {variance:.3g}, leaves no usable central limit with {system.n} "
-                "records"
+                f"loss={system.loss!r}: the relative variance of the corrected scores at these "
+                f"coefficients, exp(theta'S theta) - 1 = {variance:.3g}, is too large for a central "
+                f"limit theorem with {system.n} records"
             )
     if system.correction == "conditional":
         records = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
         if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
-                f"loss={system.loss!r}: at these coefficients the noise leaves a residual to about "
-                f"{records:.3g} of {system.n} records, too few "
-                + ("for the coefficients that are not tested: test them too" if nuisances else "for a test")
+                f"loss={system.loss!r}: the noise leaves a residual to about {records:.3g} of "
+                f"{system.n} records at these coefficients, which are too few to leave some coefficients "
+                "untested: test all of them"
+                if nuisances
+                else f"loss={system.loss!r}: the noise leaves a residual to about {records:.3g} of "
+                f"{system.n} records at these coefficients, which are too few for a test"
             )
     return ""
 

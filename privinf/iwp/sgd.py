@@ -100,13 +100,15 @@ class Schedule:
         power = default_decay(average) if decay is None else check_number(decay, "decay", low=0.0, high=1.0)
         if average and not 0.5 < power < 1.0:
             raise ArgumentError(
-                f"decay={power:g}: averaged iterates need steps that fall like t^-decay with decay between "
-                "0.5 and 1"
+                f"decay={power:g} is not valid: averaged iterates need steps proportional to t^-decay "
+                "with decay between 0.5 and 1"
             )
         if burn_in != 0.0:
             check_fraction(burn_in, "burn_in")
             if not average:
-                raise ArgumentError("burn_in= leaves iterates out of an average: it needs average=True")
+                raise ArgumentError(
+                    "burn_in= excludes the first iterates from the average, so it needs average=True"
+                )
         return cls(
             batch=check_count(batch, "batch"),
             step=check_positive(step, "step"),
@@ -257,7 +259,8 @@ def theory_step(
     highest = float(values[-1])
     if not lowest > 0.0:
         raise ConvergenceError(
-            "step= is needed: the corrected loss has no positive curvature at the start to choose it by"
+            "step= is needed, because the corrected loss has no positive curvature at the starting "
+            "values: pass a step size"
         )
     steps = -(-n // batch)
     spread = max(float(np.trace(meat)) / batch, np.finfo(float).tiny)
@@ -270,8 +273,8 @@ def checked_radius(theta_radius: float | None) -> float:
     """Return the radius of the ball of coefficients; ArgumentError unless it is finite and positive."""
     if theta_radius is None or math.isinf(theta_radius):
         raise ArgumentError(
-            "theta_radius= is needed: stochastic gradient descent projects into a ball of coefficients "
-            "(scaled units), and must not run without bound"
+            "theta_radius= is needed: stochastic gradient descent projects onto a ball of "
+            "coefficients (scaled units) and must not run without bound"
         )
     return check_positive(theta_radius, "theta_radius")
 

@@ -37,9 +37,12 @@ DEFAULT_CORRECTION: dict[str, Correction] = {
     "multinomial": "conditional",
 }
 NUMERIC: tuple[LossName, ...] = ("squared", "poisson")  # losses whose label is a number
-SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
+SINGULAR = (
+    "the covariance is not positive definite, because columns are collinear or the fit is perfect: "
+    "remove collinear columns"
+)
 # Why `IWPGLM` has no weights=.
-WEIGHTS = "would multiply a record's influence on the fit: IWPGLM takes no observation weights"
+WEIGHTS = "would increase a record's influence on the fit: IWPGLM accepts no observation weights"
 EQUATION = """\
 cov = J^-1 [ sampling + noise of the examples ] J^-T / n, the bracket being the covariance of the scores
 sampling: that of the clean scores, by the exact inverse transform of the released ones' squares
@@ -64,13 +67,13 @@ def check_label(loss: LossName, levels: Sequence[Any] | None) -> None:
     if loss in NUMERIC:
         if levels is not None:
             raise NotAvailableError(
-                f"loss={loss!r} needs a numeric label, and this one has {len(levels)} declared levels: use "
-                f"loss={'logistic' if len(levels) == 2 else 'multinomial'!r}"
+                f"loss={loss!r} needs a numeric label, and this one has {len(levels)} declared "
+                f"levels: use loss={'logistic' if len(levels) == 2 else 'multinomial'!r}"
             )
     elif levels is None:
         raise NotAvailableError(
-            f"loss={loss!r} needs a label of declared levels, and this is a numeric label: declare it as a "
-            "factor of the schema, or use loss='squared' or 'poisson'"
+            f"loss={loss!r} needs a label with declared levels, but this label is a numeric label: "
+            "declare it as a Factor in the schema, or use loss='squared' or 'poisson'"
         )
     elif loss != "multinomial" and len(levels) != 2:
         raise NotAvailableError(
@@ -86,9 +89,12 @@ def check_numeric(loss: LossName, y_bounds: object) -> None:
             f"loss={loss!r} has a numeric label: pass its public bounds, y_bounds=(low, high)"
         )
     if loss not in NUMERIC and y_bounds is not None:
-        raise ArgumentError(f"y_bounds= is for numeric labels; loss={loss!r} takes labels of levels")
+        raise ArgumentError(
+            f"y_bounds= is only for numeric labels, but loss={loss!r} needs a label with levels: leave "
+            "y_bounds= out"
+        )
     if loss == "multinomial":
-        raise ArgumentError("loss='multinomial' needs declared levels: use from_formula with a schema")
+        raise ArgumentError("loss='multinomial' needs declared levels: use from_formula() with a schema")
 
 
 def check_combinations(loss: LossName, correction: str, levels: Sequence[int]) -> None:
@@ -116,7 +122,8 @@ def check_release(release: Release) -> None:
     """
     if "groups" in release.arrays:
         raise NotAvailableError(
-            "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
+            "IWPGLM needs independent records, so it cannot be fitted with several rows per unit "
+            "(max_rows > 1)"
         )
     law = examples_law(release)
     scales = {"features": law["scale"]} if law["gaussian"] else {}
@@ -125,8 +132,8 @@ def check_release(release: Release) -> None:
     for part, scale in scales.items():
         if not law["noise_free"] and not scale > 0.0:
             raise ArgumentError(
-                f"the release declares Gaussian noise on its {part}, of scale {scale:g}: the scale must be "
-                "positive, or the release be declared noise_free"
+                f"the release declares Gaussian noise on its {part}, of scale {scale:g}: the scale "
+                "must be positive, or the release must be declared noise_free"
             )
 
 
@@ -134,7 +141,7 @@ def check_method(method: SolvingMethod, passes: Mapping[str, Any]) -> None:
     """Refuse options of the single pass where there is none, and bad ones."""
     if check_choice(method, SolvingMethod, "method") == "newton":
         if passes:
-            raise ArgumentError(f"{', '.join(passes)}: only with method='sgd'")
+            raise ArgumentError(f"{', '.join(passes)} can be used only with method='sgd'")
         return
     checked_radius(passes.get("theta_radius"))
     if not isinstance(passes.get("average", False), bool):
@@ -149,7 +156,9 @@ def checked_start(start: ArrayLike, parameters: int) -> Floats:
     """Return a start as an array of `parameters` finite numbers; ArgumentError for anything else."""
     values = check_array(start, "start", ndim=1)
     if values.shape != (parameters,):
-        raise ArgumentError(f"start must have {parameters} values, got {values.size}")
+        raise ArgumentError(
+            f"start must have {parameters} values, one for each coefficient, got {values.size} values"
+        )
     return values
 
 
@@ -162,13 +171,14 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
         A position that does not exist, or one text instead of a list.
     """
     if isinstance(items, str):
-        raise ArgumentError("binary must be a list of column names or positions")
+        raise ArgumentError("binary= must be a list of column names or positions")
     columns = []
     for item in items:
         if isinstance(item, (int, np.integer)):
             if isinstance(item, bool) or not 0 <= item < len(names):
                 raise ArgumentError(
-                    f"binary: there is no column {shown(item)}; positions are 0..{len(names) - 1}"
+                    f"binary= names column {shown(item)}, but there is no such column; positions are "
+                    f"0..{len(names) - 1}"
                 )
             columns.append(names[int(item)])
         else:

@@ -113,7 +113,7 @@ def choose_truncation(
     3
     """
     if not candidates:
-        raise ArgumentError("candidates must name at least one truncation")
+        raise ArgumentError("candidates must contain at least one truncation")
     return min(candidates, key=lambda k: truncation_bias(f, s2, truncation=k, bound=bound))
 
 

@@ -97,7 +97,9 @@ def array_rows(
     if numeric:
         response = check_array(response, "y", ndim=1, finite=finite)
     if len(response) != len(features):
-        raise ArgumentError(f"y has {len(response)} rows and X has {len(features)}")
+        raise ArgumentError(
+            f"y has {len(response)} rows but X has {len(features)}: pass one response for every row of X"
+        )
     if numeric and not len(response):
         raise ArgumentError(NO_ROWS)
     return ArrayRows(Rows(features, response, missing), names, _name(y), marked)
@@ -113,24 +115,27 @@ def rows_by_site(sites: SitePairs, *, missing: Missing = "raise") -> tuple[dict[
         the site and shows no value.
     """
     if not isinstance(sites, (Mapping, Sequence)) or isinstance(sites, (str, bytes)) or not len(sites):
-        raise ArgumentError("sites must hold at least one pair (y, X)")
+        raise ArgumentError("sites= is empty: pass at least one pair (y, X)")
     pairs = sites.items() if isinstance(sites, Mapping) else enumerate(sites)
     parts: dict[Any, Rows] = {}
     columns: dict[str, tuple[str, ...]] = {}
     for label, pair in pairs:
         name = str(label)
         if name in columns:
-            raise ArgumentError(f"two sites are called {name!r}")
+            raise ArgumentError(f"two sites are called {name!r}: give every site its own name")
         with _naming(name):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise ArgumentError("a site is a pair (y, X)")
+                raise ArgumentError("every site must be a pair (y, X)")
             site = site_rows(*pair, missing=missing)
         parts[label] = site.rows
         columns[name] = site.names
     first = next(iter(columns))
     for name, names in columns.items():
         if names != columns[first]:
-            raise ArgumentError(f"site {name!r} has other columns than site {first!r}")
+            raise ArgumentError(
+                f"site {name!r} has other columns than site {first!r}: all sites need the same columns in "
+                "the same order"
+            )
     return parts, columns[first]
 
 
@@ -138,11 +143,13 @@ def site_rows(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> A
     """Return one pair (y, X) as rows of a site, whose one public column is the constant, ``const``."""
     arrays = array_rows(y, X, missing=missing, numeric=True)
     if set(arrays.marked) - {CONSTANT}:
-        raise ArgumentError("a federation of arrays has one public column, the constant 'const'")
+        raise ArgumentError(
+            "a federation made from arrays can have only one public column, the constant 'const'"
+        )
     if CONSTANT in arrays.names:
         ones = arrays.rows.features[:, arrays.names.index(CONSTANT)]
         if not (ones == 1.0).all():
-            raise SchemaError(f"column {CONSTANT!r} is the constant but is not all ones")
+            raise SchemaError(f"column {CONSTANT!r} must be the constant, but not all of its values are 1")
     return arrays
 
 
@@ -177,9 +184,12 @@ def data_bounds(
     **Privacy.** A leak: extremes are rows' values. A warning says so, and so does every ledger line.
     """
     if request != "data":
-        raise ArgumentError(f'{argument}={shown(request)}: pass pairs of public numbers, or the word "data"')
+        raise ArgumentError(
+            f"{argument}={shown(request)} is not valid: pass pairs (low, high) of public numbers, or the "
+            'text "data" to take bounds from the rows'
+        )
     warn(
-        f'{argument}="data": bounds are taken from the rows; the privacy claim does not cover that leak',
+        f'{argument}="data": bounds are taken from the rows, and the privacy claim does not cover this leak',
         DataDependentBoundsWarning,
     )
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
@@ -188,12 +198,17 @@ def data_bounds(
         try:
             values = np.asarray(frame[name], dtype=np.float64)
         except (TypeError, ValueError, OverflowError):  # their texts hold values
-            raise SchemaError(f"column {name!r} is not numeric: it has no bounds to take") from None
+            raise SchemaError(
+                f"column {name!r} is not numeric, so no bounds can be taken from its values"
+            ) from None
         finite = values[np.isfinite(values)]
         low = float(finite.min(initial=np.inf))
         high = float(finite.max(initial=-np.inf))
         if not low < high:
-            raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
+            raise SensitivityError(
+                f"column {name!r} is constant, so no bounds can be taken from its values: pass public "
+                "bounds for it"
+            )
         bounds[name] = (low, high)
     return bounds
 
@@ -208,7 +223,7 @@ def _matrix(X: Any, *, finite: bool) -> Floats:
 
 def _labels(table: pd.DataFrame) -> tuple[str, ...]:
     if any(not isinstance(name, str) for name in table.columns):
-        raise SchemaError("X has column labels that are not strings: rename them")
+        raise SchemaError("X has column labels that are not strings: rename these columns")
     return tuple(table.columns)
 
 
@@ -242,9 +257,13 @@ def array_table(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") ->
     """Return features and response as the rows of one table, its columns, and the response's name."""
     arrays = array_rows(y, X, missing=missing)
     if CONSTANT in arrays.names:
-        raise SchemaError(f"X has a column {CONSTANT!r}: leave it out, intercept=True adds the constant")
+        raise SchemaError(
+            f"X has a column named {CONSTANT!r}: remove it, since intercept=True adds the constant"
+        )
     if arrays.label in arrays.names:
-        raise SchemaError(f"X has a column called {arrays.label!r}, as the response: rename one of them")
+        raise SchemaError(
+            f"X has a column with the name of the response, {arrays.label!r}: rename one of them"
+        )
     features = arrays.rows.features
     frame = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, columns=arrays.names)
     table = frame.reset_index(drop=True).assign(**{arrays.label: arrays.rows.response})
@@ -254,39 +273,46 @@ def array_table(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") ->
 def party_columns(items: Sequence[int | str], names: list[str], label: str) -> list[str]:
     """Return the names of one party's columns."""
     if isinstance(items, (str, int)):
-        raise ArgumentError("parties must map each name to a list of columns")
+        raise ArgumentError("parties= must map the name of each party to a list of columns")
     columns = []
     for item in items:
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             if not 0 <= item < len(names) - 1:
-                raise ArgumentError(f"column {int(item)} is not among the {len(names) - 1} columns of X")
+                raise ArgumentError(
+                    f"column {int(item)} in parties= is not among the {len(names) - 1} columns of X"
+                )
             columns.append(names[int(item)])
         elif not isinstance(item, str):
-            raise SchemaError(f"parties name columns by texts or positions, got {type(item).__name__}")
+            raise SchemaError(f"parties= must give columns by name or by position, got {type(item).__name__}")
         elif item in names:
             columns.append(str(item))
         elif item == "y":
             columns.append(label)
         else:
-            raise SchemaError(f"party column {item!r} is not among: {', '.join(names)}")
+            raise SchemaError(f"column {item!r} in parties= is not among: {', '.join(names)}")
     return columns
 
 
 def check_cover(assigned: Mapping[str, Sequence[str]], names: Sequence[str] | None) -> None:
     """Refuse columns that belong to no party, or to two."""
     if not assigned:
-        raise ArgumentError("parties is empty: say which party holds which columns")
+        raise ArgumentError("parties= is empty: pass a mapping from each party's name to its columns")
     owners: dict[str, str] = {}
     for party, columns in assigned.items():
         if not columns:
-            raise ArgumentError(f"party {party!r} has no column")
+            raise ArgumentError(
+                f"party {party!r} has no columns: give it at least one column, or remove it from parties="
+            )
         for column in columns:
             if column in owners:
-                raise SchemaError(f"column {column!r} belongs to party {owners[column]!r} and to {party!r}")
+                raise SchemaError(
+                    f"column {column!r} belongs to party {owners[column]!r} and to {party!r}: every "
+                    "column must belong to one party"
+                )
             owners[column] = party
     unassigned = [name for name in names or () if name not in owners]
     if unassigned:
-        raise SchemaError(f"column {unassigned[0]!r} belongs to no party")
+        raise SchemaError(f"column {unassigned[0]!r} belongs to no party: add it to a party in parties=")
 
 
 def column_limits(
@@ -300,16 +326,19 @@ def column_limits(
     if bounds is None or y_bounds is None:
         argument = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
         raise SensitivityError(
-            f'no public bounds: pass {argument}, or write "data" to take them from the rows (a leak that no '
-            "claim covers)"
+            f'no public bounds are declared: pass {argument}, or "data" to take them from the rows (the '
+            "privacy claim does not cover this leak)"
         )
     if not isinstance(bounds, Mapping):
         if len(bounds) != len(names):
-            raise SchemaError(f"bounds has {len(bounds)} pairs for {len(names)} columns of X")
+            raise SchemaError(
+                f"bounds= has {len(bounds)} pairs for {len(names)} columns of X: pass one pair (low, "
+                "high) for each column"
+            )
         bounds = dict(zip(names, bounds, strict=True))
     absent = [name for name in names if name not in bounds]
     if absent:
-        raise SensitivityError(f"no public bounds for {absent[0]!r}: add it to bounds=")
+        raise SensitivityError(f"no public bounds for {absent[0]!r} are declared: add it to bounds=")
     return {**{name: _pair(bounds[name]) for name in names}, label: _pair(y_bounds)}
 
 

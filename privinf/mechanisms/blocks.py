@@ -106,7 +106,10 @@ class TableRows:
             yield (start if self._ranks is None else self._ranks[start:stop]), frame
             start = stop
         if start != self.n or self._source.state() != self._state:
-            raise AlignmentError(f"{self._source.name} was changed while it was read: start again")
+            raise AlignmentError(
+                f"{self._source.name} was changed while it was read: start again with a table that nobody "
+                "writes to"
+            )
 
     def __repr__(self) -> str:
         return f"TableRows({self.n} rows of {self._source.name}, not shown)"
@@ -179,7 +182,9 @@ def open_table(
     """
     check_schema(schema, "a Schema of the party's columns")
     if id is None and (ids_sha256 is not None or roster is not None):
-        raise SchemaError("name the id column, id=..., to compare the table with a roster")
+        raise SchemaError(
+            "pass id= with the name of the id column, so that the table can be compared with a roster"
+        )
     source = source_of(data)
     refuse_unordered(source, ALIGNED)
     require_columns(source, [*schema.columns, *([] if id is None else [id])])
@@ -191,13 +196,13 @@ def open_table(
         _check_roster(source, alignment, id, roster)
     if n is not None and alignment.n != check_count(n, "n"):
         raise AlignmentError(
-            f"{source.name} has {alignment.n} rows for n={n} people: every party needs one row for each of "
-            "them"
+            f"{source.name} has {alignment.n} rows for n={n} people: every party needs "
+            "one row for each person"
         )
     if ids_sha256 is not None and alignment.sha256 != ids_sha256:
         raise AlignmentError(
-            f"{source.name} does not hold the people of the plan: its {alignment.n} ids have another digest; "
-            "compare them with the roster that the parties agreed on"
+            f"{source.name} does not hold the people of the plan, since its {alignment.n} ids give "
+            "another digest: compare them with the roster that the parties agreed on"
         )
     return TableRows(source, schema, alignment, state)
 
@@ -246,7 +251,8 @@ class RecordBlocks(Generic[T]):
             self.n = len(opened)
         elif design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
-                "to= is for rows of different people: with a unit, save(path) of a release in memory"
+                "to= cannot be used with a schema that declares unit=: make the release in memory "
+                "and write it with save(path)"
             )
         self._design = design
         self._rows = rows
@@ -285,7 +291,10 @@ class RecordBlocks(Generic[T]):
         if n < (p := len(self._design.columns)):
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
         if self.n not in (0, n):
-            raise AlignmentError("the table has other rows than when it was read first: start again")
+            raise AlignmentError(
+                "the table has other rows than when it was read first: start again with a table that "
+                "nobody writes to"
+            )
         self.n = n
 
     def _parts(self) -> Iterator[Rows | Floats]:
@@ -366,6 +375,6 @@ def _check_roster(source: Source, alignment: Alignment, id: str, roster: object)
         return
     missing, extra = compare(_reader(source, id), _reader(roster_source, id))
     raise AlignmentError(
-        f"{source.name} does not hold the people of the roster: {missing} of its ids are missing and {extra} "
-        "are not in it"
+        f"{source.name} does not hold the people of the roster: {missing} of the roster's ids are "
+        f"missing and {extra} ids are not on the roster"
     )

@@ -43,7 +43,9 @@ def register(ops: Mapping[str, SiteOp]) -> None:
         One has the name of a statistic of the package.
     """
     if duplicates := SHIPPED & ops.keys():
-        raise ArgumentError(f"the package has statistics called {', '.join(sorted(duplicates))}")
+        raise ArgumentError(
+            f"several statistics of the package have the same name: {', '.join(sorted(duplicates))}"
+        )
     SITE_OPS.update(ops)
 
 

@@ -138,7 +138,10 @@ class ColumnPasses:
     def counted(self, n: int) -> None:
         """Take the number of rows of a whole pass."""
         if self._count not in (None, n):
-            raise AlignmentError("the table has other rows than when it was read first: start again")
+            raise AlignmentError(
+                "the table has other rows than when it was read first: start again with a table that "
+                "nobody writes to"
+            )
         self._count = n
 
     def __repr__(self) -> str:
@@ -221,7 +224,7 @@ class AskedSums:
         sums = EntrySums(self.statistic, weighted, self.cells)
         if passes.pushed is not None:
             if not exact:
-                raise unfit("there is a test by ranks, or no noise")
+                raise unfit("the test uses ranks, or no noise is added")
             from privinf.mechanisms.pushdown import SampleColumn, add_entries
 
             ends = {name: range_of(self.schema, name) for name in self.question.values}
@@ -289,7 +292,8 @@ def range_of(schema: Schema, name: str) -> tuple[float, float]:
     if isinstance(declared, Factor) and declared.categorical:
         if len(declared.levels) != 2:
             raise SchemaError(
-                f"column {name!r} has {len(declared.levels)} levels: a number, or two levels, is needed"
+                f"column {name!r} has {len(declared.levels)} levels, but must be numeric or have "
+                "exactly two levels"
             )
         return 0.5, 0.5
     bounds = schema.interval(name)
@@ -300,6 +304,6 @@ def _levels(schema: Schema, name: str) -> tuple[Any, ...]:
     declared = schema[name]
     if not isinstance(declared, Factor):
         raise SchemaError(
-            f"column {name!r} has no declared levels: list them, as in {{{name!r}: ['a', 'b']}}"
+            f"column {name!r} has no declared levels: declare them, for example {{{name!r}: ['a', 'b']}}"
         )
     return tuple(declared.levels)

@@ -19,9 +19,9 @@ from privinf.mechanisms.files import Source, Types
 
 NAME = "the dask frame"
 OPEN_CLUSTER = (
-    "{} of the dask cluster {}, and un-noised sums go between its processes: use a cluster of this machine, "
-    "LocalCluster(dashboard_address=None, worker_dashboard_address=None), or one whose Security has mutual "
-    "TLS, with no dashboard"
+    "{}, and un-noised sums are exchanged between the processes of the cluster. Use "
+    "LocalCluster(dashboard_address=None, worker_dashboard_address=None), or a cluster with mutual "
+    "TLS (dask Security) and no dashboard"
 )
 
 
@@ -95,8 +95,9 @@ def computed(delayed: object) -> Any:
     except Exception as problem:  # of the tasks that make a partition, or of dask: it can quote rows
         kind = type(problem).__name__
     raise StorageError(
-        f"{NAME} could not be read to its end: a partition failed, as one that lacks a column does, or a "
-        f"worker died ({kind}); compute it on its own to see why (what it says can show values)"
+        f"{NAME} could not be read to its end ({kind}): a worker died, or a partition failed, for "
+        "example because it lacks a column. Compute the frame on its own to see the reason, which "
+        "can show values of rows"
     )
 
 
@@ -121,12 +122,19 @@ def _check_cluster(client: Any) -> None:
     else:
         for address in (info["address"], *info["workers"]):
             if not _closed(address):
-                raise NotAvailableError(OPEN_CLUSTER.format("a process", "can be reached without TLS"))
+                raise NotAvailableError(
+                    OPEN_CLUSTER.format(
+                        "a process of the dask cluster can be reached from outside without TLS"
+                    )
+                )
         if any(exposed or not _loopback(host) for host, exposed in pages):
-            raise NotAvailableError(OPEN_CLUSTER.format("a page", "shows what it does"))
+            raise NotAvailableError(
+                OPEN_CLUSTER.format("a web page of the dask cluster can be seen by others")
+            )
         return
     raise StorageError(
-        f"the dask cluster did not say how it is reached ({kind}): privinf must be installed where it runs"
+        f"privinf could not ask the dask cluster for its addresses ({kind}): install privinf on all "
+        "workers and on the scheduler"
     )
 
 

@@ -234,7 +234,7 @@ class OpenColumns:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("raw rows are not pickled: pickle what was released instead")
+        raise TypeError("raw rows are not pickled: pickle the release instead")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -245,7 +245,7 @@ class Cells:
     counts: Integers
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("un-noised counts are not pickled: pickle what was released instead")
+        raise TypeError("un-noised counts are not pickled: pickle the release instead")
 
 
 def cell_counts(values: Floats, edges: Floats) -> Integers:
@@ -282,7 +282,7 @@ def noisy_prefixes(cells: Integers, scale: float, source: NoiseSource) -> Floats
 def _checked(edges: Floats) -> Floats:
     array = check_array(edges, "edges", ndim=1)
     if not 1 <= len(array) < CELL_LIMIT or not (np.diff(array) > 0.0).all():
-        raise ArgumentError(f"edges must be increasing, between 1 and {CELL_LIMIT - 1} of them")
+        raise ArgumentError(f"edges= must hold between 1 and {CELL_LIMIT - 1} numbers in increasing order")
     return array
 
 
@@ -355,7 +355,7 @@ class OpenLabels:
         ), recorded
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("raw rows are not pickled: pickle what was released instead")
+        raise TypeError("raw rows are not pickled: pickle the release instead")
 
 
 def show_above(sd: float, delta: float) -> float:
@@ -366,8 +366,8 @@ def show_above(sd: float, delta: float) -> float:
 def _counted(name: str, column: pd.Series) -> dict[str, int]:
     """Return how often each label stands in a part of a column."""
     if column.isna().any():
-        raise SchemaError(f"column {name!r} has missing values; clean the rows first")
+        raise SchemaError(f"column {name!r} has missing values: remove or replace them first")
     values = column.to_numpy(dtype=object)
     if not all(isinstance(value, str) for value in values):
-        raise SchemaError(f"column {name!r} must hold texts to have its levels found")
+        raise SchemaError(f"column {name!r} must hold only texts, so that its levels can be released")
     return Counter(map(str, values))  # pandas 2 takes texts for the same that differ after a NUL

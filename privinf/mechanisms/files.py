@@ -274,23 +274,27 @@ def _file(path: Path) -> CsvSource | ParquetSource:
     if path.name.lower().endswith(PARQUET_SUFFIXES):
         return ParquetSource(path)
     suffixes = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
-    raise StorageError(f"{path.name} is no table known here: use a file that ends in {suffixes}")
+    raise StorageError(
+        f"{path.name} is not a table that privinf reads: use a file whose name ends in {suffixes}"
+    )
 
 
 def _folder(path: Path) -> FolderSource:
     """Return the files of a folder; names that begin with . or _ are marks of the programs that wrote it."""
     names = sorted(name for name in path.iterdir() if not name.name.startswith((".", "_")))
     if not names:
-        raise StorageError(f"{path.name} is an empty folder: it needs files of CSV or of Parquet")
+        raise StorageError(f"folder {path.name} is empty: it must contain CSV files or Parquet files")
     if within := [name for name in names if name.is_dir()]:
         raise StorageError(
-            f"{path.name} holds a folder, {within[0].name}: name the folder of the files themselves, or give "
-            "a pyarrow dataset, which knows what such folders stand for"
+            f"folder {path.name} contains another folder, {within[0].name}: pass the folder that "
+            "contains the files, or pass a pyarrow dataset"
         )
     files = tuple(map(_file, names))
     if len({type(file) for file in files}) == 1:
         return FolderSource(path, files)
-    raise StorageError(f"{path.name} holds files of CSV and of Parquet: keep one kind in a folder")
+    raise StorageError(
+        f"folder {path.name} contains both CSV files and Parquet files: keep only one kind in a folder"
+    )
 
 
 def require_columns(source: Source, columns: Sequence[str]) -> None:
@@ -303,7 +307,10 @@ def require_columns(source: Source, columns: Sequence[str]) -> None:
         )
     twice = [name for name in columns if present.count(name) > 1]
     if twice:
-        raise SchemaError(f"{source.name} has more than one column {', '.join(dict.fromkeys(twice))}")
+        raise SchemaError(
+            f"{source.name} has more than one column {', '.join(dict.fromkeys(twice))}: rename or "
+            "remove the others"
+        )
 
 
 def _text_levels(column: str, types: Types) -> tuple[str, ...] | None:
@@ -338,7 +345,7 @@ def _first_line(stream: IO[str]) -> str:
     """Return the line of names; one without end, as a packed file can pretend, is none."""
     line = stream.readline(LONGEST_HEADER)
     if len(line) == LONGEST_HEADER:
-        raise ValueError("a first line without end")
+        raise ValueError("the line of column names is too long")
     return line
 
 
@@ -364,8 +371,8 @@ def _csv(name: str, parse: Callable[[], R], lines: CheckedLines | None = None) -
     if lines is not None and lines.wrong:
         place = lines.wrong
     raise StorageError(
-        f"{name} cannot be read as CSV{place}: it needs a first line of column names, as many fields in "
-        "every other line, and UTF-8 text"
+        f"{name} cannot be read as CSV{place}: it needs a first line of column names, the same number "
+        "of fields in every other line, and UTF-8 text"
     )
 
 
@@ -387,4 +394,4 @@ def _parquet(name: str, parse: Callable[[], R]) -> R:
         return parse()
     except Exception:  # of pyarrow, and of what it calls to make sense of damaged metadata
         pass
-    raise StorageError(f"{name} cannot be read as Parquet: it is damaged or another format")
+    raise StorageError(f"{name} cannot be read as Parquet: the file is damaged or has another format")

@@ -58,7 +58,7 @@ def total_mu(words: SpendingWords) -> float:
     choice = words.get("calibration")
     calibration = check_choice("exact" if choice is None else choice, Calibration, "calibration")
     if all(value is None for value in level.values()):
-        raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
+        raise ArgumentError("no privacy budget was passed: pass epsilon= with delta=, or mu=, or rho=")
     return calibrate_mu(**level, delta=words.get("delta"), calibration=calibration)
 
 
@@ -138,8 +138,8 @@ class Line:
             grid = grid_step(scale) if source.secure else 0.0
             if source.secure and self.reach >= LARGEST_STEP * grid:
                 raise SensitivityError(
-                    f"{self.label}: at mu={self.mu:.3g} the noise is too small for its fixed-point grid; "
-                    "spend less, or epsilon=inf for no noise"
+                    f"{self.label}: the noise is too small for its fixed-point grid at "
+                    f"mu={self.mu:.3g}. Spend less, or pass epsilon=inf for no noise"
                 )
             law = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
             noise = {"law": law, "scale": scale, "grid": grid}
@@ -195,7 +195,9 @@ def plain_array(values: object, name: str) -> np.ndarray[Any, Any]:
     except Exception:  # an __array__ of the caller's, or a ragged list: their texts can hold values
         array = None
     if array is None or array.dtype.kind not in "biufO":
-        raise ArgumentError(f"{name} must be an array of numbers; texts, dates and ragged lists are none")
+        raise ArgumentError(
+            f"{name} must be an array of numbers, not of texts or dates, and not a ragged list"
+        )
     return array
 
 
@@ -330,8 +332,8 @@ def check_room(largest: float, scale: float, source: NoiseSource) -> None:
     """Raise SensitivityError if integers of 64 bits may not hold an exact sum, of size up to `largest`."""
     if scale > 0.0 and source.secure and largest / grid_step(scale) >= LARGEST_SUM:
         raise SensitivityError(
-            "the total does not fit into the fixed-point grid of so little noise: spend less, or epsilon=inf "
-            "for no noise"
+            "the total does not fit into the fixed-point grid of so little noise: spend less, or pass "
+            "epsilon=inf for no noise"
         )
 
 

@@ -73,8 +73,9 @@ def coded(column: pd.Series[Any], name: str) -> Integers:
 def mixed(kinds: Iterable[str], name: str) -> SchemaError:
     """Return the error of labels of several types."""
     return SchemaError(
-        f"{name} holds {' and '.join(sorted(kinds))}: a label that is written in two types would count as "
-        "two. Give the whole column one type, where it is read: for texts pd.read_csv(..., dtype={...: str})"
+        f"{name} holds {' and '.join(sorted(kinds))}, so a label written in two types would be "
+        "counted as two labels. Read the whole column as one type, for example as text with "
+        f"pd.read_csv(..., dtype={{...: str}})"
     )
 
 
@@ -126,7 +127,7 @@ def _kind(python_type: type, name: str) -> str:
         if issubclass(python_type, base):
             return kind
     raise SchemaError(
-        f"{name} holds no labels (texts or numbers), but values of the type {python_type.__name__}"
+        f"{name} must hold labels (texts or numbers), but holds values of type {python_type.__name__}"
     )
 
 
@@ -161,8 +162,8 @@ def _check_exact(values: Any, limit: int, name: str) -> None:
 
 def _inexact(name: str) -> SchemaError:
     return SchemaError(
-        f"{name} holds numbers with a decimal point that are too large to be exact, so that labels can have "
-        "become others: read it as whole numbers or as texts"
+        f"{name} holds decimal numbers that are too large to be exact, so different labels can have "
+        "become equal: read the column as integers or as texts"
     )
 
 
@@ -171,8 +172,8 @@ def check_spelling(texts: Collection[str], name: str) -> None:
     for text in texts:
         if text.endswith((".", "0")) and (match := _WHOLE_FLOAT.fullmatch(text)) and match[1] in texts:
             raise SchemaError(
-                f"{name} holds a whole number that is written with a decimal point in one row and without in "
-                "another, as 17.0 and 17: a label would count as two. Write all of them without"
+                f"{name} holds the same integer with and without a decimal point, such as 17.0 and "
+                "17, which would be counted as two labels: write all integers without a decimal point"
             )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 BYTES = 1 << 15  # what one read takes from the file: it stays in the cache
 LONGEST_LINE = 1 << 24  # bytes; a quotation mark without its partner makes the rest of a file one line
-ENDLESS = "which is too long, or has a quotation mark without its partner"
+ENDLESS = "the line is too long, or an opening quotation mark is not closed"
 # The parities of the leading bits of a byte, as bits.
 _PREFIXES = np.array([byte ^ byte >> 1 ^ byte >> 2 ^ byte >> 3 for byte in range(256)], dtype=np.uint8)
 _PREFIXES ^= _PREFIXES >> 4
@@ -77,13 +77,13 @@ class CheckedLines:
 
     def _refuse(self, reason: str, line: int) -> None:
         """Raise ValueError for a line, counted from 1; for none in particular where that is 0."""
-        self.wrong = f" near line {line}{reason and ', '}{reason}" if line else reason
-        raise ValueError("a line of a CSV file is wrong")
+        self.wrong = f" near line {line} ({reason})" if line else ""
+        raise ValueError("a line of a CSV file is malformed")
 
     def _check(self, block: bytes) -> None:
         last = not block
         if b"\0" in block:
-            self._refuse("which holds a zero byte", self._lines + 1)
+            self._refuse("the line holds a zero byte", self._lines + 1)
         if last or not block.isascii():
             self._decoder.decode(block, last)
         buffer = self._rest + block
@@ -175,7 +175,9 @@ class CheckedLines:
 
     def _compare(self, fields: int, line: int) -> None:
         if fields != self._fields:
-            reason = "which has too few fields" if fields < self._fields else "which has too many fields"
+            reason = (
+                "the line has too few fields" if fields < self._fields else "the line has too many fields"
+            )
             self._refuse(reason, self._lines + line + 1)
 
 

@@ -63,8 +63,8 @@ from privinf.wire import Derivations, Labels, Mechanisms, Statistics
 ROBUST_SHARE = 0.25  # share of mu^2 for the second release, of residuals, by default (robust_share=)
 # A call that is right, for the error about a missing formula.
 MOMENTS_EXAMPLE = (
-    "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', 'x1', 'x2']) for "
-    "many regressions on one release"
+    "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', 'x1', "
+    "'x2']) for many regressions on one release"
 )
 
 
@@ -145,14 +145,15 @@ class Moments:
         else:
             if response_weight is not None:
                 raise ArgumentError(
-                    "response_weight= belongs to a formula: among columns= none is the response"
+                    "response_weight= can be used only with a formula, since columns= does not say "
+                    "which column is the response"
                 )
             self.design = _design_of_columns(schema, formula, columns, radius)
             response_weight = 1.0
         if self.design.response_public:
             raise SchemaError(
-                f"MomentOLS protects the response too: give public bounds for {self.design.response!r} "
-                "(y_bounds=, or a column of the schema)"
+                f"MomentOLS protects the response too, but {self.design.response!r} has no public "
+                "bounds: pass y_bounds=, or declare the column in the schema"
             )
         check_magnitudes(self.design.names, self.design.low, self.design.high, self.design.outcome)
         self.trust: Trust = check_choice(trust, ("central", "local"), "trust")
@@ -163,9 +164,10 @@ class Moments:
         self.layout = MomentLayout(int((~self.design.private).sum()), int(self.design.private.sum()))
         if self.layout.private == 0:
             raise SensitivityError(
-                "every column is declared public: there is nothing to protect"
+                "every column is declared public, so there is nothing to protect: declare at least "
+                "one private column"
                 if columns is None
-                else "one private column alone has no regression: name another one in columns="
+                else "one private column alone has no regression: add another column to columns="
             )
         if response_weight is not None:
             check_positive(response_weight, "response_weight")
@@ -258,11 +260,17 @@ class Moments:
         )
         robust, units = self._wants_residuals(cov_type)
         if robust_share is not None and not robust:
-            raise ArgumentError("robust_share= belongs to cov_type='HC0' or 'cluster' with trust='central'")
+            raise ArgumentError(
+                "robust_share= can be used only with cov_type='HC0' or 'cluster' and trust='central': "
+                "leave it out"
+            )
         share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
         budget = Spending.of(options.spending(), ledger)
         if to is not None and self.trust != "local":
-            raise ArgumentError("to= is for releases of rows, trust='local': a total is saved by its save()")
+            raise ArgumentError(
+                "to= can be used only for releases of rows, with trust='local': write a release of "
+                "totals with its method save()"
+            )
         shares = [1.0 - share, share] if robust else [1.0]
         parts = split_mu(budget.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
@@ -353,13 +361,20 @@ class Moments:
             check_cov_type(cov_type, MomentsCov)
         units = max_rows(self.design) if cov_type == "cluster" else 0
         if cov_type == "cluster" and unit_name(self.design) == "record":
-            raise SchemaError("cov_type='cluster' takes the schema's unit: Schema(..., unit=, max_rows=)")
+            raise SchemaError(
+                "cov_type='cluster' needs a schema that declares the unit: Schema(..., unit=, max_rows=)"
+            )
         if self.trust == "local" and cov_type == "nonrobust":
-            raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
+            raise ArgumentError(
+                'cov_type="nonrobust" needs trust="central": local moments give the covariance HC0'
+            )
         if self.trust == "local" or cov_type in (None, "nonrobust"):
             return False, 0
         if units > BLOCK_ROWS:
-            raise NotAvailableError(f"cov_type='cluster' of totals takes units of up to {BLOCK_ROWS} rows")
+            raise NotAvailableError(
+                f"cov_type='cluster' can be computed for units of at most {BLOCK_ROWS} rows: declare a "
+                "smaller max_rows="
+            )
         return True, units if units > 1 else 0
 
     def _queries(
@@ -419,7 +434,7 @@ def _design_of_columns(
     if formula is not None or not isinstance(schema, Schema):
         if isinstance(schema, Mapping):
             check_schema(schema)
-        raise ArgumentError("columns= goes with a Schema and without a formula")
+        raise ArgumentError("columns= needs a Schema and cannot be combined with a formula")
     return columns_design(schema, columns, radius=radius)
 
 

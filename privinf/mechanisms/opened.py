@@ -89,7 +89,8 @@ class OpenedRows:
             self.keep()  # nobody gets more rows after they were counted
         if self._response is not None and len(self._response) != self._size:
             raise AlignmentError(
-                f"the response has {len(self._response)} rows and the features have {self._size}"
+                f"the response has {len(self._response)} rows and the features have {self._size}: "
+                "pass the same rows in both"
             )
 
     def _open_arrays(self, design: Design, rows: Rows) -> None:
@@ -233,12 +234,12 @@ class OpenedRows:
 
     def _check_columns(self, design: Design) -> None:
         if missing := self.lacks(design):
-            raise SchemaError(f"no column {', '.join(map(repr, missing))} is available")
+            raise SchemaError(f"no column {', '.join(map(repr, missing))} is available in the data")
 
     def _check_design(self, design: Design) -> None:
         if design != self._design:
             raise AlignmentError(
-                "the design has other columns or bounds than the one that the rows were opened for"
+                "the design has other columns or bounds than the design that the rows were opened with"
             )
 
     def __len__(self) -> int:
@@ -257,7 +258,9 @@ def _check_matrix(X: Floats, design: Design) -> None:
             raise SchemaError("the features have missing or infinite values")
     if design.constant is not None and not (X[:, design.constant] == 1.0).all():
         name = design.names[design.constant]
-        raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+        raise SchemaError(
+            f"column {name!r} is declared as the constant but is not all ones: set it to 1 in every row"
+        )
 
 
 def _declared(schema: Schema | Design) -> list[str]:

@@ -147,7 +147,9 @@ class RowPasses:
         n = len(features)
         if response is not None and response.shape[:1] != (n,):
             responses = len(response_of(design, rows))
-            raise AlignmentError(f"the response has {responses} rows and the features have {n}")
+            raise AlignmentError(
+                f"the response has {responses} rows and the features have {n}: pass the same rows in both"
+            )
         self._counted(n)
         if (codes := unit_codes(design.schema, rows)) is not None and together:
             order = np.argsort(codes, kind="stable")
@@ -196,7 +198,10 @@ class RowPasses:
     def _counted(self, n: int) -> None:
         """Take the number of rows of a whole pass."""
         if self._count not in (None, n):
-            raise AlignmentError("the table has other rows than when it was read first: start again")
+            raise AlignmentError(
+                "the table has other rows than when it was read first: start again with a table that "
+                "nobody writes to"
+            )
         if n < (p := len(self._design.columns)):
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
         self._count = n
@@ -354,7 +359,9 @@ class RowPasses:
         constant = self._design.constant
         if constant is not None and not (matrix[:, constant] == 1.0).all():
             name = self._design.names[constant]
-            raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+            raise SchemaError(
+                f"column {name!r} is declared as the constant but is not all ones: set it to 1 in every row"
+            )
         return matrix
 
     def public_sizes(self) -> tuple[Floats, float]:
@@ -405,7 +412,9 @@ class OwnSum:
     def over(self, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
         """Return the sum over all rows, exact or for no noise in doubles; SchemaError for wrong ones."""
         if "unit_norm" in self.args and passes._codes is None:
-            raise SensitivityError("sums of units need the rows of each side by side")
+            raise SensitivityError(
+                "sums per unit need the rows of each unit to be adjacent: sort the rows by the unit column"
+            )
         if passes.adds(exact=exact):
             return cast("MomentSums", passes.push([(self.op, self.args)], exact=exact)[0])
         sums = self.sums(passes.empty) if exact else PlainSums(self.op, self.args, self.reach)

@@ -37,7 +37,10 @@ from privinf.typing import PeelingMethod, TrustModel
 from privinf.validation import check_delta, check_fraction, check_positive, is_zero
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
-PURE_PICKS = "delta=0 is pure epsilon: for positions alone (values=False), or with method='laplace'"
+PURE_PICKS = (
+    "delta=0 means pure epsilon, which is possible only for positions alone (values=False) or with "
+    "method='laplace'"
+)
 GUMBEL_ROUNDINGS = 3.0  # grid steps charged to the sensitivity of a pick by Gumbel noise
 LAPLACE_ROUNDINGS = 1.0  # grid steps charged to the sensitivity of a pick by Laplace noise
 
@@ -86,7 +89,9 @@ def peeling_cost(
     """
     levels = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
     if len(levels) != 1:
-        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(levels) or 'none'}")
+        raise ArgumentError(
+            f"pass exactly one of epsilon=, mu= and rho=, got {' and '.join(levels) or 'none'}"
+        )
     pure = is_zero(delta)
     if delta is not None and not pure:
         check_fraction(delta, "delta")
@@ -101,7 +106,7 @@ def peeling_cost(
             return _laplace_cost(k, values, 2.0 * math.sqrt(3.0 * k * math.log(1.0 / delta)) / epsilon)
         rho = epsilon_to_rho(epsilon, delta)
     elif pure:
-        raise ArgumentError("delta=0 belongs to epsilon=: leave it out with mu= and rho=")
+        raise ArgumentError("delta=0 belongs to epsilon=: leave it out with mu= or rho=")
     elif mu is not None:
         mu = check_positive(mu, "mu", infinite=True)
         rho = mu if math.isinf(mu) else float_down(exact(mu) ** 2 / 2)
@@ -181,7 +186,9 @@ def solve_peeling_scale(
         if pick_scale * reach <= scale:
             return scale, scale / pick_scale
         scale = pick_scale * reach * (1.0 + 2.0**-50)
-    raise SensitivityError("the budget is too small for the noise grid: spend more or pick fewer")
+    raise SensitivityError(
+        "the budget is too small for the grid of the noise: spend more, or select fewer entries"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,4 +317,4 @@ def _rho_of(loss: Loss) -> float:
             return pure_rho(epsilon)
         case ConcentratedLoss(rho):
             return rho
-    raise ArgumentError(f"{type(loss).__name__} has no rho")
+    raise ArgumentError(f"the privacy loss {type(loss).__name__} cannot be stated as rho")

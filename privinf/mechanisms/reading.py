@@ -34,7 +34,6 @@ from privinf.validation import READ_ROWS, check_flag, check_path, even_parts
 
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
-ONCE_MORE = ", with privinf.open_rows(data, spool=True) where it needs more than one pass"
 # Seconds before a bar is shown.
 DELAY = 2.0
 
@@ -124,7 +123,9 @@ def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Ite
             yield block
             bar.update(len(block))
     if source.state() != state:
-        raise AlignmentError(f"{source.name} was changed while it was read: start again")
+        raise AlignmentError(
+            f"{source.name} was changed while it was read: start again with a table that nobody writes to"
+        )
     if n == 0 and source.whole:
         raise no_rows(source.name)
 
@@ -137,7 +138,7 @@ def _compare(source: Source, kinds: dict[str, str], block: pd.DataFrame) -> None
         if kind and first != kind:
             raise SchemaError(
                 f"column {name!r} of {source.name} holds {first} at first and {kind} in a later part: "
-                "give it one type"
+                "convert the column to one type"
             )
 
 
@@ -190,11 +191,12 @@ def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd
             advice = (
                 ""
                 if source.repeatable
-                else "; where one pass is too few, privinf.open_rows(data, spool=True)"
+                else "; if the data are read several times, pass privinf.open_rows(data, spool=True)"
             )
             raise NotAvailableError(
-                f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
-                f"its rows: name fewer columns, or use one that reads in blocks (docs/tables.md){advice}"
+                f"{source.name} needs more than {MOST_MEMORY >> 30} GiB of memory, and this model "
+                "needs all its rows in memory: use fewer columns, or a model that reads in blocks "
+                f"(see docs/tables.md){advice}"
             )
     return pd.concat(parts, ignore_index=True)
 
@@ -307,7 +309,9 @@ def open_rows(
     bar = None if progress is None else check_flag(progress, "progress")
     if check_flag(push_down, "push_down"):
         if bar is not None or spool is not False:
-            raise ArgumentError("push_down=True reads no rows, so it goes with neither spool= nor progress=")
+            raise ArgumentError(
+                "push_down=True reads no rows, so it can be combined with neither spool= nor progress="
+            )
         from privinf.mechanisms.pushdown.databases import pushed_source
 
         return pushed_source(data)
@@ -315,7 +319,7 @@ def open_rows(
         return OpenedSource(source_of(data), Path(tempfile.gettempdir()) if spool else None, bar)
     folder = check_path(spool, "spool")
     if not folder.is_dir():
-        raise StorageError(f"spool={str(folder)!r} is no folder: make it first")
+        raise StorageError(f"spool={str(folder)!r} is not a folder: create it first")
     check_folder(folder, "the rows", sticky=True)
     return OpenedSource(source_of(data), folder, bar)
 
@@ -342,14 +346,15 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
     except PrivinfError:
         raise
     except OSError as problem:
-        reason = os.strerror(problem.errno) if problem.errno else "it cannot be written"
+        reason = os.strerror(problem.errno) if problem.errno else "unknown cause"
     except Exception:  # of pyarrow: a type that Parquet does not have
-        reason = "a column has a type that Parquet does not have"
+        reason = "a column has a type that Parquet cannot store"
     finally:
         if not complete:  # whoever stops it leaves no rows behind
             _removed(Path(name))
     raise StorageError(
-        f"the spool file in {folder}: {reason}; name another folder, spool=, or free some room"
+        f"the spool file in {folder} could not be written ({reason}): pass another folder as spool=, "
+        "or free disk space"
     )
 
 

@@ -27,8 +27,8 @@ from privinf.typing import ColumnLike, Integers
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 
 SEVERAL_TYPES = (
-    "the id column holds whole numbers in some rows and texts in others, so that one id could stand there in "
-    "both: store the ids as one of them"
+    "the id column holds whole numbers in some rows and texts in others, so the same id could occur "
+    "in both forms: store all ids in one form"
 )
 _HASHED = 1 << 16  # ids that are digested at a time
 _INTEGER_TEXT = "S20"  # -9223372036854775808
@@ -127,7 +127,9 @@ def _id_kind(python_type: type) -> str:
         return TEXTS
     if issubclass(python_type, (int, np.integer)) and not issubclass(python_type, bool):
         return NUMBERS
-    raise AlignmentError("the id column must hold whole numbers or texts: store the ids as one of them")
+    raise AlignmentError(
+        "the id column must hold whole numbers or texts: convert the ids to one of these types"
+    )
 
 
 def align(read_blocks: IdReader) -> Alignment:
@@ -152,7 +154,9 @@ def compare(read_blocks: IdReader, roster: IdReader) -> tuple[int, int]:
 
 def _encoded(texts: list[str]) -> NDArray[np.bytes_]:
     if any("\n" in text or "\0" in text for text in texts):
-        raise AlignmentError("an id holds a line break or a zero byte: ids are texts of one line")
+        raise AlignmentError(
+            "an id contains a line break or a zero byte: every id must be a text of one line"
+        )
     try:
         return np.array([text.encode() for text in texts], dtype=np.bytes_)
     except UnicodeEncodeError:
@@ -203,7 +207,7 @@ def _ranked(blocks: Iterable[Ids]) -> Alignment:
     ids = ids[order]
     repeated = int(np.count_nonzero(ids[1:] == ids[:-1]))
     if repeated:
-        raise AlignmentError(f"{repeated} row(s) repeat the id of another row: keep one row a person")
+        raise AlignmentError(f"{repeated} row(s) repeat the id of another row: keep one row per person")
     hashed = hashlib.sha256()
     _hash(hashed, ids)
     ranks = np.empty(len(ids), dtype=np.int64)

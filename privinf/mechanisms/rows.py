@@ -26,8 +26,8 @@ from privinf.validation import check_choice
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 # Tables that are in memory; others are sources, read block by block.
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
-MESSAGES = "a release of messages, one a row,"
-ALIGNED = "a release that is joined with those of others"
+MESSAGES = "a release with one message per row"
+ALIGNED = "a release that is joined with releases of other parties"
 
 
 @doors
@@ -229,8 +229,8 @@ def refuse_unordered(rows: Placed, subject: str) -> None:
     """Raise ArgumentError if rows have no places of their own, by which `subject` goes."""
     if not rows.ordered:
         raise ArgumentError(
-            f"{subject} goes by the places of rows, and a query or a stream gives them in an order that can "
-            "depend on what stands in them: give a frame or a table in memory, or the path of a file"
+            f"{subject} depends on the order of the rows, but the row order of a query or stream can "
+            "reveal values: pass a frame or a table in memory, or the path of a file"
         )
 
 
@@ -269,12 +269,16 @@ def encode(
     matrix = design.released(rows.features, missing=rows.missing, seen=seen)
     n, p = matrix.shape
     if len(response) != n:
-        raise AlignmentError(f"the response has {len(response)} rows and the features have {n}")
+        raise AlignmentError(
+            f"the response has {len(response)} rows and the features have {n}: pass the same rows in both"
+        )
     if n < p and seen is None:
         raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
     if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
         name = design.names[design.constant]
-        raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+        raise SchemaError(
+            f"column {name!r} is declared as the constant but is not all ones: set it to 1 in every row"
+        )
     return EncodedRows(
         private=scale_private(design, matrix),
         public=np.ascontiguousarray(matrix[:, ~design.private]),
@@ -300,14 +304,15 @@ def response_of(design: Design, rows: Rows, seen: set[str] | None = None) -> Flo
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"response {design.response!r} is not numeric") from None
     if y.ndim != 1:
-        raise ArgumentError(f"response {design.response!r} must have one dimension, got {y.ndim}")
+        raise ArgumentError(f"response {design.response!r} must have one dimension, got {y.ndim} dimensions")
     if np.isfinite(y.sum()) or np.isfinite(y).all():  # sums are quicker, and can overflow
         return y
     absent = np.isnan(y)
     if absent.any():
         if rows.missing == "raise" or design.response_public:
             raise SchemaError(
-                f"response {design.response!r} has missing values: declare missing='impute-public'"
+                f"response {design.response!r} has missing values: pass missing='impute-public', or "
+                "remove these rows"
             )
         bounds = design.outcome.bounds
         assert bounds is not None  # a protected response has bounds
@@ -363,8 +368,8 @@ def weight_bound(design: Design, weights: str | None) -> float:
         declared = design.schema[weights]
     if not isinstance(declared, Numeric) or not declared.public or declared.low <= 0.0:
         raise NotAvailableError(
-            "weights multiply a record's influence and so the sensitivity: they are offered only as the name "
-            "of a column that the schema declares public, Numeric(low, high, public=True) with low > 0"
+            "observation weights change the sensitivity: pass weights= as the name of a column that "
+            "the schema declares public with positive bounds, Numeric(low, high, public=True)"
         )
     return declared.high
 
@@ -406,8 +411,8 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
         raise SchemaError(f"the unit column {unit!r} has missing values")
     if np.bincount(codes).max(initial=0) > schema.max_rows:
         raise AlignmentError(
-            f"a unit of {unit!r} has more rows than the declared max_rows={schema.max_rows}: "
-            "raise max_rows, or let the holder choose which rows to keep"
+            f"a unit of {unit!r} has more rows than the declared max_rows={schema.max_rows}: raise "
+            "max_rows, or let the data holder choose which rows to keep"
         )
     return codes
 

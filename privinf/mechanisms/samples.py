@@ -31,8 +31,10 @@ from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWor
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, check_words, is_zero
 from privinf.wire import Assumptions, Mechanisms, NoiseLaws, Norms, readable
 
-SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.MomentOLS"
-PURE_SUMS = "Pure epsilon, by Laplace noise, is asked for by delta=0 or noise='laplace'"
+SEVERAL_ROWS = (
+    "one {0} has up to {1} rows, which are dependent: pass data with one row per {0}, or fit pi.MomentOLS"
+)
+PURE_SUMS = "For pure epsilon, with Laplace noise, pass delta=0 or noise='laplace'"
 
 
 @doors
@@ -159,7 +161,7 @@ def release_sample(
     scale, entry = price.calibrated(question.label, statistic, sums.cells, schema.unit or "record")
     total, n = sums.over(rows, price.weighted, exact=scale > 0.0)
     if n < 2:
-        raise AlignmentError("a test needs two records at least")
+        raise AlignmentError("a test needs at least two records")
     warn_of_large_delta(price.delta, n)
     weights = np.array(price.weighted.weights)
     check_room(n * float(weights.max()), scale, price.source)
@@ -267,10 +269,11 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
     in_epsilon = epsilon is not None and words.get("mu") is None and words.get("rho") is None
     if noise == "laplace":
         if not in_epsilon or statistic.l1 is None:
-            reason = (
-                "is for a level stated in epsilon" if not in_epsilon else "is not known for this statistic"
+            raise NotAvailableError(
+                "noise='laplace' is not available for this statistic: leave it out for Gaussian noise"
+                if in_epsilon
+                else "noise='laplace' needs a budget stated in epsilon: leave it out for Gaussian noise"
             )
-            raise NotAvailableError(f"noise='laplace' {reason}: leave it out for Gaussian noise")
         return not math.isinf(check_positive(epsilon, "epsilon", infinite=True))
     if not in_epsilon or math.isinf(check_positive(epsilon, "epsilon", infinite=True)):
         return False

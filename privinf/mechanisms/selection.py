@@ -69,13 +69,17 @@ class TopK(Released):
         return self.delta
 
     def __repr__(self) -> str:
-        content = "positions" if self.values is None else f"positions and values (sd {self.values_sd:.6g})"
+        content = (
+            "positions"
+            if self.values is None
+            else f"positions and values (standard deviation of the noise {self.values_sd:.6g})"
+        )
         return f"<TopK {self.support.shape} of {self.size}: {content}{appended(self.stamp)}>"
 
     def __float__(self) -> float:
         """Return the value where one was released, as by `private_max`."""
         if self.values is None or self.values.size != 1:
-            raise ArgumentError("it is not one number: read support and values")
+            raise ArgumentError("the release is not one number: read its attributes support and values")
         return float(self.values.item())
 
     def dense(self) -> Floats:
@@ -87,7 +91,7 @@ class TopK(Released):
             A new array.
         """
         if self.values is None:
-            raise ArgumentError("the values were not released: ask for values=True")
+            raise ArgumentError("the values were not released: pass values=True when releasing")
         full = np.zeros((*self.support.shape[:-1], self.size))
         np.put_along_axis(full, self.support, self.values, axis=-1)
         return full
@@ -135,7 +139,9 @@ class Peeling:
         """
         allowed = np.ones(v.shape, dtype=bool) if candidates is None else np.broadcast_to(candidates, v.shape)
         if allowed.sum(axis=-1).min(initial=v.shape[-1]) < self.k:
-            raise ArgumentError(f"fewer than k={self.k} candidates to pick from")
+            raise ArgumentError(
+                f"fewer than k={self.k} candidates can be selected: lower k, or allow more candidates"
+            )
         with np.errstate(all="ignore"):
             return self._drawn(clamped(v, 0.0), source, allowed)
 
@@ -349,7 +355,9 @@ class NoisyTopK:
         """
         vector = plain_array(v, "v")
         if vector.ndim != 1 or vector.shape[0] < self.k:
-            raise ArgumentError(f"v must be a vector of at least k={self.k} numbers, got {vector.shape}")
+            raise ArgumentError(
+                f"v must be a vector of at least k={self.k} numbers, got shape {vector.shape}"
+            )
         flags = None if candidates is None else _flags(candidates, vector.shape[0], self.k)
         account = check_ledger(ledger)
         chosen = get_source(rng=rng, source=source)
@@ -456,9 +464,9 @@ def _flags(candidates: Any, size: int, k: int) -> Flags:
     """Return a public choice of positions, checked; nothing has been charged yet."""
     flags = plain_array(candidates, "candidates")
     if flags.dtype != bool or flags.shape != (size,):
-        raise ArgumentError(f"candidates must be {size} flags, True or False")
+        raise ArgumentError(f"candidates= must hold {size} values True or False, one for each entry of v")
     if flags.sum() < k:
-        raise ArgumentError(f"fewer than k={k} candidates to pick from")
+        raise ArgumentError(f"fewer than k={k} candidates can be selected: lower k, or allow more candidates")
     return flags
 
 

@@ -145,7 +145,9 @@ class ExactSum:
         down = up - exponents.astype(object)
         nearest = np.asarray(((self.integers() * mantissas << up) + (1 << (down - 1))) >> down, dtype=object)
         if nearest.size and max(abs(nearest.max()), abs(nearest.min())) >= 1 << 62:
-            raise SensitivityError("an exact sum does not fit into the integers of its noise")
+            raise SensitivityError(
+                "an exact sum does not fit into the 64-bit integers of its noise: spend less"
+            )
         return nearest.astype(np.int64)
 
     def __reduce__(self) -> Any:
@@ -255,7 +257,7 @@ class ProductSums:
 def added_rows(rows: int, new_rows: int) -> int:
     """Return a number of rows with more; SensitivityError for more than 2^40."""
     if rows + new_rows > _MOST_ROWS:
-        raise SensitivityError("exact sums take at most 2^40 rows")
+        raise SensitivityError("exact sums can be computed for at most 2^40 rows")
     return rows + new_rows
 
 
@@ -278,7 +280,7 @@ def held_norms(steps: Floats, limit: float) -> Floats:
     off by (1 + 2^-53)^3 at most, for which there is room; cutting shortens: no row is longer than `limit`.
     """
     if steps.shape[1] > BLOCK_ROWS:
-        raise SensitivityError(f"norms of rows are exact for at most {BLOCK_ROWS} columns")
+        raise SensitivityError(f"norms of rows are exact for at most {BLOCK_ROWS} columns: use fewer columns")
     squares = np.einsum("ij,ij->i", steps, steps)
     long = np.flatnonzero(squares > limit * limit)
     if len(long):

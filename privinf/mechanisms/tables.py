@@ -23,11 +23,11 @@ from privinf.typing import Table
 R = TypeVar("R")
 
 ONCE = (
-    "{} can be read only once, and this reads it again: write it to a Parquet file and give its path, or "
-    "give privinf.open_rows(data, spool=True)"
+    "{} can be read only once, but this method reads it several times: write it to a Parquet file "
+    "and pass its path, or pass privinf.open_rows(data, spool=True)"
 )
-UNPLACED = "; {} goes by the places of rows, which a spooled stream does not have: for it, write the file"
-NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or give a pandas DataFrame"
+UNPLACED = "; {} depends on the order of the rows, which spool=True does not keep: for it, write the file"
+NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or pass a pandas DataFrame"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -279,7 +279,7 @@ _MAKERS: dict[tuple[str, str], Callable[[Any], Source]] = {
 def _names(columns: Iterable[Any]) -> list[str]:
     names = list(columns)
     if any(not isinstance(name, str) for name in names):
-        raise SchemaError("column names must be texts")
+        raise SchemaError("all column names must be strings")
     return names
 
 
@@ -314,7 +314,10 @@ def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator
     for batch in batches:
         pending.append(batch.select(columns))
         if pending[-1].schema != pending[0].schema:
-            raise SchemaError(f"{name} gives a column of one type at first and of another in a later part")
+            raise SchemaError(
+                f"{name} gives a column of one type at first and of another type in a later part: convert "
+                "the column to one type"
+            )
         rows += batch.num_rows
         if rows >= files.ROWS:
             table = arrow.Table.from_batches(pending)
@@ -343,5 +346,6 @@ def _guarded_read(name: str, parse: Callable[[], R]) -> R:
     except Exception:  # of any library, and of the database or the file behind it
         pass
     raise StorageError(
-        f"{name} could not be read to its end: run it on its own to see why (what it says can show values)"
+        f"{name} could not be read to its end: run it on its own to see the reason, which can show "
+        "values of rows"
     )

@@ -30,7 +30,7 @@ from privinf.validation import check_array, check_count, check_number
 
 # Without noise the means are exact, and the covariance given the people would be singular.
 MEAN_FLOOR = 1e-9
-NO_FULLER = "Fuller's modification is offered for rows of single records, not for mixed rows; use ridge="
+NO_FULLER = "Fuller's modification is available for rows of single records, not for mixed rows: use ridge="
 
 
 class MixedLeastSquares:
@@ -138,7 +138,7 @@ class MixedLeastSquares:
                 f"{variances.shape} do not match"
             )
         if (variances < 0.0).any():
-            raise ArgumentError("noise must hold variances: numbers from 0 up")
+            raise ArgumentError("noise must hold variances, that is numbers of at least 0")
         self._arguments: dict[str, Any] = {
             "X": features,
             "y": response,

@@ -110,17 +110,17 @@ def _named(releases: Any) -> dict[str, Release]:
     elif isinstance(releases, Iterable):
         pairs = [(None, release) for release in releases]
     else:
-        raise ArgumentError(f"join needs releases of parties, got {type(releases).__name__}")
+        raise ArgumentError(f"join() needs the releases of all parties, got {type(releases).__name__}")
     by_party: dict[str, Release] = {}
     for key, release in pairs:
         if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
-            raise ArgumentError("join needs releases of parties, as RandomMixing or GaussianRows make them")
+            raise ArgumentError("join() needs releases of parties, as made by RandomMixing or GaussianRows")
         name = party_law(release)["party"] or key or f"party {len(by_party) + 1}"
         if name in by_party:
-            raise AlignmentError(f"there are two releases of party {name!r}: join each party once")
+            raise AlignmentError(f"there are two releases of party {name!r}: pass one release for each party")
         by_party[name] = release
     if not by_party:
-        raise ArgumentError("there is no release to join")
+        raise ArgumentError("join() needs at least one release")
     return by_party
 
 
@@ -128,10 +128,14 @@ def _check_agreement(first: Release, second: Release) -> None:
     for key in AGREED:
         if first.law.get(key) != second.law.get(key):
             parties = f"parties {party_law(first)['party'] or 1!r} and {party_law(second)['party'] or 2!r}"
-            raise AlignmentError(f"{parties} do not agree in {WORDS.get(key, key)}: they made other plans")
+            raise AlignmentError(
+                f"{parties} do not agree in {WORDS.get(key, key)}, so they did not follow the same plan: "
+                "release again with one plan"
+            )
     if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], second.arrays["ones"]):
         raise AlignmentError(
-            f"party {party_law(second)['party']!r} used another mixing matrix: its mixture of ones differs"
+            f"party {party_law(second)['party']!r} used another mixing matrix, since its mixture of "
+            "ones differs: release again with the common plan"
         )
 
 
@@ -142,7 +146,10 @@ def _joint_schema(by_party: Mapping[str, Release]) -> Schema:
         # In the design's order: a schema that was read from a file has its columns sorted by name.
         for column in release.design.inputs:
             if column in columns:
-                raise AlignmentError(f"column {column!r} of party {name!r} was released by another party too")
+                raise AlignmentError(
+                    f"column {column!r} of party {name!r} was released by another party too: each column "
+                    "must belong to one party"
+                )
             columns[column] = release.design.schema[column]
     return Schema(columns)
 
@@ -166,14 +173,19 @@ def label_design(design: Design, label: str, order: Sequence[str] | None = None)
     """
     positions = {name: k for k, name in enumerate(design.names)}
     if not isinstance(label, str) or label not in design.private_names:
-        raise SchemaError(f"label {shown(label)} is not a released column: {', '.join(design.private_names)}")
+        raise SchemaError(
+            f"label {shown(label)} is not a released column; released columns are: "
+            f"{', '.join(design.private_names)}"
+        )
     at = positions[label]
     if design.columns[at].indicator:
         raise SchemaError(f"label {label!r} is an indicator of a factor: choose a numeric column")
     names = [name for name in order or design.private_names if name != label]
     chosen = [positions[name] for name in ([CONSTANT] if design.constant is not None else []) + names]
     if len(chosen) == int(design.constant is not None):
-        raise SchemaError(f"there is no released column besides the label {label!r}")
+        raise SchemaError(
+            f"there is no released column in addition to the label {label!r}: release another column"
+        )
     return Design(
         formula=None,
         schema=design.schema,
@@ -205,10 +217,12 @@ def formula_design(released: Design, formula: str) -> Design:
     for column in (*design.columns, design.outcome.column):
         if column.pieces and column.pieces not in positions:
             coding = len(column.pieces) == 1 and isinstance(column.pieces[0], Indicator)
-            reason = "another coding of a factor" if coding else "a function of released columns"
+            names = ", ".join(released.private_names)
             raise NotAvailableError(
-                f"{column.name!r} is {reason}: the releases hold {', '.join(released.private_names)}; "
-                "a holder can declare and release a derived column"
+                f"column {column.name!r} codes a factor in another way than the released columns: {names}"
+                if coding
+                else f"column {column.name!r} is a function of released columns ({names}): ask its holder to "
+                "declare and release this derived column"
             )
     return design
 
@@ -299,12 +313,17 @@ def regression_options(
     debias = check_flag(debias, "debias")
     shrink = check_flag(shrink, "shrink")
     if shrink and (ridge > 0.0 or target != "population" or not debias):
-        raise ArgumentError("shrink=True is a rule of its own: ridge=, target= and debias= do not go with it")
+        raise ArgumentError(
+            "shrink=True cannot be combined with ridge=, target= or debias=, because it is a rule of its own"
+        )
     if not debias and target != "population":
-        raise ArgumentError(f"target={target!r} is about intervals, and a plain fit (debias=False) has none")
+        raise ArgumentError(
+            f"target={target!r} concerns intervals, but a plain fit (debias=False) has none: leave "
+            "target= out"
+        )
     if shrink and (method != "random-mixing" or design.constant is None):
         raise NotAvailableError(
-            "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
-            "regression with a constant"
+            "shrink=True predicts from centered mixed rows: it needs RMGMOLS with intercept=True and "
+            "a regression with a constant"
         )
     return RegressionOptions(debias, shrink, ridge, target)

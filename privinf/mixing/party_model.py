@@ -211,7 +211,9 @@ class PartyModel(Model[PartyModelOptions]):
         **Privacy.** Computed from public numbers; nothing is released or charged.
         """
         if self._rows is None or self._options is None:
-            raise NotAvailableError("this model was built from releases, whose plan is fixed")
+            raise NotAvailableError(
+                "plan() is not available, because this model was built from releases, whose plan is fixed"
+            )
         parties = {
             name: PartyPlan(schema, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
             for name, schema in self._rows.schemas.items()
@@ -405,7 +407,8 @@ class PartyModel(Model[PartyModelOptions]):
         )
         if self._release is not None and spending:
             raise ArgumentError(
-                f"{', '.join(spending)}: this model was built from releases, which fixed their noise and cost"
+                f"{', '.join(spending)} cannot be passed, because this model was built from releases, "
+                "which fixed their noise and cost"
             )
         joined = join(self.release(**spending)) if self._release is None else self._release
         return with_covariance(self._regression(joined, design, regression), covariance)
@@ -452,7 +455,8 @@ class PartyModel(Model[PartyModelOptions]):
         """
         if self._release is None:
             raise NotAvailableError(
-                "regress() works on releases: from_release(model.release(...)).regress(formula)"
+                "regress() needs a model that was built from a release: "
+                "from_release(model.release(...)).regress(formula)"
             )
         design = formula_design(self._release.design, formula)
         corrected = self.debias if debias is None else debias
@@ -479,8 +483,8 @@ class PartyModel(Model[PartyModelOptions]):
         chosen = self._label if label is None else label
         if chosen is None:
             raise ArgumentError(
-                f"name the column to regress, label=..., one of {', '.join(released.private_names)}; or use "
-                "regress(formula)"
+                "pass label= to name the column to regress, one of "
+                f"{', '.join(released.private_names)}, or use regress(formula)"
             )
         return label_design(released, chosen, self._order)
 

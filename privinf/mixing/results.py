@@ -176,15 +176,15 @@ class MixedResampling(Resampling):
         away = np.abs(transform @ scaled + shift - self.inference.estimate.params)
         if (away > 1e-6 * self.inference.estimate.bse).any():
             raise NotAvailableError(
-                "the bootstrap of mixed rows repeats the solution of the released moments, and this estimate "
-                "is a penalized one: use method='parametric'"
+                "this bootstrap solves the moments of mixed rows again without a penalty, but the "
+                "estimate is penalized: use method='parametric'"
             )
         return scaled
 
     @property
     def _released_rows(self) -> Release:
         if self.inference.context.release is None:
-            raise NotAvailableError("this result was stored without the released rows, on which this rests")
+            raise NotAvailableError("this result was stored without the released rows, which are needed here")
         return self.inference.context.release
 
     def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:
@@ -298,7 +298,7 @@ class MixingResults(Results):
     def _check_settings(self) -> None:
         bias = mixing_settings(self._context)["bias"]
         if bias is not None and len(check_array(bias, "bias", ndim=1)) != len(self.names):
-            raise ArgumentError("bias has one entry for each coefficient")
+            raise ArgumentError("bias must have one entry for each coefficient")
 
 
 def rebuilt_system(release: Release, settings: MixingSettings) -> Any:
@@ -392,8 +392,8 @@ def shrunk_params(release: Release) -> Floats:
     design = release.design
     if "ones_row" not in arrays or design.constant is None:
         raise NotAvailableError(
-            "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
-            "regression with a constant"
+            "shrink=True predicts from centered mixed rows: it needs RMGMOLS with intercept=True and "
+            "a regression with a constant"
         )
     constant = design.constant
     slopes = design.private

@@ -174,10 +174,12 @@ def ones_means(
     """Return the means of all columns and the response, and the public weight sqrt(a) n of the row."""
     row = check_array(ones_row, "ones_row", ndim=1)
     if row.shape != (p,) or ones_response is None:
-        raise ArgumentError("ones_row must have one entry a column, and ones_response goes with it")
+        raise ArgumentError(
+            "ones_row must have one entry for each column, and ones_response must be passed with it"
+        )
     weight = float(row[constant])
     if not weight > 0.0:
-        raise ArgumentError("the entry of ones_row at the constant must be sqrt(a) n")
+        raise ArgumentError("the entry of ones_row at the constant must be sqrt(a) n, a positive number")
     return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
 
 

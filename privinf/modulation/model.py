@@ -53,9 +53,9 @@ from privinf.validation import check_choice, counted
 
 ModulationMethod = Literal["one-shot", "iterative"]
 IN_CLEAR = (
-    "{} is NOT protected: without y_bounds= it is sent as it is, and epsilon covers the other columns "
-    "alone. Pass y_bounds=(low, high), public bounds, to protect it, or response='public' to state that it "
-    "may be seen"
+    "{} is NOT protected: without y_bounds= it is sent as it is, and epsilon covers only the other "
+    "columns. Pass public bounds y_bounds=(low, high) to protect it, or response='public' to declare "
+    "it public"
 )
 
 DEFAULT_STEP = 0.8  # c of the steps c / ||A_t||_op
@@ -587,7 +587,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             method = "one-shot" if method is None else method
             check_method(method, {**protocol, "estimator": estimator})
             if rounds == 1 and estimator is not None:
-                raise ArgumentError("estimator= is for several rounds: rounds=1 is one release")
+                raise ArgumentError(
+                    "estimator= is for several rounds, but rounds=1 is a single release: leave estimator= out"
+                )
             release = self.release(
                 method=method,
                 rounds=rounds,
@@ -599,10 +601,14 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             )
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
-            raise ArgumentError("estimator= belongs to iterative releases; this one is one-shot")
+            raise ArgumentError(
+                "estimator= belongs to iterative releases, but this release is one-shot: leave estimator= out"
+            )
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
-            raise ArgumentError(f"{', '.join(unused)}: on a finished release only with estimator='last'")
+            raise ArgumentError(
+                f"{', '.join(unused)} can be used on a finished release only with estimator='last'"
+            )
         results = self._solve(release, chosen if iterative else None, options.rule(), corrections)
         return with_covariance(results, covariance)
 
@@ -655,9 +661,15 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
                 estimator=estimator, stabilization=stabilization, ridge=ridge, fuller=fuller, target=target
             )
         if self._release is None:
-            raise ArgumentError("regress() reads a release: model.release(...).regress(formula)")
+            raise ArgumentError(
+                "regress() needs a model that was built from a release: "
+                "from_release(model.release(...)).regress(formula)"
+            )
         if estimator is not None:
-            raise ArgumentError("estimator= is for the release's own regression: leave the formula out")
+            raise ArgumentError(
+                "estimator= applies only to the release's own regression: leave either the formula or "
+                "estimator= out"
+            )
         corrections = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
         return regressions(self._release, formula, corrections)
 
@@ -698,7 +710,7 @@ def check_method(method: ModulationMethod, options: Mapping[str, object]) -> Non
     check_choice(method, ModulationMethod, "method")
     used = [name for name, value in options.items() if value is not None]
     if method == "one-shot" and used:
-        raise ArgumentError(f"{', '.join(used)}: only with method='iterative'")
+        raise ArgumentError(f"{', '.join(used)} can be used only with method='iterative'")
 
 
 def check_response(response: ResponseMode | None, y_bounds: object) -> None:

@@ -253,7 +253,9 @@ def reconstruction_bound(
         information = float(np.sum((keep2 * dimension + wave) / sigma**2)) + clear
         return dimension / information
     if directions > dimension:
-        raise ArgumentError(f"directions={directions} exceed the {dimension} private column(s)")
+        raise ArgumentError(
+            f"directions={directions} exceed the {dimension} private column(s): pass at most that number"
+        )
     along = sum(keep2 * wave_information(amplitude / math.sqrt(directions), float(s)) for s in sigma)
     across = float(np.sum(keep2 / sigma**2))
     if clear == 0.0 and len(sigma) == 1:

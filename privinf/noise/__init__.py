@@ -30,6 +30,9 @@ def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSour
     check_choice(source, SourceName, "source")
     if rng is not None:
         if source != "lattice":
-            raise ArgumentError(f"source={source!r} and rng= are alternatives: secure noise has no seed")
+            raise ArgumentError(
+                f"source={source!r} cannot be combined with rng=, because secure noise has no seed: leave "
+                "one of them out"
+            )
         return SimulationNoise(rng)
     return LatticeNoise() if source == "lattice" else OpenDPNoise()

@@ -204,7 +204,9 @@ def _table(sigma: float, tail: float) -> ProposalTable:
     factor = int((2.0**64 - 2.0**12 * peak.size) / (float(peak.sum()) * (1.0 + 2.0**-30)))
     weights = [max(1, math.ceil(factor * float(value) * (1.0 + 2.0**-40))) for value in peak]
     if sum(weights) >= 2**64:
-        raise ArgumentError(f"sigma={sigma:g}: the proposal table overflowed")
+        raise ArgumentError(
+            f"sigma={sigma:g} is out of range: the table of proposal probabilities overflowed"
+        )
     return ProposalTable(
         cumulative=np.cumsum(np.array(weights, dtype=np.uint64), dtype=np.uint64),
         first=np.append(first, (reach + 1) * width),

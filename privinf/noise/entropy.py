@@ -137,7 +137,7 @@ class Keystream:
         self._cipher.update_into(zeros, zeros)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a key stream is secret: it is not pickled")
+        raise TypeError("a key stream is secret and is not pickled")
 
 
 class _Streams(threading.local):
@@ -158,7 +158,7 @@ class _Streams(threading.local):
         self.remaining = 0
 
     def __reduce__(self) -> Any:
-        raise TypeError("a key stream is secret: it is not pickled")
+        raise TypeError("a key stream is secret and is not pickled")
 
 
 _streams = _Streams()
@@ -305,7 +305,7 @@ class NoiseKey:
         return f"<NoiseKey {self.fingerprint}, secret not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a noise key is secret: it is not pickled")
+        raise TypeError("a noise key is secret and is not pickled")
 
 
 def _sum_parts(question: str, roster: Sequence[str], total: Floats) -> list[bytes]:

@@ -111,7 +111,7 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
     smallest_mu = 2.0**-GRID_BITS * math.sqrt(dimension)
     raise SensitivityError(
         f"mu={mu:g} is too small for {dimension} numbers on the noise grid: this release needs about "
-        f"mu={smallest_mu:.1g} or more; spend more or release fewer"
+        f"mu={smallest_mu:.1g} or more. Spend more, or release fewer numbers"
     )
 
 

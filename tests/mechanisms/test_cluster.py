@@ -109,7 +109,7 @@ def test_fits_without_noise_and_models_of_rows_read_the_partitions():
 
 
 def test_rows_of_a_dask_frame_have_no_places():
-    with pytest.raises(pi.errors.ArgumentError, match="places of rows"):
+    with pytest.raises(pi.errors.ArgumentError, match="order of the rows"):
         pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA, trust="local").fit(mu=1.0)
 
 

@@ -148,7 +148,7 @@ def test_a_table_that_changes_after_a_look_is_told_with_its_charge(frame, tmp_pa
     spending = pi.mechanisms.gaussian.Spending.of({"mu": 1.0}, ledger)
     held.cdf("x", edges, 0.5, spending, "look")
     written(frame[:100], path)
-    with pytest.raises(AlignmentError, match=r"other rows than when it was read first.*the charge stands"):
+    with pytest.raises(AlignmentError, match=r"other rows than when it was read first.*the charge is kept"):
         held.cdf("x", edges, 0.5, spending, "look")
     assert len(ledger.entries) == 1
 

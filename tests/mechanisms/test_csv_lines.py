@@ -84,7 +84,7 @@ def test_an_empty_line_is_a_missing_value_and_not_left_out(tmp_path):
 )
 def test_a_line_with_too_few_or_too_many_fields_is_refused(content, line, few, tmp_path, blocks_of):
     with pytest.raises(
-        StorageError, match=f"near line {line}, which has too {'few' if few else 'many'}"
+        StorageError, match=rf"near line {line} \(the line has too {'few' if few else 'many'}"
     ) as told:
         read(tmp_path, content)
     assert "98765" not in str(told.value)
@@ -136,7 +136,9 @@ def test_lines_are_counted_as_the_csv_module_does(tmp_path, monkeypatch):
 
 def test_a_quote_without_its_partner_does_not_hold_the_rest_of_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LONGEST_LINE", 1 << 12)
-    with pytest.raises(StorageError, match="near line 2, which is too long, or has a quotation mark"):
+    with pytest.raises(
+        StorageError, match=r"near line 2 \(the line is too long, or an opening quotation mark"
+    ):
         read(tmp_path, b'a,b\n"x,1\n' + b"y,2\n" * 20_000)
 
 

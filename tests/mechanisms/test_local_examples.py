@@ -91,7 +91,7 @@ def test_without_noise_every_column_is_the_design_in_the_stated_units():
     assert list(names[law["gaussian"]]) == ["x", "u"]
     responded = {item["name"]: list(names[item["columns"]]) for item in law["responses"]}
     assert responded == {"g": ["g[T.s]", "g[T.t]", "g[T.v]"], "b": ["b[T.True]"], "z": ["z"]}
-    with pytest.raises(pi.errors.NotAvailableError, match="refuses to be saved"):
+    with pytest.raises(pi.errors.NotAvailableError, match="cannot be saved"):
         release.save("never.npz")
 
 
@@ -435,7 +435,7 @@ def test_a_level_for_what_is_in_clear_is_refused():
         plan_budget(Parts(2, (), "clear"), epsilon_x=1.0, epsilon_y=1.0, delta=DELTA)
     with pytest.raises(pi.errors.ArgumentError, match="nothing to protect"):
         plan_budget(Parts(0, (), "response"), epsilon_x=1.0, epsilon_y=1.0)
-    with pytest.raises(pi.errors.ArgumentError, match="in clear"):
+    with pytest.raises(pi.errors.ArgumentError, match="without noise"):
         plan_budget(Parts(2, (), "clear"), epsilon=1.0, shares=(1, 1), delta=DELTA)
 
 

@@ -51,7 +51,7 @@ def test_check_adds_parties_up_per_person():
     assert [line.noise_scale for line in check.parties] == pytest.approx(
         [d / mu for d, mu in zip(diameters, mus, strict=True)]
     )
-    assert "one person, all parties" in str(check)
+    assert "one person, over all parties" in str(check)
     assert "NOT IDENTIFIED" in str(plan(n=2000).check())
     assert plan(n=10_000_000).check().identified
 
@@ -94,7 +94,7 @@ def test_auto_rows_limits():
     assert auto_rows(guess, n=20, features=4) == 20
     assert identification_forecast(0.0, 1.0, n=10, k=5, features=2) == math.inf
     assert identification_forecast(2.0, 0.5, n=1000, k=25, features=4) == pytest.approx(500 / 40)
-    with pytest.raises(errors.ArgumentError, match="name k"):
+    with pytest.raises(errors.ArgumentError, match="pass a number for k"):
         plan(parties={"a": pi.PartyPlan(A, epsilon=math.inf)})
 
 

@@ -121,7 +121,7 @@ def test_gaussian_rows_put_people_in_their_places():
 def test_a_missing_person_in_the_blocks_is_noticed_before_anything_is_spent():
     ledger = pi.Ledger()
     table = Shuffled(rows(), np.arange(N - 1), 50)
-    with pytest.raises(errors.AlignmentError, match="every one is needed"):
+    with pytest.raises(errors.AlignmentError, match="every person needs a row"):
         RandomMixing(SCHEMA, k=K).release(table, epsilon=1.0, delta=1e-5, rng=0, ledger=ledger)
     assert len(ledger) == 0
 
@@ -153,7 +153,7 @@ def test_bad_rows_cost_nothing_and_show_nothing(mechanism, frame, error, words):
     [
         (pi.Schema({"a": pi.Numeric(0.0, 1.0, public=True)}), "declared public"),
         (pi.Schema({"const": (0.0, 1.0)}), "the name of the constant"),
-        (pi.Schema({"a": (0.0, 1.0)}, unit="id", max_rows=3), "one row a person"),
+        (pi.Schema({"a": (0.0, 1.0)}, unit="id", max_rows=3), "one row per person"),
     ],
 )
 def test_schemas_that_a_party_cannot_release(schema, words):

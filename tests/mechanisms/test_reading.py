@@ -198,7 +198,7 @@ def test_what_does_not_fit_into_memory_is_refused(frame, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_MEMORY", 1000)
     path = tmp_path / "t.parquet"
     frame.to_parquet(path)
-    with pytest.raises(NotAvailableError, match="in memory, where this model needs its rows"):
+    with pytest.raises(NotAvailableError, match="needs all its rows in memory"):
         pi.ModulatedOLS.from_formula("y ~ x", path, schema=SCHEMA).fit(**SPEND)
 
 
@@ -206,7 +206,7 @@ def test_a_stream_is_read_once(frame):
     source = source_of(arrow(frame).to_reader())
     assert sum(map(len, source.read(["x"], SCHEMA))) == 70
     with pytest.raises(
-        NotAvailableError, match=r"give its path, or give privinf.open_rows\(data, spool=True\)"
+        NotAvailableError, match=r"pass its path, or pass privinf.open_rows\(data, spool=True\)"
     ):
         source.read(["x"], SCHEMA)
 
@@ -223,7 +223,7 @@ def test_a_spooled_stream_is_read_again_from_a_file_of_ones_own(kind, frame, tmp
         np.testing.assert_array_equal(np.sort(read["x"]), np.sort(frame["x"]))
     (file,) = spool.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with pytest.raises(ArgumentError, match="places of rows"):
+    with pytest.raises(ArgumentError, match="order of the rows"):
         pi.ModulatedOLS.from_formula("y ~ x", rows, schema=SCHEMA).fit(**SPEND)
     del rows
     gc.collect()
@@ -238,7 +238,7 @@ def test_a_full_disk_leaves_no_spool_file(frame, tmp_path, monkeypatch):
     made = lambda: pi.open_rows(arrow(frame).to_reader(), spool=tmp_path)  # noqa: E731
     refused(made, StorageError, "No space left on device")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(StorageError, match="is no folder"):
+    with pytest.raises(StorageError, match="is not a folder"):
         pi.open_rows(frame, spool=tmp_path / "nowhere")
 
 

@@ -104,9 +104,9 @@ GOOD = [np.ones((2, 3)), np.ones((4, 3))]
         ([], ArgumentError, "sequence of arrays"),
         (3.0, ArgumentError, "sequence of arrays"),
         ([np.ones((2, 3)), np.ones((2, 4))], AlignmentError, "columns"),
-        ([np.ones((2, 3)), np.empty((0, 3))], SchemaError, "machine 1"),
-        ([np.ones(3)], SchemaError, "machine 0"),
-        ([np.ones((2, 3)), np.full((2, 3), 771177.5) * [1, np.nan, 1]], SchemaError, "machine 1"),
+        ([np.ones((2, 3)), np.empty((0, 3))], SchemaError, "site 1"),
+        ([np.ones(3)], SchemaError, "site 0"),
+        ([np.ones((2, 3)), np.full((2, 3), 771177.5) * [1, np.nan, 1]], SchemaError, "site 1"),
         ([[["771177.5x"]]], SchemaError, "numeric"),
     ],
 )

@@ -115,7 +115,7 @@ def test_without_an_id_the_order_of_the_file_is_the_order(form, frame, tmp_path)
     assert list(positions) == list(range(50))
     np.testing.assert_allclose(rows["age"], frame["age"], rtol=1e-14)
     assert table.ids_sha256 == ""
-    with pytest.raises(SchemaError, match="name the id column"):
+    with pytest.raises(SchemaError, match="name of the id column"):
         open_table(frame, SCHEMA, ids_sha256="0" * 64)
 
 
@@ -206,7 +206,9 @@ def test_ids_are_texts_of_one_line(text):
 
 def test_roster_says_how_many_are_missing_or_too_many(frame, tmp_path):
     roster = pd.DataFrame({"patient": range(90, 143)}).astype(str)
-    with pytest.raises(AlignmentError, match=r"5 of its ids are missing and 2 are not in it"):
+    with pytest.raises(
+        AlignmentError, match=r"5 of the roster's ids are missing and 2 ids are not on the roster"
+    ):
         open_table(frame, SCHEMA, id="patient", roster=roster)
     frame[["patient"]].to_csv(tmp_path / "ids.csv", index=False)
     assert len(open_table(frame, SCHEMA, id="patient", roster=tmp_path / "ids.csv")) == 50

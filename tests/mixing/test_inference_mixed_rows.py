@@ -164,7 +164,7 @@ def test_law_of_the_statistic():
         ({"noise": [1.0]}, "do not match"),
         ({"share": 1.0}, "share"),
         ({"X": np.zeros((2, 2)), "y": np.zeros(2)}, "more rows"),
-        ({"constant": 0, "ones_row": [1.0]}, "one entry a column"),
+        ({"constant": 0, "ones_row": [1.0]}, "one entry for each column"),
         ({"constant": 0, "ones_row": [0.0, 1.0], "ones_response": 1.0}, r"sqrt\(a\) n"),
     ],
 )

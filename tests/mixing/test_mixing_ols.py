@@ -81,7 +81,7 @@ def test_a_joined_release_regresses_itself():
     joined = pi.join(rels)
     direct = pi.RMGMOLS.from_release(rels).regress("x1 ~ y + x2", target="sample")
     np.testing.assert_array_equal(joined.regress("x1 ~ y + x2", target="sample").params, direct.params)
-    with pytest.raises(errors.NotAvailableError, match="joined first"):
+    with pytest.raises(errors.NotAvailableError, match="Combine the releases of all parties"):
         rels["a"].regress("x1 ~ x2")
 
 
@@ -200,7 +200,7 @@ def test_several_rows_a_person_are_refused_whichever_door_they_come_by(kind):
     schema = pi.Schema({"age": (20.0, 80.0), "cost": (0.0, 25.0)}, unit="person", max_rows=2)
     frame = pd.DataFrame({"age": [30.0] * 40, "cost": [9.0] * 40, "person": np.arange(40) // 2})
     parties = {"clinic": ["age"], "payer": ["cost"]}
-    with pytest.raises(errors.SchemaError, match="one row a person"):
+    with pytest.raises(errors.SchemaError, match="one row per person"):
         kind.from_formula("cost ~ age", frame, schema=schema, parties=parties).fit(epsilon=8.0, delta=1e-5)
 
 

@@ -134,7 +134,7 @@ def test_keys(path):
 
 def test_other_format_and_newer_version(path):
     write(path, version=3)
-    with pytest.raises(StorageError, match="not a 'other'"):
+    with pytest.raises(StorageError, match="'other' is needed"):
         read_container(path, format="other", version=3)
     with pytest.raises(StorageError, match="reads up to 2"):
         read_container(path, format="test", version=2)

@@ -70,12 +70,12 @@ def test_a_classifier_takes_public_labels_and_gives_probabilities():
     # as a level that a schema does not name
     account = ledger()
     for strange in (np.where(np.arange(3000) == 7, "maybe", B), np.where(B == "yes", np.nan, 0.0)):
-        with pytest.raises(SchemaError, match="that classes does not name"):
+        with pytest.raises(SchemaError, match="that is not in classes="):
             PrivateClassifier(bounds=[(-1, 1)] * 2, classes=("no", "yes"), ledger=account, **SPEND).fit(
                 X, strange
             )
     assert len(account) == 0
-    with pytest.raises(ArgumentError, match="two labels"):
+    with pytest.raises(ArgumentError, match="two different public labels"):
         PrivateClassifier(bounds=[(-1, 1)] * 2, classes=("no",), ledger=ledger(), **SPEND).fit(X, B)
 
 
@@ -108,7 +108,7 @@ def test_a_pipeline_of_fixed_transformations_fits_and_predicts():
 def test_without_ledger_or_bounds_nothing_is_fitted(missing):
     words = {**PUBLIC, "ledger": ledger(), **SPEND}
     del words[missing]
-    with pytest.raises(ArgumentError, match=f"{missing} is missing"):
+    with pytest.raises(ArgumentError, match=f"{missing}= is missing"):
         PrivateRegressor(**words).fit(X, Y)
     assert missing == "ledger" or len(words["ledger"]) == 0
     with pytest.raises(NotAvailableError, match="not fitted"):
@@ -150,5 +150,5 @@ def test_fits_in_several_processes_need_a_ledger_in_a_file(tmp_path):
 @pytest.mark.parametrize("made", [PrivateRegressor, PrivateClassifier])
 def test_a_score_of_rows_is_refused(made):
     estimator = made(bounds=[(-1, 1)] * 2, ledger=ledger(), **SPEND)
-    with pytest.raises(NotAvailableError, match="statistic of them"):
+    with pytest.raises(NotAvailableError, match="statistic of the rows"):
         estimator.score(X, Y)

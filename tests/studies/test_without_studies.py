@@ -57,7 +57,7 @@ found = {
 found["studies"] = [name for name in sys.modules if name.split(".")[0] == "studies"]
 print(json.dumps(found))
 """
-ABSENT = "is one of the studies in the repository of privinf, which are not in its wheel: put the root of the"
+ABSENT = "is one of the studies in privinf's repository, which are not in the installed package"
 
 
 # Building and installing the wheel takes seconds, and every test here needs it.

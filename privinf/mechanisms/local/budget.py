@@ -116,19 +116,22 @@ def plan_budget(
     check_choice(calibration, Calibration, "calibration")
     if calibration == "classic" and not parts.gaussian and parts.label != "gaussian":
         raise ArgumentError(
-            "calibration='classic' is for Gaussian noise, and nothing is released with it here"
+            "calibration='classic' is for Gaussian noise, but nothing is released with it here: leave it out"
         )
     if delta is not None and not is_zero(delta):
         check_fraction(delta, "delta")
     if epsilon is not None:
         if epsilon_x is not None or epsilon_y is not None:
-            raise ArgumentError("epsilon= is the whole: name it, or epsilon_x= and epsilon_y=, not both")
+            raise ArgumentError(
+                "epsilon= is the total budget: pass either epsilon=, or epsilon_x= and epsilon_y=, not both"
+            )
         total = check_positive(epsilon, "epsilon", infinite=True)
         weights = _checked_shares(parts, shares)
         return _unlimited(parts) if math.isinf(total) else _joint(parts, total, weights, delta, calibration)
     if shares is not None:
         raise ArgumentError(
-            "shares= splits epsilon=: with epsilon_x= and epsilon_y= there is nothing to split"
+            "shares= divides epsilon= between features and label: leave it out when epsilon_x= and "
+            "epsilon_y= are passed"
         )
     levels = _checked_levels(parts, epsilon_x, epsilon_y)
     if any(math.isinf(level) for level in levels.values()):
@@ -194,9 +197,14 @@ def _checked_shares(parts: Parts, shares: Sequence[float] | None) -> tuple[Fract
         pair = DEFAULT_SHARES
     else:
         if isinstance(shares, str) or len(shares) != 2:
-            raise ArgumentError("shares must be two positive numbers, of the features and of the label")
+            raise ArgumentError(
+                "shares= must hold two positive numbers, the share of the features and the share of the label"
+            )
         if not parts.features or parts.label == "clear":
-            raise ArgumentError("shares= needs features and a label to protect: one of them is sent in clear")
+            raise ArgumentError(
+                "shares= needs features and a label that are both protected, but one of them is sent "
+                "without noise: leave shares= out"
+            )
         pair = (check_positive(shares[0], "shares[0]"), check_positive(shares[1], "shares[1]"))
     x = exact(pair[0]) if parts.features else Fraction(0)
     y = Fraction(0) if parts.label == "clear" else exact(pair[1])
@@ -212,16 +220,19 @@ def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, f
     ):
         if protected and epsilon is None:
             raise ArgumentError(
-                f"epsilon_{side}= is missing: name what {subject} may spend, or epsilon= alone"
+                f"epsilon_{side}= is missing: pass the budget for {subject}, or pass only epsilon="
             )
         if not protected and epsilon is not None:
-            raise ArgumentError(f"epsilon_{side}= has nothing to protect: {subject} will be sent in clear")
+            raise ArgumentError(
+                f"epsilon_{side}= has nothing to protect, since {subject} will be sent without noise: "
+                "leave it out"
+            )
         if protected:
             levels[side] = check_positive(epsilon, f"epsilon_{side}", infinite=True)
     if len({math.isinf(level) for level in levels.values()}) > 1:
         raise ArgumentError(
-            "epsilon_x and epsilon_y must both be finite or both infinite: what is to be sent in clear is "
-            "declared public (public columns, label='clear')"
+            "epsilon_x= and epsilon_y= must both be finite or both infinite. To send one part "
+            "without noise, declare its columns public, or pass label='clear'"
         )
     return levels
 

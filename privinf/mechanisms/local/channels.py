@@ -89,8 +89,8 @@ class FeaturePlan:
         if unknown := [name for name in named if name not in names]:
             listed = ", ".join(names) or "none"
             raise ArgumentError(
-                f"response_shares names {shown_name(unknown[0])}, which is not under randomized response: "
-                f"{listed}"
+                f"response_shares= names {shown_name(unknown[0])}, which is not sent by randomized "
+                f"response; columns that are: {listed}"
             )
         return tuple(check_positive(named.get(name, 1.0), f"response_shares[{name!r}]") for name in names)
 
@@ -154,22 +154,23 @@ def plan_features(design: Design, binary: Iterable[str], mechanism: BinaryMechan
 
 def _binary_columns(design: Design, binary: Iterable[str]) -> list[int]:
     if isinstance(binary, str):
-        raise ArgumentError("binary must be a list of column names")
+        raise ArgumentError("binary= must be a list of column names")
     positions = []
     listed = tuple(dict.fromkeys(binary))
     for name in listed:
         if name not in design.private_names:
             private_names = ", ".join(design.private_names)
             raise ArgumentError(
-                f"binary column {name!r} is not a private column of the design: {private_names}"
+                f"binary column {name!r} is not a private column of the design; private columns are: "
+                f"{private_names}"
             )
         position = design.names.index(name)
         bounds = (float(design.low[position]), float(design.high[position]))
         if np.isfinite(bounds).all() and bounds != (0.0, 1.0):
-            raise ArgumentError(f"binary column {name!r} must be coded 0 and 1, with bounds (0, 1)")
+            raise ArgumentError(f"binary column {name!r} must be coded 0 and 1 and have the bounds (0, 1)")
         if not all(_zero_one(piece, listed) for piece in design.columns[position].pieces):
             raise ArgumentError(
-                f"binary column {name!r} must be a column of the data as it is, or a product of binary ones: "
+                f"binary column {name!r} must be a column of the data or a product of binary columns: "
                 "add the derived column to the data and declare it"
             )
         positions.append(position)
@@ -229,8 +230,8 @@ class Label:
             return self._codes(table, SIGNS, rows)
         except SchemaError:
             raise SchemaError(
-                f"labels of {self.name!r} must be 0 and 1, or -1 and +1, without gaps: declare other levels "
-                "with levels=, or as a factor of the schema"
+                f"labels of {self.name!r} must be 0 and 1, or -1 and +1, without missing values: "
+                "declare other levels with levels=, or as a Factor in the schema"
             ) from None
 
     def _codes(self, table: Any, levels: tuple[Level, ...], rows: Rows) -> Floats:
@@ -252,7 +253,9 @@ def label_design(
     """
     if isinstance(schema, Design):
         if formula is not None or radius is not None:
-            raise ArgumentError("a Design already has its formula and radius: pass it alone")
+            raise ArgumentError(
+                "a Design already has its formula and radius: pass it without formula= and radius="
+            )
         return schema
     schema = check_schema(schema, "a privinf.Schema or Design")
     if not isinstance(formula, str):
@@ -289,14 +292,18 @@ def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | 
     kind: LabelKind = _automatic(design, declared) if label == "auto" else label
     if kind == "gaussian":
         if levels is not None:
-            raise ArgumentError("levels= is for labels sent as codes; this one is sent by Gaussian noise")
+            raise ArgumentError(
+                "levels= applies to labels that are sent as codes, but this label is sent with Gaussian "
+                "noise: leave levels= out"
+            )
         if design.response_public:
             raise SensitivityError(
-                f"label='gaussian' needs public bounds for {name!r}: y_bounds= or a schema"
+                f"label='gaussian' needs public bounds for {name!r}: pass y_bounds=, or declare the "
+                "column in the schema"
             )
         return Label(name, kind), design
     if kind == "response" and not design.outcome.column.plain:
-        raise SchemaError(f"label {name!r} must be a column as it is, not an expression")
+        raise SchemaError(f"label {name!r} must be a column of the data, not an expression")
     either = False
     if kind == "response" and declared is None:
         declared, either = _two_levels(design)
@@ -320,7 +327,7 @@ def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Le
     declared = schema[name] if schema is not None and name in schema else None
     if levels is not None:
         if isinstance(declared, Factor):
-            raise ArgumentError(f"the schema has the levels of {name!r} already: leave levels= out")
+            raise ArgumentError(f"the schema already declares the levels of {name!r}: leave levels= out")
         return Factor(levels).levels  # type: ignore[arg-type]
     return declared.levels if isinstance(declared, Factor) else None
 
@@ -349,6 +356,6 @@ def _two_levels(design: Design) -> tuple[tuple[Level, ...], bool]:
         if (bounds.low, bounds.high) == levels:
             return levels, False
     raise SchemaError(
-        f"label='response' needs levels for {name!r}: declare a factor, pass levels=, or code it 0 and 1 "
-        "with those bounds"
+        f"label='response' needs levels for {name!r}: declare a Factor in the schema, pass levels=, "
+        "or code the label 0 and 1 with bounds (0, 1)"
     )

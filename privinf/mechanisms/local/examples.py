@@ -143,9 +143,14 @@ class LocalExamples:
         weights = self.features.shares(response_shares or {})
         self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
         if radius is not None and not self.parts.gaussian:
-            raise ArgumentError("radius= holds columns with Gaussian noise, and there are none")
+            raise ArgumentError(
+                "radius= bounds the columns with Gaussian noise, but there are no such columns: leave it out"
+            )
         if not self.parts.features and self.label.kind == "clear":
-            raise SensitivityError("every column is declared public: there is nothing to protect")
+            raise SensitivityError(
+                "every column is declared public, so there is nothing to protect: declare at least one "
+                "private column"
+            )
 
     def release(
         self,

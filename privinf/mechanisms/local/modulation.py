@@ -167,7 +167,10 @@ class Modulation:
         )
         if response_share is not None:
             if self.design.response_public:
-                raise ArgumentError("response_share= is for a protected response; this one is sent in clear")
+                raise ArgumentError(
+                    "response_share= applies to a protected response, but this response is sent without "
+                    "noise: leave it out"
+                )
             check_number(response_share, "response_share", low=0.0, high=1.0, open_low=True, open_high=True)
         self.response_share = response_share
         self.missing: Missing = check_choice(missing, Missing, "missing")
@@ -177,11 +180,14 @@ class Modulation:
         self.weights = weights
         self.columns = int(self.design.private.sum())
         if self.columns == 0:
-            raise SensitivityError("every column is declared public: there is nothing to protect")
+            raise SensitivityError(
+                "every column is declared public, so there is nothing to protect: declare at least one "
+                "private column"
+            )
         if self.map.directions > self.columns:
             raise ArgumentError(
-                f"directions={self.map.directions} orthonormal directions exceed the {self.columns} private "
-                "column(s)"
+                f"directions={self.map.directions} exceeds the number of private columns, "
+                f"{self.columns}: orthonormal directions cannot be more than these columns"
             )
 
     def release(
@@ -382,7 +388,7 @@ class Modulation:
     def _plan(self, spending: Spending, rounds: int, schedule: ArrayLike | None) -> _ModulationPlan:
         relative = np.ones(rounds) if schedule is None else check_array(schedule, "schedule", ndim=1)
         if len(relative) != rounds or (relative <= 0.0).any():
-            raise ArgumentError(f"schedule must hold {rounds} positive numbers, one per round")
+            raise ArgumentError(f"schedule= must hold {rounds} positive numbers, one for each round")
         share = 0.0
         if not self.design.response_public:
             share = self.response_share or planned_response_share(
@@ -502,13 +508,15 @@ class ModulationSession:
         """
         index = len(self._messages)
         if index == self.rounds:
-            raise ArgumentError(f"all {self.rounds} charged rounds have been answered")
+            raise ArgumentError(
+                f"all {self.rounds} charged rounds have been answered: start a new release for more"
+            )
         parameters = self._mechanism.map
         shape = (parameters.directions, self._mechanism.columns)
         if np.shape(directions) != shape:
             raise ArgumentError(f"directions must have shape {shape}, got {np.shape(directions)}")
         if not np.allclose(directions @ directions.T, np.eye(len(directions)), rtol=0.0, atol=ORTHONORMAL):
-            raise ArgumentError("directions must be orthonormal rows")
+            raise ArgumentError("the rows of directions must be orthonormal")
         message = modulated_message(
             self._rows.private, directions, self._plan.scales[index], self._source, parameters
         )
@@ -525,7 +533,10 @@ class ModulationSession:
             The messages of all rounds and the responses.
         """
         if len(self._messages) < self.rounds:
-            raise ArgumentError(f"{self.rounds - len(self._messages)} charged round(s) are still to be sent")
+            raise ArgumentError(
+                f"{self.rounds - len(self._messages)} charged round(s) must still be sent "
+                "before the release is made"
+            )
         single_round = self.rounds == 1
         arrays: dict[str, Any] = {
             "features": self._messages[0] if single_round else np.stack(self._messages),

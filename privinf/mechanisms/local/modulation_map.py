@@ -109,10 +109,9 @@ def orthonormal_directions(
     vector = None if orthogonal_to is None or not np.any(orthogonal_to) else orthogonal_to
     room = dimension - (vector is not None)
     if count > room:
-        less = "" if vector is None else " less the one of the current coefficients"
         raise ArgumentError(
-            f"directions={count} orthonormal directions do not fit: {dimension} private column(s){less} "
-            f"leave room for {room}"
+            f"directions={count} is too large: {dimension} private column(s) leave room for {room} "
+            "orthonormal directions, which must also be orthogonal to the current coefficients"
         )
     draws = rng.standard_normal((dimension, count))
     if vector is not None:

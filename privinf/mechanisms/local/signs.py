@@ -180,13 +180,13 @@ def mean_sign(rows: Floats, coordinate: int) -> int:
 def _machines(samples: Any) -> list[Floats]:
     """Return the rows of each machine, checked; errors name machines by position and show no value."""
     if not isinstance(samples, (Sequence, np.ndarray)) or len(samples) == 0:
-        raise ArgumentError("samples must be a sequence of arrays (n_i, p), one for each machine")
+        raise ArgumentError("samples= must be a sequence of arrays of shape (n_i, p), one for each site")
     is_stack = type(samples) is np.ndarray and samples.ndim == 3 and samples.dtype == np.float64
     if is_stack and np.size(samples) and np.isfinite(samples).all():
         return list(samples)
     checked = [_rows(rows, position) for position, rows in enumerate(samples)]
     if len({rows.shape[1] for rows in checked}) > 1:
-        raise AlignmentError("machines differ in the number of their columns")
+        raise AlignmentError("sites differ in their number of columns: all arrays need the same p columns")
     return checked
 
 
@@ -194,9 +194,9 @@ def _rows(sample: Any, position: int) -> Floats:
     try:
         rows = np.asarray(sample, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise SchemaError(f"machine {position}: rows must be numeric") from None
+        raise SchemaError(f"site {position}: rows must be numeric") from None
     if rows.ndim != 2 or 0 in rows.shape:
-        raise SchemaError(f"machine {position}: rows must have shape (n, p) with n, p > 0, got {rows.shape}")
+        raise SchemaError(f"site {position}: rows must have shape (n, p) with n, p > 0, got {rows.shape}")
     if not np.isfinite(rows).all():
-        raise SchemaError(f"machine {position}: rows have missing or infinite entries")
+        raise SchemaError(f"site {position}: rows have missing or infinite entries")
     return rows

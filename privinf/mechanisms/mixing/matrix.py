@@ -81,9 +81,11 @@ class MixingMatrix:
             object.__setattr__(self, name, check_count(getattr(self, name), name))
         object.__setattr__(self, "seed", check_count(self.seed, "seed", least=0))
         if self.n > _MOST_RECORDS:
-            raise ArgumentError(f"n={self.n} must be at most 2**40")
+            raise ArgumentError(f"n={self.n} people must be at most 2**40")
         if self.k > self.n:
-            raise ArgumentError(f"k={self.k} mixed rows must be at most n={self.n}: choose a smaller k")
+            raise ArgumentError(
+                f"k={self.k} mixed rows must be at most n={self.n}, the number of people: choose a smaller k"
+            )
         if self.seed >= 2**64:
             raise ArgumentError(f"seed={self.seed} must be below 2**64")
 
@@ -134,7 +136,7 @@ class MixingMatrix:
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ArgumentError("positions must be a vector of whole numbers")
         if array.size and (array.min() < 0 or array.max() >= self.n):
-            raise ArgumentError(f"positions must lie in 0 .. n-1 = {self.n - 1}")
+            raise ArgumentError(f"positions must be in 0 .. n-1 = {self.n - 1}")
         return array.astype(np.int64)
 
 
@@ -182,10 +184,12 @@ class Mixer:
         """
         values = np.ascontiguousarray(check_array(block, "block", ndim=2))
         if values.shape[1] != self.width:
-            raise ArgumentError(f"block has {values.shape[1]} column(s), this mixer has width={self.width}")
+            raise ArgumentError(
+                f"the block has {values.shape[1]} column(s), this mixer has width={self.width}"
+            )
         positions = self._positions(position, len(values))
         if self.records + len(values) > self.matrix.n:
-            raise ArgumentError(f"more than n={self.matrix.n} records: give every position once")
+            raise ArgumentError(f"more than n={self.matrix.n} records were added: add every position once")
         if not len(values):
             return
         if np.any(np.diff(positions) <= 0):
@@ -193,7 +197,7 @@ class Mixer:
             positions = positions[order]
             values = values[order]
             if np.any(np.diff(positions) == 0):
-                raise ArgumentError("positions must be distinct: give every record once")
+                raise ArgumentError("positions must be distinct: add every record once")
         self._kernel.add(self._total, values, positions)
         self.records += len(values)
 
@@ -212,7 +216,10 @@ class Mixer:
         if other.matrix != self.matrix or other.width != self.width:
             raise AlignmentError("mixers of different matrices or widths cannot be merged")
         if self.records + other.records > self.matrix.n:
-            raise AlignmentError(f"the mixers hold more than n={self.matrix.n} records together")
+            raise AlignmentError(
+                f"the two mixers together hold more than n={self.matrix.n} records: every record must be "
+                "in one of them only"
+            )
         self._total += other._total
         self.records += other.records
 
@@ -220,9 +227,15 @@ class Mixer:
         if np.ndim(position) == 0:
             start = check_count(position, "position", least=0)
             if start + count > self.matrix.n:
-                raise ArgumentError(f"the block ends beyond record n-1 = {self.matrix.n - 1}")
+                raise ArgumentError(
+                    f"the block ends beyond record n-1 = {self.matrix.n - 1}: pass a smaller position or "
+                    "fewer rows"
+                )
             return np.arange(start, start + count)
         positions = self.matrix._checked(position)
         if positions.size != count:
-            raise ArgumentError(f"{positions.size} position(s) for a block of {count} record(s)")
+            raise ArgumentError(
+                f"{positions.size} position(s) for a block of {count} record(s): pass one position for "
+                "each record"
+            )
         return positions

@@ -126,7 +126,9 @@ class PlanColumns:
         response = features
         if label is not None:
             if label not in self.names:
-                raise SchemaError(f"label {label!r} is not a released column: {', '.join(self.names)}")
+                raise SchemaError(
+                    f"label {label!r} is not a released column; released columns are: {', '.join(self.names)}"
+                )
             response = np.array([name == label for name in self.names])
             features = ~response
         return MixingGuess(
@@ -166,17 +168,22 @@ def plan_columns(
 def check_parties(parties: Mapping[str, PartyPlan], id: str | None) -> None:
     """Refuse parties without budget, and columns of two parties (ArgumentError, SchemaError)."""
     if not isinstance(parties, Mapping) or not parties:
-        raise ArgumentError("parties must be a mapping of names to PartyPlan, with at least one")
+        raise ArgumentError("parties= must map the name of each party to a PartyPlan, for at least one party")
     owners: dict[str, str] = {}
     for name, party in parties.items():
         if not isinstance(name, str) or not name.strip() or not isinstance(party, PartyPlan):
-            raise ArgumentError("parties must map non-empty names to PartyPlan")
+            raise ArgumentError("parties= must map non-empty names to PartyPlan objects")
         party.total_mu()
         for column in party.schema.columns:
             if column in owners:
-                raise SchemaError(f"column {column!r} belongs to party {owners[column]!r} and to {name!r}")
+                raise SchemaError(
+                    f"column {column!r} belongs to party {owners[column]!r} and to {name!r}: every column "
+                    "must belong to one party"
+                )
             if column == id:
-                raise SchemaError(f"the id column {id!r} is not released: leave it out of {name!r}'s columns")
+                raise SchemaError(
+                    f"the id column {id!r} is never released: remove it from the columns of party {name!r}"
+                )
             owners[column] = name
 
 
@@ -209,13 +216,18 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
     **Privacy.** Public. `Design.diameter` is the replace-one sensitivity of the party's part of a row.
     """
     if schema.unit is not None or schema.max_rows != 1:
-        raise SchemaError("vertically split tables have one row a person: declare no unit= or max_rows=")
+        raise SchemaError(
+            "tables of parties must have one row per person: remove unit= and max_rows= from the schema"
+        )
     columns: list[Column] = []
     blocks: list[tuple[int, ...]] = []
     for name, declared in schema.columns.items():
         if declared.public or name == CONSTANT:
-            reason = "declared public" if declared.public else "the name of the constant"
-            raise SchemaError(f"column {name!r} is {reason}: a party releases its private columns only")
+            raise SchemaError(
+                f"column {name!r} is declared public, but a party releases its private columns only"
+                if declared.public
+                else f"column {name!r} has the name of the constant: rename this column"
+            )
         if isinstance(declared, Factor):
             start = len(columns)
             levels = declared.levels[1:]

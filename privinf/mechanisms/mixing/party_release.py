@@ -74,16 +74,18 @@ class SeenRows:
             self._is_marked = np.arange(self.n) < self._next
         at = np.asarray(position) + (np.arange(count) if run else 0)
         if at.shape != (count,) or (count and (at.min() < 0 or at.max() >= self.n)):
-            raise AlignmentError(f"a block has positions outside 0 .. {self.n - 1}, or not one a row")
+            raise AlignmentError(
+                f"the positions of a block must be between 0 and {self.n - 1}, one for each row"
+            )
         if self._is_marked[at].any() or len(np.unique(at)) < count:
-            raise AlignmentError("a person has two rows: every position must come once")
+            raise AlignmentError("a person has two rows: every position must be given once")
         self._is_marked[at] = True
 
     def check(self) -> None:
         """Raise AlignmentError unless every row has come."""
         count = self._next if self._is_marked is None else int(self._is_marked.sum())
         if count != self.n:
-            raise AlignmentError(f"{count} of {self.n} people have a row: every one is needed")
+            raise AlignmentError(f"{count} of {self.n} people have a row: every person needs a row")
 
 
 @doors
@@ -242,13 +244,19 @@ class PartyMechanism:
             array = np.asarray(rows)
             names = list(self.design.schema.columns)
             if array.ndim != 2 or array.shape[1] != len(names):
-                raise ArgumentError(f"rows of shape {array.shape} do not fit the columns {', '.join(names)}")
+                raise ArgumentError(
+                    f"rows of shape {array.shape} do not fit the columns {', '.join(names)}: pass one "
+                    "column of the array for each name"
+                )
             rows = pd.DataFrame(array, columns=names)
         n = len(rows)
         if self.n is not None and n != self.n:
-            raise AlignmentError(f"{n} rows for a plan of n={self.n} people: every party needs each of them")
+            raise AlignmentError(
+                f"{n} rows were passed for a plan of n={self.n} people: every party needs one row for "
+                "each person"
+            )
         if not 0 < n <= MOST_PEOPLE:
-            raise AlignmentError(f"{n} rows: a release needs between 1 and 2^29 people")
+            raise AlignmentError(f"{n} rows were passed, but a release needs between 1 and 2^29 people")
         return rows
 
     def _law(self, spending: Spending, scale: float, n: int) -> GaussianRowsLaw:

@@ -122,14 +122,19 @@ class MixingPlan:
         if self.ids_sha256 is not None and not (
             isinstance(self.ids_sha256, str) and len(self.ids_sha256) == 64
         ):
-            raise ArgumentError("ids_sha256 must be the 64 hexadecimal digits of the roster's digest")
+            raise ArgumentError("ids_sha256= must be the 64 hexadecimal digits of the roster's digest")
         check_number(self.share, "share", low=0.0, high=0.99)
         if self.method == "gaussian-rows":
             if self.k != self.n or self.share != 0.0:
-                raise ArgumentError("a plan of single rows has k = n and no all-ones row")
+                raise ArgumentError(
+                    "a plan of single rows (method='gaussian-rows') needs k = n and no all-ones row (share=0)"
+                )
             return
         if (self.share > 0.0) != self.intercept:
-            raise ArgumentError("the all-ones row (share > 0) and intercept=True belong together")
+            raise ArgumentError(
+                "a positive share= and intercept=True belong together, because share= is the weight of the "
+                "all-ones row: pass both or neither"
+            )
         min_k = self.width + int(not self.intercept)
         if check_count(self.k, "k") < min_k:
             raise ArgumentError(
@@ -224,9 +229,11 @@ class MixingPlan:
             "calibration": calibration,
         }
         if not mixing and (k not in ("auto", n) or share is not None):
-            raise ArgumentError("k= and share= belong to method='random-mixing'")
+            raise ArgumentError("k= and share= belong to method='random-mixing': leave them out")
         if rsquared is not None and not (mixing and k == "auto"):
-            raise ArgumentError("rsquared= is for k='auto' of random mixing: leave it out")
+            raise ArgumentError(
+                "rsquared= is used only with k='auto' and method='random-mixing': leave it out"
+            )
         columns = plan_columns(parties, centred, diameter, calibration)
         guess = columns.guess(label, DEFAULT_RSQUARED if rsquared is None else rsquared)
         if not mixing:
@@ -320,7 +327,7 @@ class MixingPlan:
         """
         if not isinstance(name, str) or name not in self.parties:
             raise ArgumentError(
-                f"the plan has no party {shown(name)}; its parties: {', '.join(self.parties)}"
+                f"the plan has no party {shown(name)}; its parties are: {', '.join(self.parties)}"
             )
         return self.parties[name]
 
@@ -460,7 +467,7 @@ class MixingPlan:
         """
         fields = dict(content)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, PLAN_VERSION):
-            raise StorageError("the content is not a privinf mixing plan of a version known here")
+            raise StorageError("the file is not a mixing plan that this version of privinf can read")
         parties = fields["parties"].items()
         fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}
         return cls(**fields)

@@ -253,10 +253,15 @@ class RandomMixing(PartyMechanism):
         self.seed = check_count(seed, "seed", least=0)
         self.intercept = bool(intercept)
         if share is not None and not intercept:
-            raise ArgumentError("share= belongs to the all-ones row: intercept=True")
+            raise ArgumentError(
+                "share= is the weight of the all-ones row, which is released only with intercept=True: "
+                "leave share= out"
+            )
         self.share = None if share is None else check_number(share, "share", low=0.0, high=0.99)
         if self.share == 0.0:
-            raise ArgumentError("share=0 would send the all-ones row without signal: use intercept=False")
+            raise ArgumentError(
+                "share=0 would give the all-ones row no signal: pass a positive share, or intercept=False"
+            )
         self.matrix(self.n or MOST_PEOPLE)
 
     def matrix(self, n: int) -> MixingMatrix:

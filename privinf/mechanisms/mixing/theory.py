@@ -159,8 +159,8 @@ def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) 
     """
     if not guess.noise > 0.0:
         raise ArgumentError(
-            "k='auto' weighs mixing error against noise, and epsilon=inf has no noise: name k (more rows are "
-            "better, up to n)"
+            "k='auto' balances mixing error against noise, but epsilon=inf adds no noise: pass a "
+            "number for k (more rows are better, up to n)"
         )
     p = features + 1
     effective_n = (1.0 - share) * n
@@ -235,22 +235,30 @@ class PlanCheck:
         description = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
         if plan.method == "gaussian-rows":
             description = "all rows, with noise"
-        verdict = "identified: normal intervals can be expected"
+        verdict = "identified, so normal intervals can be expected"
         if not self.identified:
             verdict = (
-                "NOT IDENTIFIED: expect unbounded intervals; use more people, fewer columns or a larger "
-                "epsilon, or the score test alone"
+                "NOT IDENTIFIED, so expect unbounded intervals. Use more people, fewer columns or a "
+                "larger epsilon, or use only the score test"
             )
         lines = [
             f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {description}",
-            f"all-ones row: share {plan.share:.3g}" if plan.intercept and plan.share else "no all-ones row",
+            f"weight of the all-ones row: {plan.share:.3g}"
+            if plan.intercept and plan.share
+            else "no all-ones row",
             *(
                 f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "
                 f"epsilon {p.epsilon:.4g} at delta {p.delta:g}"
                 for p in self.parties
             ),
-            f"one person, all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
-            f"identification forecast phi = {self.forecast:.3g} (needs {IDENTIFIED:g}): {verdict}",
-            "(phi takes columns to spread evenly over their bounds, not collinear; narrow bounds help)",
+            f"one person, over all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
+            (
+                f"forecast of identification: phi = {self.forecast:.3g} (at least {IDENTIFIED:g} is "
+                f"needed), {verdict}"
+            ),
+            (
+                "(phi assumes columns that are spread evenly over their bounds and not collinear; "
+                "narrower bounds increase it)"
+            ),
         ]
         return "\n".join(lines)

@@ -59,7 +59,7 @@ class RemoteSums:
         """
         totals = [op.sums(self.empty, args) for op, args in queries if op.sums is not None]
         if len(totals) < len(queries):
-            raise unfit("there is a statistic without exact sums")
+            raise unfit("one of its statistics has no exact sums")
         if self.rows.features.pushes:
             from privinf.mechanisms.pushdown.traced import add_pushed
 
@@ -165,7 +165,10 @@ def cell_numbers(
             counts[name][place] = number
         sizes.add(n)
     if len(sizes) > 1:
-        raise AlignmentError("the table has other rows than when it was read first: start again")
+        raise AlignmentError(
+            "the table has other rows than when it was read first: start again with a table that nobody "
+            "writes to"
+        )
     return counts, sizes.pop()
 
 

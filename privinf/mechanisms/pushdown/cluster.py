@@ -136,7 +136,9 @@ def _result_or_refusal(work: Callable[[], _Partial]) -> _Partial | _Refused:
     except PrivinfError as problem:
         return _Refused(type(problem).__name__, str(problem))
     except Exception as problem:  # of pandas, of numpy: what it says can show values
-        return _Refused("StorageError", f"the sums over {NAME} failed: {type(problem).__name__}")
+        return _Refused(
+            "StorageError", f"the sums over {NAME} failed with an error of type {type(problem).__name__}"
+        )
 
 
 def partition_sums(task: PartitionTask, frame: object) -> _Partial | _Refused:
@@ -146,7 +148,7 @@ def partition_sums(task: PartitionTask, frame: object) -> _Partial | _Refused:
 
 def _summed(task: PartitionTask, frame: object) -> _Partial:
     if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"a partition of {NAME} is no data frame")
+        raise SchemaError(f"a partition of {NAME} is not a data frame")
     rows = Rows(_Partition(frame), None, task.missing)
     passes = task.passes(task.design, rows, task.weights, stream=task.stream, public=task.public)
     sums = _accumulators(task, passes)
@@ -188,8 +190,8 @@ def _added(parts: Sequence[_Partial]) -> _Partial:
         for name, kind in part.kinds.items():
             if kind and kinds.setdefault(name, kind) != kind:
                 raise SchemaError(
-                    f"column {name!r} of {NAME} holds {kinds[name]} at first and {kind} in a later part: "
-                    "give it one type"
+                    f"column {name!r} of {NAME} holds {kinds[name]} at first and {kind} in a later "
+                    "part: convert the column to one type"
                 )
     totals = [
         np.sum(part_totals, axis=0, dtype=object)

@@ -21,7 +21,7 @@ from privinf.mechanisms.files import Source, Types
 from privinf.schema.declared import Level
 from privinf.typing import Table
 
-LEAVE_OUT = "leave push_down=True out, and the table is read in blocks"
+LEAVE_OUT = "Leave push_down=True out to read the table in blocks"
 LARGEST_DOUBLE = sys.float_info.max
 # Expressions of SQL with their names.
 Layer: TypeAlias = list[str]
@@ -249,7 +249,8 @@ class PushedSource(Source):
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Raise NotAvailableError: rows stay where they are."""
         raise NotAvailableError(
-            f"this needs rows of {self.name}, which push_down=True keeps in its database: {LEAVE_OUT}"
+            f"this method needs rows of {self.name}, but push_down=True keeps them in the database. "
+            f"{LEAVE_OUT}"
         )
 
     def state(self) -> object:
@@ -270,8 +271,8 @@ class PushedSource(Source):
         except Exception:  # of any database: what it says can show values
             pass
         raise StorageError(
-            f"the sums over {self.name} failed in its database: run a query over its columns on its own to "
-            "see why (what it says can show values)"
+            f"the sums over {self.name} failed in its database: run a query over its columns on its "
+            "own to see the reason, which can show values of rows"
         )
 
     def __repr__(self) -> str:
@@ -292,7 +293,7 @@ def pushed_source(data: Table) -> PushedSource:
     if ("ibis", "Table") in kinds:
         return _ibis(data)
     raise ArgumentError(
-        "push_down=True takes a DuckDB relation or an ibis table, whose database makes the sums"
+        "push_down=True needs a DuckDB relation or an ibis table, whose database computes the sums"
     )
 
 
@@ -328,8 +329,8 @@ def _ibis(data: Any) -> PushedSource:
     dialect = DIALECTS.get(database.name)
     if dialect is None or not dialect.checked:
         raise NotAvailableError(
-            f"sums inside {database.name} were never compared with those of blocks, as those of DuckDB and "
-            f"PostgreSQL are: {LEAVE_OUT}"
+            f"sums inside {database.name} were never compared with those of blocks, so push_down=True "
+            f"is available for DuckDB and PostgreSQL only. {LEAVE_OUT}"
         )
 
     def ask(layers: Sequence[Layer], by: str) -> Any:
@@ -362,4 +363,6 @@ def query(dialect: Dialect, table: str, layers: Sequence[Layer], by: str = "") -
 
 def unfit(reason: str) -> NotAvailableError:
     """Return the error of what no query is made for."""
-    return NotAvailableError(f"{reason}, of which no sums inside a database are made: {LEAVE_OUT}")
+    return NotAvailableError(
+        f"push_down=True cannot compute these sums in a database, since {reason}. {LEAVE_OUT}"
+    )

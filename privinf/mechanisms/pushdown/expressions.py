@@ -64,7 +64,7 @@ class Expressions:
     ) -> Node:
         """Return the expression of these parts; NotAvailableError if it could be infinite, and must not."""
         if finite and not (math.isfinite(low) and math.isfinite(high)):
-            raise unfit("a number could be infinite")
+            raise unfit("a number in the query could be infinite")
         away = max(away, low, -high, 0.0)
         return self._nodes.setdefault(
             tuple(parts), Node(parts=tuple(parts), low=low, high=high, away=away, whole=whole, kind=kind)
@@ -157,7 +157,7 @@ class Expressions:
                 ends = [side * max(abs(a.low), abs(a.high)) / b.away for side in (-1.0, 1.0)]
             return self.node((a, " / ", b), min(ends), max(ends))
         if not (a.low > 0.0 <= b.low):
-            raise unfit("a number could be divided by zero")
+            raise unfit("the query could divide by zero")
         infinity = self.number(math.inf)
         if b.known:
             return infinity
@@ -177,7 +177,7 @@ class Expressions:
     def sqrt(self, a: Node) -> Node:
         """Return the square root."""
         if not a.low >= 0.0:
-            raise unfit("the root of a negative number could be asked for")
+            raise unfit("the query could take the square root of a negative number")
         return self.node(("SQRT(", a, ")"), math.sqrt(a.low), math.sqrt(a.high))
 
     def floor(self, a: Node) -> Node:

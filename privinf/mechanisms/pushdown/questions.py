@@ -73,9 +73,11 @@ class Question:
                 not isinstance(level, str) and abs(level) >= 2**EXACT_BITS for level in declared.levels
             )
             if large or kind not in ("number", "truth", "text"):
-                raise unfit(f"column {name!r} has levels that a database may tell apart in another way")
+                raise unfit(
+                    f"the database may compare the levels of column {name!r} in another way than privinf does"
+                )
         elif declared is not None and declared.unit == DAYS:
-            raise unfit(f"column {name!r} holds dates")
+            raise unfit(f"column {name!r} holds dates, which databases convert in other ways")
         elif kind not in ("number", "decimal", "truth"):
             raise SchemaError(NOT_NUMBERS.format(name))
 
@@ -264,7 +266,7 @@ class Question:
     def finite(self, name: str) -> str:
         """Return a column's value, and what stands in for a missing one."""
         if name in self._factors:
-            raise unfit(f"column {name!r} has levels, whose distribution is asked for")
+            raise unfit(f"the distribution of column {name!r} is wanted, which has levels")
         value = self._value(name)
         return case(self._gaps(value, self._stand_in(name)), value)
 
@@ -336,10 +338,13 @@ class DesignQuestion(Question):
         """Return combinations of the levels that a column depends on, and its values there."""
         names = column.inputs
         if any(name not in self._factors for name in names):
-            raise unfit(f"{column.name!r} is neither a number of the table nor a function of levels alone")
+            raise unfit(
+                f"column {column.name!r} is neither a numeric column of the table nor a function of "
+                "columns with levels"
+            )
         levels = [self._factors[name].levels for name in names]
         if math.prod(map(len, levels)) > MOST_LOOKUPS:
-            raise unfit(f"{column.name!r} tells more than {MOST_LOOKUPS} combinations of levels apart")
+            raise unfit(f"column {column.name!r} depends on more than {MOST_LOOKUPS} combinations of levels")
         places = list(product(*(range(len(column_levels)) for column_levels in levels)))
         frame = self._design.frame()
         frame = frame.iloc[np.zeros(len(places), dtype=int)].reset_index(drop=True)
@@ -378,7 +383,7 @@ def counted_rows(rows: Rows, design: Design) -> int:
     source: PushedSource = rows.features
     size = len(design.columns) + 1
     if size * (size + 1) // 2 > source.dialect.sums:
-        raise unfit(f"there are {size - 1} coefficients")
+        raise unfit(f"the model has {size - 1} coefficients, which is too many")
     question = DesignQuestion(source, design, rows.missing)
     question.check_columns()
     sums = named("_s", [ALL_ROWS, *question.defects()])

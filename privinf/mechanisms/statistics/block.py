@@ -244,7 +244,10 @@ def clip_norms(rows: Floats, bound: float, unit: float = 0.0) -> Floats:
     """Return the rows (n, m) shrunk, in place, to a norm that stays below `bound` once rounded to `unit`."""
     room = bound - 0.5 * unit * math.sqrt(rows.shape[1])
     if room <= 0.0:
-        raise SensitivityError(f"a norm of {bound:g} over {rows.shape[1]} entries is too small for the grid")
+        raise SensitivityError(
+            f"the norm {bound:g} is too small for vectors of {rows.shape[1]} entries on the grid: use a "
+            "larger norm or fewer columns"
+        )
     made_finite(rows)
     with np.errstate(over="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -302,7 +305,9 @@ def check_bits(args: Args, rows: int) -> int:
     """Return the digits asked for; SensitivityError if a sum over `rows` would not be exact with them."""
     bits = whole_number(args, "bits", default=0)
     if bits < 0 or (bits > 0 and bits > exact_bits(rows)):
-        raise SensitivityError(f"bits={bits}: sums over {rows} rows are exact up to {exact_bits(rows)}")
+        raise SensitivityError(
+            f"bits={bits} is too large: sums over {rows} rows are exact up to bits={exact_bits(rows)}"
+        )
     return bits
 
 
@@ -342,7 +347,7 @@ def check_sizes(args: Args) -> None:
                 array.max(initial=0) <= LARGEST and array.min(initial=0) >= -LARGEST
             )
         if not fits:
-            raise ArgumentError(f"{name} must hold numbers of size at most {LARGEST:g}")
+            raise ArgumentError(f"{name} must hold numbers of absolute value at most {LARGEST:g}")
 
 
 def vector(args: Args, name: str, size: int | None = None) -> Floats:
@@ -351,7 +356,7 @@ def vector(args: Args, name: str, size: int | None = None) -> Floats:
         raise ArgumentError(f"{name} is missing")
     entries = check_array(args[name], name, ndim=1)
     if size is not None and len(entries) != size:
-        raise ArgumentError(f"{name} has {len(entries)} entries, needed: {size}")
+        raise ArgumentError(f"{name} has {len(entries)} entries, but {size} are needed")
     return entries
 
 
@@ -379,6 +384,6 @@ def check_common(args: Args, columns: int) -> None:
     if "response" in args and whole_number(args, "response") >= columns:
         raise ArgumentError(f"response must be a position between 0 and {columns - 1}")
     if ("support" in args) != ("beta" in args):
-        raise ArgumentError("support and beta go together")
+        raise ArgumentError("support and beta must be passed together")
     if "support" in args:
         vector(args, "beta", len(positions(args, "support", columns)))

@@ -249,14 +249,14 @@ def _check_model(args: Args, columns: int) -> int:
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
     widest = used + ("offset" in args)
     if transform.shape[0] != used or not 1 <= transform.shape[1] <= widest:
-        raise ArgumentError(f"transform must have {used} rows, and at most {widest} columns")
+        raise ArgumentError(f"transform must have {used} rows and at most {widest} columns")
     if "offset" in args:
         vector(args, "offset", transform.shape[1])
     if "exposure" in args and args["family"] != "poisson":
-        raise ArgumentError("exposure belongs to the family 'poisson'")
+        raise ArgumentError("exposure can be used only with family='poisson'")
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
-            raise ArgumentError(f"{name} must be a position below {columns}")
+            raise ArgumentError(f"{name} must be the position of a column, below {columns}")
     for name in {"score_bound", "curvature_bound", "weight_unit"} & set(args):
         positive(args, name)
     return int(transform.shape[1])
@@ -296,7 +296,9 @@ def _step_reach(args: Args, columns: int) -> RecordSensitivity:
 def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
     _check_model(args, columns)
     if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
-        raise ArgumentError("scores of this family have no bound in x: count of='residual'")
+        raise ArgumentError(
+            "scores of this family are not bounded by the bounds of x: pass of='residual' to count residuals"
+        )
     return counted_reach(args)
 
 
@@ -304,7 +306,7 @@ def _score_reach(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
-        raise ArgumentError("high must be above low")
+        raise ArgumentError("high must be larger than low")
     return RecordSensitivity.ball((size,), top, Derivations.LAYER_OF_SCORES)
 
 
@@ -325,7 +327,7 @@ def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
     for name in {"middle", "upper"} & set(args):
         positive(args, name)
     if _layers(args)[0] > float(args["high"]):
-        raise ArgumentError("middle must not be above high")
+        raise ArgumentError("middle must not be larger than high")
     top = _longest(args) ** 2
     return _matrix_reach(size, top)
 

@@ -55,9 +55,11 @@ def check_glm(args: Args, columns: int) -> float:
     vector(args, "theta", columns)
     positive(args, "radius")
     if ("mean_cap" in args) != (family == "poisson"):
-        raise ArgumentError("mean_cap belongs to family='poisson', and is needed there")
+        raise ArgumentError("mean_cap must be passed with family='poisson', and with no other family")
     if ("residual_clip" in args) != (family != "binomial"):
-        raise ArgumentError("residual_clip belongs to the families 'gaussian' and 'poisson', needed there")
+        raise ArgumentError(
+            "residual_clip must be passed with family='gaussian' or 'poisson', and with no other family"
+        )
     if family == "poisson":
         positive(args, "mean_cap")
     return 1.0 if family == "binomial" else positive(args, "residual_clip")

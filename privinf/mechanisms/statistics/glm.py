@@ -236,7 +236,7 @@ def _sketched_reach(args: Args, columns: int) -> RecordSensitivity:
     if "batches" in args:
         batches = whole_number(args, "batches", least=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
-            raise ArgumentError(f"batch must be below batches={batches}, seed below 2^63")
+            raise ArgumentError(f"batch must be below batches={batches}, and seed below 2^63")
     return RecordSensitivity.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
 
 
@@ -252,7 +252,10 @@ def _sketch_size(args: Args, columns: int) -> int:
     basis = check_array(args.get("basis", np.empty((columns, 0))), "basis", ndim=2)
     count = whole_number(args, "probes", default=0)
     if basis.shape[0] != columns or not 1 <= basis.shape[1] + count <= columns:
-        raise ArgumentError(f"basis and probes must be 1 to {columns} directions in {columns} columns")
+        raise ArgumentError(
+            f"basis and probes together must be between 1 and {columns} directions, each with {columns} "
+            "entries"
+        )
     if count:
         positive(args, "probe_scale")
         if whole_number(args, "probe_seed") >= 2**63:

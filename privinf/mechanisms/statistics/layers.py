@@ -79,7 +79,7 @@ def layer_reach(args: Args, columns: int) -> RecordSensitivity:
     """Return how far a record moves a layer of scores."""
     low, high = ends(args)
     if not high > low:
-        raise ArgumentError("high must be above low")
+        raise ArgumentError("high must be larger than low")
     return RecordSensitivity.ball((columns,), high - low, Derivations.LAYER)
 
 
@@ -131,7 +131,7 @@ def width_of_forms(args: Args, columns: int) -> int:
     """Return m, the number of forms; checks their arguments."""
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
     if transform.shape[0] != len(positions(args, "columns", columns)):
-        raise ArgumentError("transform must have one row for each of columns")
+        raise ArgumentError("transform must have one row for each entry of columns")
     return int(transform.shape[1])
 
 

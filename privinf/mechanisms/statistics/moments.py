@@ -274,7 +274,10 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     positive(args, "response_factor")
     positive(args, "norm")
     if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):
-        raise ArgumentError(f"constant must be a position below {columns}, beside another column")
+        raise ArgumentError(
+            f"constant must be a position below {columns}, and there must be another column in addition "
+            "to the constant"
+        )
     if "public" in args:
         whole_number(args, "public")
         check_number(args.get("public_norm2"), "public_norm2", low=0.0)
@@ -283,9 +286,11 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         whole_number(args, "max_rows", default=1, least=1)
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
-            raise ArgumentError("public columns go with no constant and no bits")
+            raise ArgumentError("public cannot be combined with constant or bits")
     elif any(name in args for name in _UNITS):
-        raise ArgumentError("what a holder says of its own rows goes with public, their number of columns")
+        raise ArgumentError(
+            "arguments about the holder's own rows need public, the number of their public columns"
+        )
     return _public(args)
 
 

@@ -123,7 +123,7 @@ class RecordSensitivity:
             return self.l2
         if relation == "zero-out" and self.norm is not None:
             return self.norm
-        raise NotAvailableError(f"no sensitivity of this statistic under the relation {relation!r} is known")
+        raise NotAvailableError(f"no sensitivity of this statistic is available for relation={relation!r}")
 
     def rounded(self, bits: int) -> RecordSensitivity:
         """Return the reach of a sum whose entries are rounded to so many digits below a record's largest."""
@@ -266,10 +266,10 @@ class SiteOp:
         if self.sums is not None and "public" not in args:
             reach = reach.rounded(min(whole_number(args, "bits", default=0) or SUM_DIGITS, SUM_DIGITS))
         if reach.size > MOST_NUMBERS:
-            raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers")
+            raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers: use fewer columns")
         if "client_rows" not in args:
             if "client_clip" in args:
-                raise ArgumentError("client_clip goes with client_rows")
+                raise ArgumentError("client_clip goes with client_rows: pass both or neither")
             return reach
         client_rows = whole_number(args, "client_rows", least=max(rows, 1))
         return reach.of_clients(
@@ -305,9 +305,11 @@ class SiteOp:
         with np.errstate(all="ignore"):
             total = self._tried(lambda: clipped_total(self._sum(public, args, reach).ravel(), args))
         if total.size != reach.size:
-            raise ArgumentError(f"failed at {self.name!r}: the sum has another length than stated")
+            raise ArgumentError(
+                f"the computation failed at {self.name!r}: the sum has another length than declared"
+            )
         if bounded and not (np.abs(total) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
-            raise SensitivityError(f"{self.name!r} passed its own bound: nothing was sent")
+            raise SensitivityError(f"{self.name!r} exceeded its own bound: nothing was sent")
         return reach
 
     def _tried(self, function: Callable[[], T]) -> T:
@@ -317,7 +319,7 @@ class SiteOp:
         except PrivinfError as error:
             problem = type(error)(str(error))
         except Exception as error:
-            problem = ArgumentError(f"failed at {self.name!r} ({type(error).__name__})")
+            problem = ArgumentError(f"the computation failed at {self.name!r} ({type(error).__name__})")
         raise problem
 
     def total(self, rows: SiteBlock, args: Args, reach: RecordSensitivity | None = None) -> Floats:

@@ -25,8 +25,8 @@ MOST_BATCHES = 1 << 12
 DIGEST_KEY_BYTES = 32  # of the digests' key, which no other process knows
 DIGEST_BYTES = 32  # of a batch
 ROWS_MOVED = (
-    "the table has changed since it was read first: its rows, or their order. Batches go by the places of "
-    "rows, so nothing more is released. Start again with a table that nobody writes to"
+    "the table has changed since it was first read: its rows, or their order. Batches depend on the "
+    "row order, so nothing more is released. Start again with a table that nobody writes to"
 )
 
 

@@ -150,7 +150,10 @@ def forms_of(args: Args, size: int) -> int:
         return size
     transform = check_array(args["transform"], "transform", ndim=2)
     if transform.shape[0] != size:
-        raise ArgumentError(f"transform has {transform.shape[0]} rows for {size} columns")
+        raise ArgumentError(
+            f"transform has {transform.shape[0]} rows, but {size} columns are used: it needs one row for "
+            "each of them"
+        )
     return int(transform.shape[1])
 
 
@@ -287,7 +290,7 @@ def residual_histogram(block: SiteBlock, args: Args) -> Floats:
 def _histogram_reach(args: Args, columns: int) -> RecordSensitivity:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
-        raise ArgumentError("edges must be positive and increasing")
+        raise ArgumentError("edges must be positive numbers in increasing order")
     return RecordSensitivity(
         shape=(len(edges) + 1,), l2=math.sqrt(2.0), linf=1.0, bound=1.0, derivation=Derivations.HISTOGRAM
     )

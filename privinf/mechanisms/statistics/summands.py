@@ -120,7 +120,9 @@ def counted_reach(args: Args) -> RecordSensitivity:
     """Return how far a record moves U h; ArgumentError for thresholds that are not increasing."""
     thresholds = vector(args, "thresholds")
     if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not (np.diff(thresholds) > 0.0).all():
-        raise ArgumentError(f"thresholds must be 1 to {MOST_CELLS} increasing numbers, none negative")
+        raise ArgumentError(
+            f"thresholds must hold between 1 and {MOST_CELLS} nonnegative numbers in increasing order"
+        )
     cells = len(thresholds)
     l2 = root_sensitivity(cells)
     longest = float(np.linalg.norm(root_matrix(cells)[:, -1]))

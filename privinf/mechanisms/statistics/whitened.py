@@ -228,7 +228,7 @@ def _check(args: Args, columns: int) -> None:
     if not isinstance(args.get("row_weights", False), (bool, np.bool_)):
         raise ArgumentError("row_weights must be True or False")
     if "constant" in args and whole_number(args, "constant") >= columns:
-        raise ArgumentError(f"constant must be a position below {columns}")
+        raise ArgumentError(f"constant must be the position of a column, below {columns}")
     if args.get("quantity", "score") == "score":
         positive(args, "unit")
     if "residual_clip" in args:
