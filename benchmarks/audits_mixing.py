@@ -82,7 +82,7 @@ def several_parties(t: Any, table: Any) -> None:
         for kind in t.KINDS:
             many = 8000 if kind == "signs" else MANY
             (zero, one), releases = t.two_parties(kind, noise, worlds, many=many)
-            claim = pi.PrivacyReport.of(pi.join(releases).entries).mu
+            claim = pi.PrivacyReport.from_entries(pi.join(releases).entries).mu
             scores = (zero @ score, one @ score)
             table.audit(f"{name_of(kind)}, two parties, per person, {word}", scores, claim, total)
             linked = t.linked(kind, noise, many)

@@ -594,7 +594,7 @@ def _sparse_mean() -> Any:
     return pi.sparse_mean(rows, epsilon=1.0, sparsity=1, public_seed=0, rng=SEED)
 
 
-def picked(name: str, release: Callable[[Any, Any], Any]) -> None:
+def selected(name: str, release: Callable[[Any, Any], Any]) -> None:
     """Register a release of the largest entries of a vector."""
 
     @case(name)
@@ -604,18 +604,18 @@ def picked(name: str, release: Callable[[Any, Any], Any]) -> None:
 
 
 LAW = ("keep", "other", "lie")
-picked("NoisyTopK, Gumbel", lambda v, how: NoisyTopK(3, 1.0, rho=1.0).release(v, **how))
-picked("NoisyTopK, signed", lambda v, how: NoisyTopK(2, 1.0, mu=1.0, absolute=False).release(v, **how))
-picked(
+selected("NoisyTopK, Gumbel", lambda v, how: NoisyTopK(3, 1.0, rho=1.0).release(v, **how))
+selected("NoisyTopK, signed", lambda v, how: NoisyTopK(2, 1.0, mu=1.0, absolute=False).release(v, **how))
+selected(
     "NoisyTopK, pure", lambda v, how: NoisyTopK(3, 1.0, epsilon=2.0, delta=0, values=False).release(v, **how)
 )
-picked(
+selected(
     "NoisyTopK, Laplace",
     lambda v, how: NoisyTopK(3, 1.0, epsilon=4.0, delta=0, method="laplace").release(v, **how),
 )
-picked("private_max", lambda v, how: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, **how))
-picked("noisy_scalar", lambda v, how: noisy_scalar(v[0], 1.0, mu=1.0, **how))
-picked("RandomizedResponse", lambda v, how: [getattr(RandomizedResponse(3, 1.5), law) for law in LAW])
+selected("private_max", lambda v, how: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, **how))
+selected("noisy_scalar", lambda v, how: noisy_scalar(v[0], 1.0, mu=1.0, **how))
+selected("RandomizedResponse", lambda v, how: [getattr(RandomizedResponse(3, 1.5), law) for law in LAW])
 
 
 @case("plan of releases")

@@ -217,7 +217,7 @@ def _sketch(args: Mapping[str, Any], d: int) -> np.ndarray | None:
     basis = args.get("basis", np.empty((d, 0)))
     kind = "unbiased" if args["probe_scale"] != 1.0 else "orthonormal"
     space, size = LearnedSpace(basis, np.ones(basis.shape[1])), basis.shape[1] + args["probes"]
-    return Sketch.of(space, size, args["probe_seed"], kind).matrix
+    return Sketch.from_space(space, size, args["probe_seed"], kind).matrix
 
 
 @dataclass(frozen=True)

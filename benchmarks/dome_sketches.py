@@ -42,7 +42,7 @@ def lemma_2(draws: int, kind: Probes, d: int = D, k: int = K) -> tuple[float, fl
     """Return sums over coordinates of the de-biased and of the raw second moment, over the true one."""
     rng = np.random.default_rng(32)
     basis = np.linalg.qr(rng.standard_normal((d, 5)))[0]
-    sketch = Sketch.of(LearnedSpace(basis, np.ones(5), 10), k, 7, kind)
+    sketch = Sketch.from_space(LearnedSpace(basis, np.ones(5), 10), k, 7, kind)
     z, sd = rng.standard_normal(k), 0.8
     truth, variance = float(((sketch.matrix @ z) ** 2).sum()), sd**2 * sketch.noise_diagonal
     clean = raw = 0.0
@@ -182,7 +182,7 @@ def learn(cell: Learning, d: int = D, k: int = K, rounds: int = ROUNDS, seed: in
     sums = dict.fromkeys(("energy", "learned", "missed", "error", "noise", "directions"), 0.0)
     for number in range(rounds):
         h = span @ following()
-        sketch = Sketch.of(space, k, 10_000 * seed + number, cell.probes)
+        sketch = Sketch.from_space(space, k, 10_000 * seed + number, cell.probes)
         estimate = sketch.matrix @ (sketch.matrix.T @ h + sd * rng.standard_normal(k))
         if number >= rounds - MEASURED:
             inside = space.basis.T @ h

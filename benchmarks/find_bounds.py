@@ -39,7 +39,7 @@ def run(x: np.ndarray, mu: float, source: SimulationNoise) -> tuple[float, float
     def look(edges: np.ndarray, share: float) -> NoisyCDF:
         scale = prefix_sensitivity(len(edges) + 1) / (math.sqrt(share) * mu)
         noisy = noisy_prefixes(cell_counts(x, edges), scale, source)
-        return NoisyCDF.of(edges, noisy, scale, len(x))
+        return NoisyCDF.from_counts(edges, noisy, scale, len(x))
 
     search = range_search(CLIP)
     asked = next(search)

@@ -84,11 +84,11 @@ def totals(count: int, seed: int) -> tuple[Counter[str], float, float]:
         for name in NAMES
     }
     lying, args = Lying(InProcessFederation(sites)), identity_fuzzer.ARGS
-    reach = SITE_OPS["clipped_score"].reach({**args, "bits": 40}, 2, ROWS)
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity({**args, "bits": 40}, 2, ROWS)
     true = SecureServer(lying).vector_sum("clipped_score", args, mu=1e3, label="s").values[0]
     found, far = Counter[str](), 0.0
     sd = SecureServer(lying).planned("clipped_score", args, mu=MU, label="s").scale * len(NAMES) ** 0.5
-    most = len(NAMES) * ROWS * reach.bound + NOISE_REACH * sd
+    most = len(NAMES) * ROWS * record_sensitivity.bound + NOISE_REACH * sd
     for _ in range(count):
         lying.amount = float(rng.choice([-1, 1]) * most * 10 ** rng.uniform(-2, 3))
         ledger = Ledger()

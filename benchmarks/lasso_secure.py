@@ -143,7 +143,7 @@ def _products(sums: SparseSums, support: list[int], beta: np.ndarray, bound: flo
 
     sums.server.server.vector_sum = vector_sum
     try:
-        sums.pick(support, beta, bound, 1, np.ones(len(sums.units.scale), bool), rho, "selection")
+        sums.select(support, beta, bound, 1, np.ones(len(sums.units.scale), bool), rho, "selection")
     finally:
         del sums.server.server.vector_sum
     radius = sums.server.releases[-1].radius

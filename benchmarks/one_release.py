@@ -148,7 +148,7 @@ class Study:
         self.layout = MomentLayout(1, len(names) - 2)
         self.everything = part_of(made, np.eye(len(names)))
         self.parts = {formula: part_of(made, sub_design(design, formula).maps) for formula in FITS}
-        self.stages = {formula: Stages.of(design, formula) for formula in INSTRUMENTS}
+        self.stages = {formula: Stages.from_design(design, formula) for formula in INSTRUMENTS}
         self.truth = self.release(population(cell), None)
 
     def release(self, moments: np.ndarray, rng: np.random.Generator | None) -> Release:
@@ -169,7 +169,7 @@ class Study:
 
     def moments(self, release: Release) -> MeanMoments:
         """Return the moments of all columns."""
-        return MeanMoments.of(release, moment_system(release, self.everything), self.everything)
+        return MeanMoments.from_release(release, moment_system(release, self.everything), self.everything)
 
     def iv(self, release: Release, formula: str) -> IVResults:
         """Return two-stage least squares."""

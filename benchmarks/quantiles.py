@@ -30,7 +30,7 @@ from privinf.accounting import calibrate_mu
 from privinf.inference.quantiles import mean_clip, quantile_interval, window_edges
 from privinf.mechanisms.distribution import NoisyCDF, noisy_prefixes, prefix_sensitivity
 from privinf.noise import SimulationNoise
-from privinf.stats.means import MeanLaw
+from privinf.stats.means import MeanModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, FIRST_SHARE
 
 DELTA, Z, SQUARES = 1e-6, 1.959964, math.sqrt(2.7725)
@@ -69,7 +69,7 @@ def look(x: np.ndarray, edges: np.ndarray, mu: float, source: SimulationNoise) -
     """Return a distribution function of sorted values at some edges, as `cell_counts` counts them."""
     scale = prefix_sensitivity(len(edges) + 1) / mu
     counts = np.diff(np.concatenate([[0], np.searchsorted(x, edges, side="right"), [len(x)]]))
-    return NoisyCDF.of(edges, noisy_prefixes(counts, scale, source), scale, len(x))
+    return NoisyCDF.from_counts(edges, noisy_prefixes(counts, scale, source), scale, len(x))
 
 
 @cache
@@ -121,7 +121,7 @@ def mean_cell(name: str, n: int, mu: float, draws: int) -> str:
             source.perturb(np.array([total]), sd)[0]
             for total, sd in ((u.sum(), a), ((u * u).sum(), a / SQUARES))
         )
-        ends = MeanLaw.of(np.asarray(S), np.asarray(Q), n, (a, a / SQUARES)).interval(0.95)
+        ends = MeanModel.from_sums(np.asarray(S), np.asarray(Q), n, (a, a / SQUARES)).interval(0.95)
         left, right = (middle + half * float(end) for end in ends)
         up, down = clip.share(n)
         inside = left - down <= truth <= right + up

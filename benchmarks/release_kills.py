@@ -112,7 +112,7 @@ def fresh(folder: Path) -> None:
         if path.name not in ("rows.csv", "schema.json"):
             path.unlink()
     account = folder / "study.ledger"
-    Anchor.of(account.resolve()).path.unlink(missing_ok=True)
+    Anchor.for_journal(account.resolve()).path.unlink(missing_ok=True)
     LedgerFile.create(account, Budget(epsilon=1.5, delta=1e-6))
 
 

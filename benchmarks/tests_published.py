@@ -23,11 +23,11 @@ from statsmodels.datasets import fair, randhie
 from privinf.accounting import calibrate_mu
 from privinf.mechanisms.distribution import NoisyCDF, prefix_sensitivity, root
 from privinf.mechanisms.statistics.samples import PARABOLA_WEIGHT
-from privinf.stats.association import TableLaw
-from privinf.stats.groups import GroupLaw
-from privinf.stats.means import MeanLaw
+from privinf.stats.association import TableModel
+from privinf.stats.groups import GroupModel
+from privinf.stats.means import MeanModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip
-from privinf.stats.ranks import RankLaw, equal_laws
+from privinf.stats.ranks import RankModel, equal_laws
 
 OUT = Path(__file__).parent / "results" / "tests_published.md"
 DRAWS, LEVEL = 1000, 0.05
@@ -59,16 +59,16 @@ def our_groups(rng, x, g, k, bounds, pure):
 def welch(rng, clean, n, scale, pure):
     k = clean.shape[-1]
     if not pure:
-        law = GroupLaw.of(*(clean + scale * rng.standard_normal(clean.shape)), n, (scale, scale))
+        law = GroupModel.from_sums(*(clean + scale * rng.standard_normal(clean.shape)), n, (scale, scale))
         F, df = law.equal_means()
         return stats.f.sf(F, k - 1, df)
     noisy = clean + scale * rng.laplace(size=clean.shape) * np.array([1.0, 1.0, 2.0])[:, None, None]
     pvalues = []
     for stream, place in enumerate(range(0, clean.shape[1], 250)):
         part = noisy[:, place : place + 250]
-        law = GroupLaw.of(*part, n, (math.sqrt(2.0) * scale, math.sqrt(8.0) * scale), laplace=True)
+        law = GroupModel.from_sums(*part, n, (math.sqrt(2.0) * scale, math.sqrt(8.0) * scale), laplace=True)
         F, df = law.equal_means()
-        made = law.made_up(199, equal=True, stream=stream).equal_means()[0]
+        made = law.simulate(199, equal=True, stream=stream).equal_means()[0]
         pvalues.append(np.maximum((1 + (made >= F).sum(axis=0)) / 200.0, stats.f.sf(F, k - 1, df)))
     return np.hstack(pvalues)
 
@@ -82,7 +82,7 @@ def our_clipped(rng, x, g, k, bounds):
     for row in np.clip(x, *bounds):
         h = np.bincount(np.searchsorted(edges, row), minlength=FIRST_CELLS)
         noisy = lfilter(root(FIRST_CELLS), [1.0], h.astype(float))
-        found = NoisyCDF.of(edges, noisy + scale * rng.standard_normal(FIRST_CELLS), scale, n)
+        found = NoisyCDF.from_counts(edges, noisy + scale * rng.standard_normal(FIRST_CELLS), scale, n)
         clip = core_clip(found, *bounds, rest, k)
         ends.append((clip.low, clip.high))
     return welch(rng, grouped(scaled(x, *np.array(ends).T[:, :, None]), g, k), n, 2.0 / rest, False)
@@ -93,14 +93,16 @@ def our_mean(rng, u, null, pure):
     S, Q, n = u.sum(axis=1), (u * u).sum(axis=1), u.shape[1]
     if not pure:
         a, b = 2.0 / MU, 2.0 / MU / PARABOLA_WEIGHT
-        law = MeanLaw.of(S + a * rng.standard_normal(len(u)), Q + b * rng.standard_normal(len(u)), n, (a, b))
+        law = MeanModel.from_sums(
+            S + a * rng.standard_normal(len(u)), Q + b * rng.standard_normal(len(u)), n, (a, b)
+        )
         return law.test(null, "two-sided")[1]
     b = 2.0 / EPSILON
     noisy = S + rng.laplace(0.0, b, len(u)), Q + rng.laplace(0.0, 2.0 * b, len(u))
     sds = math.sqrt(2.0) * b, math.sqrt(8.0) * b
     return np.array(
         [
-            MeanLaw.of(s, q, n, sds, laplace=True).test(null, "two-sided")[1]
+            MeanModel.from_sums(s, q, n, sds, laplace=True).test(null, "two-sided")[1]
             for s, q in zip(*noisy, strict=True)
         ]
     )
@@ -111,8 +113,8 @@ def our_cells(rng, tables, pure):
     noise = rng.laplace(0.0, sd / math.sqrt(2.0), tables.shape) if pure else rng.normal(0.0, sd, tables.shape)
     pvalues = []
     for one in tables + noise:
-        law = TableLaw.of(one, int(tables[0].sum()), sd, laplace=pure)
-        made = law.made_up(999).independence()[0]
+        law = TableModel.from_counts(one, int(tables[0].sum()), sd, laplace=pure)
+        made = law.simulate(999).independence()[0]
         pvalues.append((1.0 + np.count_nonzero(made >= law.independence()[0])) / 1000.0)
     return np.array(pvalues)
 
@@ -126,7 +128,7 @@ def our_ranks(rng, x, g, k, pure):
         R, first = sums[:, 0] / (n - 1.0), np.full(len(x), float((g == 0).sum()))
         R, first = (one + noise_of(rng, s, len(x), pure) for one, s in zip((R, first), scales, strict=True))
         sds = [s * math.sqrt(2.0) / EPSILON if pure else s / MU for s in scales]
-        laws = [RankLaw.of_two(r, m, n, sds, laplace=pure) for r, m in zip(R, first, strict=True)]
+        laws = [RankModel.of_two(r, m, n, sds, laplace=pure) for r, m in zip(R, first, strict=True)]
         return np.array([law.test("two-sided")[1] for law in laws])
     sd = 2.0 * math.sqrt(2.0) / EPSILON if pure else 2.0 / MU
     W = np.abs(sums).sum(axis=1) / (n - 1.0) + noise_of(rng, 2.0, len(x), pure)
@@ -139,7 +141,7 @@ def our_signs(rng, d, pure):
     T = (np.sign(d) * stats.rankdata(np.abs(d), axis=1)).sum(axis=1) / n + noise_of(rng, 2.0, len(d), pure)
     sd = 2.0 * math.sqrt(2.0) / EPSILON if pure else 2.0 / MU
     spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0)
-    return np.array([RankLaw(t * n, spread, sd * n, pure).test("two-sided")[1] for t in T])
+    return np.array([RankModel(t * n, spread, sd * n, pure).test("two-sided")[1] for t in T])
 
 
 def noise_of(rng, sensitivity, size, pure):

@@ -21,12 +21,12 @@ import privinf as pi
 from privinf.accounting import calibrate_mu
 from privinf.mechanisms.distribution import NoisyCDF, prefix_sensitivity, root
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
-from privinf.stats.association import PairLaw, TableLaw
-from privinf.stats.groups import GroupLaw, score_interval
-from privinf.stats.means import MeanLaw
-from privinf.stats.proportions import ShareLaw
+from privinf.stats.association import PairModel, TableModel
+from privinf.stats.groups import GroupModel, score_interval
+from privinf.stats.means import MeanModel
+from privinf.stats.proportions import ShareModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip
-from privinf.stats.ranks import RankLaw, equal_laws
+from privinf.stats.ranks import RankModel, equal_laws
 
 OUT = Path(__file__).parent / "results" / "tests_size.md"
 DRAWS = 10_000
@@ -83,11 +83,11 @@ def one():
     for name, (x, p) in ONE.items():
         for n in SIZES:
             _, S, Q = (sums[:, 0] for sums in released(rng, n, [1.0], [(x, p)]))
-            plain = MeanLaw.of(S, Q, n, (0.0, 0.0)).test(float(x @ p), "two-sided")[1]
+            plain = MeanModel.from_sums(S, Q, n, (0.0, 0.0)).test(float(x @ p), "two-sided")[1]
             for epsilon in LEVELS:
                 a = 2.0 / mu_of(epsilon)
                 noise = a * rng.standard_normal((2, DRAWS))
-                gaussian = MeanLaw.of(S + noise[0], Q + noise[1] / c, n, (a, a / c)).test(
+                gaussian = MeanModel.from_sums(S + noise[0], Q + noise[1] / c, n, (a, a / c)).test(
                     float(x @ p), "two-sided"
                 )[1]
                 b = 2.0 / epsilon
@@ -96,7 +96,7 @@ def one():
                 each = [noisy] if n >= 1000 else zip(*noisy, strict=True)
                 laplace = np.hstack(
                     [
-                        MeanLaw.of(s, q, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
+                        MeanModel.from_sums(s, q, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
                         for s, q in each
                     ]
                 )
@@ -131,7 +131,7 @@ def groups():
         for n in SIZES:
             clean = released(rng, n, shares, laws)
             with np.errstate(all="ignore"):
-                F, df = GroupLaw(
+                F, df = GroupModel(
                     N=clean[0], S=clean[1], P=clean[0] - clean[2], n=n, a=0.0, b=0.0
                 ).equal_means()
                 plain = float(np.mean(stats.f.sf(F, k - 1, df) < 0.05))
@@ -139,7 +139,7 @@ def groups():
                 a = 2.0 / mu_of(epsilon)
                 noise = a * rng.standard_normal((3, DRAWS, k))
                 noisy = clean[0] + noise[0], clean[1] + noise[1], clean[0] - clean[2] + noise[2]
-                found = GroupLaw.of(*noisy, n, (a, a))
+                found = GroupModel.from_sums(*noisy, n, (a, a))
                 F, df = found.equal_means()
                 t, dft = found.differences(*PAIR)
                 low, high = found.difference_sets(*PAIR, stats.t.isf(0.025, dft))
@@ -159,7 +159,7 @@ def groups():
     return rows
 
 
-def laplace(made_up=199):
+def laplace(simulate=199):
     """Return sizes of the F test with Laplace noise, each with made-up releases of its own."""
     rng, rows = np.random.default_rng(3), []
     for name in ("two equal", "1:9, sds 3:1", "five equal", "sixteen, lognormal"):
@@ -174,10 +174,12 @@ def laplace(made_up=199):
                 noisy = clean[0] + noise[0], clean[1] + noise[1], clean[0] - clean[2] + noise[2]
                 pvalues = []
                 for stream, place in enumerate(range(0, DRAWS, 250)):
-                    found = GroupLaw.of(*(sums[place : place + 250] for sums in noisy), n, sds, laplace=True)
+                    found = GroupModel.from_sums(
+                        *(sums[place : place + 250] for sums in noisy), n, sds, laplace=True
+                    )
                     F, df = found.equal_means()
-                    made = found.made_up(made_up, equal=True, stream=stream).equal_means()[0]
-                    ranks = (1 + np.count_nonzero(made >= F, axis=0)) / (made_up + 1)
+                    made = found.simulate(simulate, equal=True, stream=stream).equal_means()[0]
+                    ranks = (1 + np.count_nonzero(made >= F, axis=0)) / (simulate + 1)
                     pvalues.append(np.maximum(ranks, stats.f.sf(F, k - 1, df)))
                 rows.append([name, n, epsilon, float(np.mean(np.hstack(pvalues) <= 0.05))])
                 print(rows[-1], flush=True)
@@ -214,7 +216,7 @@ def clipped_sums(rng, n, shares, laws, mu, draws):
     for draw in range(draws):
         h = sum(np.bincount(cells[g], weights=counts[g][draw], minlength=FIRST_CELLS) for g in range(k))
         noisy = lfilter(root(FIRST_CELLS), [1.0], h) + scale * rng.standard_normal(FIRST_CELLS)
-        clip = core_clip(NoisyCDF.of(edges, noisy, scale, n), -LOOSE, LOOSE, rest, k)
+        clip = core_clip(NoisyCDF.from_counts(edges, noisy, scale, n), -LOOSE, LOOSE, rest, k)
         middle, half = (clip.high + clip.low) / 2.0, (clip.high - clip.low) / 2.0
         for g in range(k):
             u = np.clip((points[g] - middle) / half, -1.0, 1.0)
@@ -229,7 +231,7 @@ def clipped():
         for n in (200,) if "200" in name else SIZES[:3]:
             for epsilon in LEVELS:
                 noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), DRAWS)
-                F, df = GroupLaw.of(*noisy, n, (a, a)).equal_means()
+                F, df = GroupModel.from_sums(*noisy, n, (a, a)).equal_means()
                 rejected = float(np.mean(stats.f.sf(F, len(shares) - 1, df) < 0.05))
                 kind = "power" if "Swan" in name else "other laws" if "means" in name else "one law"
                 rows.append([name, n, epsilon, kind, rejected])
@@ -248,7 +250,7 @@ def large(n=100_000, chunk=2000):
         for start in range(0, DRAWS, chunk):
             some = min(chunk, DRAWS - start)
             noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), some)
-            F, df = GroupLaw.of(*noisy, n, (a, a)).equal_means()
+            F, df = GroupModel.from_sums(*noisy, n, (a, a)).equal_means()
             low += int((stats.f.sf(F, len(shares) - 1, df) < 0.05).sum())
         rows.append([name, n, epsilon, low / DRAWS])
         print(rows[-1], flush=True)
@@ -266,7 +268,7 @@ def shares():
                 sd = 1.0 / mu_of(epsilon)
                 count = rng.binomial(n, p, DRAWS) + sd * rng.standard_normal(DRAWS)
                 low, high = score_interval(count, n, sd, 0.95)
-                exact = [ShareLaw(x, n, sd).tail(p) < 0.05 for x in count[:200]]
+                exact = [ShareModel(x, n, sd).tail(p) < 0.05 for x in count[:200]]
                 rows.append([p, n, epsilon, float(np.mean((low <= p) & (p <= high))), float(np.mean(exact))])
     print(rows)
     return rows
@@ -292,14 +294,14 @@ def tables(made=99, chunk=1000, names=tuple(TABLES)):
             for epsilon in LEVELS:
                 sd = math.sqrt(2.0) / mu_of(epsilon)
                 X = (cells + sd * rng.standard_normal(cells.shape)).reshape(DRAWS, len(p), len(q))
-                law = TableLaw.of(X, n, sd)
+                law = TableModel.from_counts(X, n, sd)
                 T = law.independence()[0]
                 low = 0
                 for start in range(0, DRAWS, chunk):
-                    some = TableLaw.of(X[start : start + chunk], n, sd)
-                    null = some.made_up(made, int(rng.integers(2**31))).independence()[0]
+                    some = TableModel.from_counts(X[start : start + chunk], n, sd)
+                    null = some.simulate(made, int(rng.integers(2**31))).independence()[0]
                     low += np.sum(1 + (null >= T[start : start + chunk]).sum(axis=0) <= 0.05 * (made + 1))
-                np_T = TableLaw.of(cells.reshape(X.shape).astype(float), n, 0.0).independence()[0]
+                np_T = TableModel.from_counts(cells.reshape(X.shape).astype(float), n, 0.0).independence()[0]
                 plain, chi2 = (float(np.mean(stats.chi2.sf(one, df) < 0.05)) for one in (np_T, T))
                 rows.append([name, n, epsilon, plain, chi2, float(low / DRAWS)])
                 print(rows[-1], flush=True)
@@ -356,7 +358,7 @@ def ranks():
                             first = starts[name][1] + draw(0.0, scales[1] * unit, DRAWS)
                             sds = [scale * sd for scale in scales]
                             laws = (
-                                RankLaw.of_two(r, m, n, sds, laplace=pure)
+                                RankModel.of_two(r, m, n, sds, laplace=pure)
                                 for r, m in zip(R, first, strict=True)
                             )
                             low = np.mean([one.test("two-sided")[1] < 0.05 for one in laws])
@@ -368,7 +370,7 @@ def ranks():
                         found[name].append(float(low))
                     T = signed / n + draw(0.0, 2.0 * unit, DRAWS)
                     spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0)
-                    laws = (RankLaw(t * n, spread, 2.0 * sd * n, pure) for t in T)
+                    laws = (RankModel(t * n, spread, 2.0 * sd * n, pure) for t in T)
                     found["wilcoxon"].append(
                         float(np.mean([one.test("two-sided")[1] < 0.05 for one in laws]))
                     )
@@ -435,7 +437,7 @@ def pure_pairs(draws=4000):
             for epsilon in LEVELS:
                 sds = math.sqrt(2.0) * weights.sensitivity / epsilon / np.array(weights.weights)
                 noisy = clean[:draws] + sds / math.sqrt(2.0) * rng.laplace(size=(draws, 5))
-                found = [PairLaw.of(one, n, *sds[[0, 2, 4]], laplace=True) for one in noisy]
+                found = [PairModel.from_sums(one, n, *sds[[0, 2, 4]], laplace=True) for one in noisy]
                 size = float(np.mean([one.pvalue("two-sided") < 0.05 for one in found]))
                 ends = np.array([one.interval(0.95) for one in found[:500]])
                 covered = float(np.mean((ends[:, 0] <= rho) & (rho <= ends[:, 1])))
@@ -447,15 +449,15 @@ def pure_pairs(draws=4000):
 
 def pair_cell(sums, n, sds, rho):
     """Return rejections of 0, coverage of rho, and the median width of 500 intervals."""
-    both = PairLaw.of(sums, n, *sds)
+    both = PairModel.from_sums(sums, n, *sds)
     size = float(np.mean(2 * stats.t.sf(np.abs(both.zero()), n - 2) < 0.05))
     with np.errstate(invalid="ignore"):  # a hidden variance: all of [-1, 1]
         near = (both.A - rho * n * both.product) ** 2 <= 1.959964**2 * both.variance(np.asarray(rho))
     held = near | ~np.isfinite(both.relative)
     for at in np.flatnonzero(~held):  # an interval is all between its ends
-        low, high = PairLaw.of(sums[at], n, *sds).interval(0.95)
+        low, high = PairModel.from_sums(sums[at], n, *sds).interval(0.95)
         held[at] = low <= rho <= high
-    ends = [PairLaw.of(one, n, *sds).interval(0.95) for one in sums[:500]]
+    ends = [PairModel.from_sums(one, n, *sds).interval(0.95) for one in sums[:500]]
     return size, float(np.mean(held)), float(np.median(np.ptp(ends, axis=1)))
 
 
@@ -477,7 +479,7 @@ def power():
         )
         a = 2.0 / mu
         e = a * rng.standard_normal((3, draws, 3))
-        F, df = GroupLaw.of(
+        F, df = GroupModel.from_sums(
             clean[0] + e[0], clean[1] + e[1], clean[0] - clean[2] + e[2], n, (a, a)
         ).equal_means()
         rows.append(
@@ -491,9 +493,9 @@ def power():
         e = rng.laplace(0, b, (3, 500, 3)) * np.array([1.0, 1.0, 2.0])[:, None, None]
         noisy = clean[0][:500] + e[0], clean[1][:500] + e[1], (clean[0] - clean[2])[:500] + e[2]
         for stream, sums in enumerate(zip(*noisy, strict=True)):
-            found = GroupLaw.of(*sums, n, (math.sqrt(2) * b, 2 * math.sqrt(2) * b), laplace=True)
+            found = GroupModel.from_sums(*sums, n, (math.sqrt(2) * b, 2 * math.sqrt(2) * b), laplace=True)
             F, df = found.equal_means()
-            made = found.made_up(499, equal=True, stream=stream).equal_means()[0]
+            made = found.simulate(499, equal=True, stream=stream).equal_means()[0]
             hits.append(max((1 + np.sum(made >= F)) / 500, stats.f.sf(F, 2, df)) <= 0.05)
         rows.append([f"the same, n = {n}", "Laplace, eps 1", float(np.mean(hits))])
     for n in (300, 500):
@@ -501,13 +503,13 @@ def power():
             x = np.clip(rng.normal(mean, 0.25, (draws, n)), -1, 1)
             S, Q = x.sum(axis=1), (x**2).sum(axis=1)
             a = 2.0 / mu
-            g = MeanLaw.of(
+            g = MeanModel.from_sums(
                 S + a * rng.standard_normal(draws), Q + a / c * rng.standard_normal(draws), n, (a, a / c)
             )
             sds = 2 * math.sqrt(2), 4 * math.sqrt(2)
             noisy = S + rng.laplace(0, 2, draws), Q + rng.laplace(0, 4, draws)
             hits = [
-                MeanLaw.of(s, q, n, sds, laplace=True).test(0.0, "two-sided")[1] < 0.05
+                MeanModel.from_sums(s, q, n, sds, laplace=True).test(0.0, "two-sided")[1] < 0.05
                 for s, q in zip(*noisy, strict=True)
             ]
             what = f"one sample, mean {mean / 0.25:g} sd, bounds 4 sds, n = {n}"
@@ -517,7 +519,7 @@ def power():
         rng, 1000, [0.5, 0.5], [law("normal", -0.0375, 0.25), law("normal", 0.0375, 0.25)], draws
     )
     e = 2.0 / mu * rng.standard_normal((3, draws, 2))
-    F, df = GroupLaw.of(
+    F, df = GroupModel.from_sums(
         clean[0] + e[0], clean[1] + e[1], clean[0] - clean[2] + e[2], 1000, (2.0 / mu, 2.0 / mu)
     ).equal_means()
     rows.append(

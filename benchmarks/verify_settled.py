@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 import privinf as pi
 from privinf.errors import NotAvailableError
-from privinf.glm import convergence as settling
+from privinf.glm import convergence as judge_convergence
 from privinf.glm import results as federated_glm_results
 
 RESULTS = Path(__file__).parent / "results" / "settled.md"
@@ -144,24 +144,24 @@ CELLS = {
 
 
 @contextmanager
-def unguarded(verdicts: list[settling.Convergence]) -> Iterator[None]:
+def unguarded(verdicts: list[judge_convergence.Convergence]) -> Iterator[None]:
     """Give intervals to every fit, and keep the verdict on each."""
-    judge = federated_glm_results.settling
+    judge = federated_glm_results.judge_convergence
 
-    def noted(*given: Any) -> settling.Convergence:
+    def noted(*given: Any) -> judge_convergence.Convergence:
         verdicts.append(judge(*given))
-        return settling.Convergence(0.0, 0.0, 0.0)
+        return judge_convergence.Convergence(0.0, 0.0, 0.0)
 
-    federated_glm_results.settling = noted
+    federated_glm_results.judge_convergence = noted
     try:
         yield
     finally:
-        federated_glm_results.settling = judge
+        federated_glm_results.judge_convergence = judge
 
 
 def line(name: str, cell: Cell, replications: int) -> str:
     """Return the table's line of one cell."""
-    verdicts: list[settling.Convergence] = []
+    verdicts: list[judge_convergence.Convergence] = []
     hits, hidden = [], 0
     targets = [f"x{j + 1}" for j in range(cell.targets)] or None
     how = {"optimizer": pi.Newton()} | cell.fit  # the default fit rests on no last step
@@ -188,7 +188,7 @@ def line(name: str, cell: Cell, replications: int) -> str:
     if not hits:
         return f"| {name} | {hidden / replications:.2f} | | | | |"
     covered = np.array(hits)
-    kept = np.array([found.settled for found in verdicts])
+    kept = np.array([found.converged for found in verdicts])
     length = f"{np.median([found.length for found in verdicts]):.2f}"
     rest = covered[kept]
     left = f"{rest.mean(axis=0).min():.2f}, {rest.mean():.3f}" if kept.any() else "none left"

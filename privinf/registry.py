@@ -100,7 +100,7 @@ def named(place: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def studied(module: str, what: str) -> ModuleType:
+def studied(module: str, role: str) -> ModuleType:
     """Import a module of studies, which registers what it adds to the package.
 
     Parameters
@@ -122,6 +122,6 @@ def studied(module: str, what: str) -> ModuleType:
         if missing.name is None or not name.startswith(missing.name):
             raise
         raise NotAvailableError(
-            f"{what} is one of the studies in privinf's repository, which are not in the installed "
+            f"{role} is one of the studies in privinf's repository, which are not in the installed "
             "package: add the root of a clone to PYTHONPATH, or run pip install -e there"
         ) from None

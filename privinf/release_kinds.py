@@ -67,7 +67,7 @@ Count = Annotated[int, _count]
 # ---- laws
 
 
-class Law(TypedDict):
+class NoiseModel(TypedDict):
     """What every law says: the delta that the caller named, and whether there is no noise at all.
 
     `missing` stands there where missing values were imputed, whatever the rows hold.
@@ -78,7 +78,7 @@ class Law(TypedDict):
     missing: NotRequired[Missing]
 
 
-class ModulationLaw(Law):
+class ModulationNoiseModel(NoiseModel):
     """The map of the messages, the sd of each round's noise and of the response's, scaled units."""
 
     contraction: Share
@@ -90,7 +90,7 @@ class ModulationLaw(Law):
     response_scale: Scale
 
 
-class MomentsLaw(Law):
+class MomentsNoiseModel(NoiseModel):
     """Noise of moments, in which the response counts `response_weight` times, and of residual moments.
 
     These are of rows, or, where `units` says how many rows one has at most, of units.
@@ -107,7 +107,7 @@ class MomentsLaw(Law):
     units: NotRequired[Count]
 
 
-class AnswerLaw(TypedDict):
+class AnswerNoiseModel(TypedDict):
     """How randomized response answers a feature: it keeps a code, or sends each other one."""
 
     levels: Count
@@ -118,7 +118,7 @@ class AnswerLaw(TypedDict):
     columns: list[Count]
 
 
-class LabelLaw(TypedDict):
+class LabelNoiseModel(TypedDict):
     """How a label was sent: the sd of its noise, or how it was answered."""
 
     kind: LabelKind
@@ -129,24 +129,24 @@ class LabelLaw(TypedDict):
     epsilon: NotRequired[float]
 
 
-class UnitsLaw(TypedDict):
+class UnitsNoiseModel(TypedDict):
     """Centre and scale of the design columns as they were sent."""
 
     center: list[Number]
     scale: list[Scale]
 
 
-class ExamplesLaw(Law):
+class ExamplesNoiseModel(NoiseModel):
     """Sd and places of the Gaussian columns; how the others, and the label, were answered."""
 
     scale: Scale
     gaussian: list[Count]
-    responses: list[AnswerLaw]
-    label: LabelLaw
-    units: UnitsLaw
+    responses: list[AnswerNoiseModel]
+    label: LabelNoiseModel
+    units: UnitsNoiseModel
 
 
-class RegressionLaw(TypedDict):
+class RegressionNoiseModel(TypedDict):
     """The regression that a model was made for: a formula, or a response and the order of all columns."""
 
     formula: NotRequired[str]
@@ -154,7 +154,7 @@ class RegressionLaw(TypedDict):
     order: NotRequired[list[str]]
 
 
-class PartyLaw(Law):
+class PartyNoiseModel(NoiseModel):
     """Of which plan, for whom; and the regression, where a model of all parties made the release."""
 
     method: MixingMethod
@@ -162,17 +162,17 @@ class PartyLaw(Law):
     ids_sha256: str
     n: Count
     centred: bool
-    regression: NotRequired[RegressionLaw]
+    regression: NotRequired[RegressionNoiseModel]
 
 
-class GaussianRowsLaw(PartyLaw):
+class GaussianRowsNoiseModel(PartyNoiseModel):
     """One party's rows, each with noise of this sd."""
 
     party: str
     scale: Scale
 
 
-class MixingLaw(TypedDict):
+class MixingNoiseModel(TypedDict):
     """The public matrix that mixed the rows."""
 
     k: Count
@@ -181,22 +181,22 @@ class MixingLaw(TypedDict):
     share: Share
 
 
-class RandomMixingLaw(GaussianRowsLaw, MixingLaw):
+class RandomMixingNoiseModel(GaussianRowsNoiseModel, MixingNoiseModel):
     """One party's mixed rows."""
 
 
-class JoinedRowsLaw(PartyLaw):
+class JoinedRowsNoiseModel(PartyNoiseModel):
     """The parties, and the sd of each column's noise."""
 
     parties: list[str]
     noise: list[Scale]
 
 
-class JoinedMixingLaw(JoinedRowsLaw, MixingLaw):
+class JoinedMixingNoiseModel(JoinedRowsNoiseModel, MixingNoiseModel):
     """Mixed rows of several parties."""
 
 
-class MixingRegressionLaw(JoinedRowsLaw):
+class MixingRegressionNoiseModel(JoinedRowsNoiseModel):
     """A regression on joined rows; of mixed ones the matrix too."""
 
     share: Share
@@ -259,17 +259,19 @@ _MIXED_ROWS = {"rows": "k d", "ones": "k"}
 _ONES = {"ones_row": "p", "ones_response": "1"}
 
 _KINDS: dict[str, _Kind] = {
-    "modulation": _Kind(_MODULATED, ModulationLaw, _ROWS),
-    "local moments": _Kind({"moments": "n l", "public": "n q"}, MomentsLaw, _ROWS),
-    "moments": _Kind(_TOTALS, MomentsLaw, {"residual_moments": "r"}),
+    "modulation": _Kind(_MODULATED, ModulationNoiseModel, _ROWS),
+    "local moments": _Kind({"moments": "n l", "public": "n q"}, MomentsNoiseModel, _ROWS),
+    "moments": _Kind(_TOTALS, MomentsNoiseModel, {"residual_moments": "r"}),
     "local-examples": _Kind(
-        {"features": "n d", "labels": "n", "public": "n q"}, ExamplesLaw, {"groups": "n"}
+        {"features": "n d", "labels": "n", "public": "n q"}, ExamplesNoiseModel, {"groups": "n"}
     ),
-    "random-mixing": _Kind(_MIXED_ROWS, RandomMixingLaw, {"ones_row": "d"}),
-    "gaussian-rows": _Kind({"rows": "n d"}, GaussianRowsLaw),
-    "joined random-mixing": _Kind(_MIXED_ROWS, JoinedMixingLaw, {"ones_row": "d"}),
-    "joined gaussian-rows": _Kind({"rows": "n d"}, JoinedRowsLaw),
-    "mixing-regression": _Kind({"features": "k p", "response": "k"}, MixingRegressionLaw, _ONES, noise="p"),
+    "random-mixing": _Kind(_MIXED_ROWS, RandomMixingNoiseModel, {"ones_row": "d"}),
+    "gaussian-rows": _Kind({"rows": "n d"}, GaussianRowsNoiseModel),
+    "joined random-mixing": _Kind(_MIXED_ROWS, JoinedMixingNoiseModel, {"ones_row": "d"}),
+    "joined gaussian-rows": _Kind({"rows": "n d"}, JoinedRowsNoiseModel),
+    "mixing-regression": _Kind(
+        {"features": "k p", "response": "k"}, MixingRegressionNoiseModel, _ONES, noise="p"
+    ),
 }
 
 

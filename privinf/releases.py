@@ -20,8 +20,8 @@ from privinf.registry import TASKS, named
 from privinf.release_kinds import check_kind
 from privinf.row_groups import row_arrays, row_parquet, write_groups, write_numbers
 from privinf.schema import Design
-from privinf.sealed import reads, written_whole
-from privinf.storage import (
+from privinf.storage.checksummed import reads, written_whole
+from privinf.storage.containers import (
     digest_of,
     read_container,
     read_manifest,
@@ -61,7 +61,7 @@ class Release(Released):
     design : Design
         Columns, bounds and the affine map between scaled and user units.
     entries : tuple of LedgerEntry
-        One line per release of private data; `PrivacyReport.of(entries)` totals them.
+        One line per release of private data; `PrivacyReport.from_entries(entries)` totals them.
     nobs : int
         Number of records, public.
 

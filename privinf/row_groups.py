@@ -13,8 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from privinf.errors import NotAvailableError, StorageError
-from privinf.sealed import reads, save_bytes
-from privinf.storage import HashingWriter
+from privinf.storage.checksummed import reads, save_bytes
+from privinf.storage.containers import HashingWriter
 from privinf.validation import READ_ROWS, ReadRows
 from privinf.wire import Formats
 

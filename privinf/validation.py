@@ -50,7 +50,7 @@ class ReadRows:
         self.dtype = np.dtype(dtype)
 
     @classmethod
-    def of(cls, function: Callable[..., Floats], width: int, *arrays: Floats) -> ReadRows:
+    def from_function(cls, function: Callable[..., Floats], width: int, *arrays: Floats) -> ReadRows:
         """Return a function of blocks of arrays, shape (rows, width)."""
         shape = (len(arrays[0]), width)
         return cls(shape, lambda start, stop: function(*(array[start:stop] for array in arrays)))

@@ -505,12 +505,12 @@ PLAN_CLASSES: Final[Mapping[str, PlanClass]] = {
         robust="robust",
         block="block",
         weak="weak",
-        looks=None,  # these three are settings of their own, where they are asked for
+        least_squares=None,  # these three are settings of their own, where they are asked for
         curved=None,
         margins=None,
     ),
     "LeastSquaresOptions": PlanClass(
-        "Looks", rule="rule", clip="clip", target="target", robust="robust", adapt="adapt"
+        "Looks", rule="rule", clip="clip", target="target", robust="robust", adapt_bounds="adapt"
     ),
     "Clients": PlanClass("Clients", rows="rows", clip="clip"),
     "Newton": PlanClass("Newton", rounds="rounds", final_share="final_share"),
@@ -574,19 +574,19 @@ def plan_text(value: object) -> str:
             return f"[{entries}]"
         return f"({entries},)" if len(value) == 1 else f"({entries})"
     name = type(value).__name__
-    known = PLAN_CLASSES.get(name)
-    if known is None or not is_dataclass(value):
+    plan_class = PLAN_CLASSES.get(name)
+    if plan_class is None or not is_dataclass(value):
         raise ArgumentError(
             f"a {name} has no text that a digest could hash: name its class in privinf.wire.PLAN_CLASSES"
         )
-    if {one.name for one in fields(value)} != known.fields.keys():
+    if {one.name for one in fields(value)} != plan_class.fields.keys():
         raise ArgumentError(f"privinf.wire.PLAN_CLASSES names other fields of {name} than it has")
     parts = (
         f"{wire}={plan_text(getattr(value, field))}"
-        for field, wire in known.fields.items()
+        for field, wire in plan_class.fields.items()
         if wire is not None
     )
-    return f"{known.name}({', '.join(parts)})"
+    return f"{plan_class.name}({', '.join(parts)})"
 
 
 # ---- what people read

@@ -119,7 +119,7 @@ def adassp(
     ridge = max(scale * (math.sqrt(2.0 * d) + math.sqrt(2.0 * math.log(2.0 / _FAILURE))) - floor, 0.0)
     params = np.zeros(p)
     params[chosen] = np.linalg.solve(moments + ridge * np.eye(d), cross)
-    report = PrivacyReport.of([line1, line2, line3], delta=delta)
+    report = PrivacyReport.from_entries([line1, line2, line3], delta=delta)
     return AdaSSPFit(params, chosen, ridge, report)
 
 

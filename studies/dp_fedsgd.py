@@ -168,7 +168,7 @@ def dp_fedsgd(
         gradients = clipped_gradients(response, features, path[t], clip_norm)
         sent = gradients if scale == 0.0 else source.perturb(gradients, scale)
         path[t + 1] = path[t] - step * sent.mean(axis=0)
-    return FedSGD(path, scale, PrivacyReport.of(entries, ledger=ledger, delta=delta))
+    return FedSGD(path, scale, PrivacyReport.from_entries(entries, ledger=ledger, delta=delta))
 
 
 def clipped_gradients(y: Floats, X: Floats, beta: Floats, clip_norm: float) -> Floats:

@@ -250,7 +250,7 @@ def _solved(moments: SimulatedMoments, design: Design) -> MomentReplications:
         rows = np.flatnonzero((laws == law).all(axis=1))
         W = moments.totals[rows] / moments.n
         own = MomentMap.checked(public=layout.public, size=layout.size, order=order, weight=law[0])
-        equations = _Equations.of(W, own, moments.n, float(law[1]))
+        equations = _Equations.from_moments(W, own, moments.n, float(law[1]))
         params[rows], bse[rows], df[rows] = equations.in_units(*design.to_user)
         weak[rows] = equations.weak()
     return MomentReplications(names=design.names, params=params, bse=bse, df=df, weak=weak, nobs=moments.n)
@@ -281,7 +281,7 @@ class _Equations:
     df_resid: Floats
 
     @classmethod
-    def of(cls, W: Floats, own: MomentMap, n: int, scale: float) -> _Equations:
+    def from_moments(cls, W: Floats, own: MomentMap, n: int, scale: float) -> _Equations:
         """Return the equations of mean second moments W, shape (R, q, q), solved."""
         J = np.vstack([-own.columns, own.response])
         values, vectors = np.linalg.eigh(W)

@@ -317,7 +317,7 @@ def attack(first: tuple[str, float], second: tuple[str, float]) -> tuple[float, 
     )
 
 
-CLAIM = pi.PrivacyReport.of(pi.load_release(FOLDER / "cardiology.npz").entries, delta=DELTA)
+CLAIM = pi.PrivacyReport.from_entries(pi.load_release(FOLDER / "cardiology.npz").entries, delta=DELTA)
 bound = float(norm.sf(norm.isf(0.05) - CLAIM.mu))
 PAIRS = {
     "non-smoker at 95 or smoker at 185 (the ends of the bounds)": (("no", 95.0), ("yes", 185.0)),
@@ -349,7 +349,7 @@ table(
 )
 slack = 4.0 * math.sqrt(bound * (1 - bound) / REPEATS)
 assert all(found <= bound + slack and exact <= bound + 1e-6 for found, exact in powers.values())
-report = pi.PrivacyReport.of(JOINED.entries, delta=DELTA)
+report = pi.PrivacyReport.from_entries(JOINED.entries, delta=DELTA)
 say(
     f"""
     Guessing finds 5%. Only the two ends of the bounds come up to the claim; realistic pairs stay below.

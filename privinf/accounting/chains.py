@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded, verified_lines
 from privinf.errors import FileMissingError, NotAvailableError, StorageError
-from privinf.sealed import read_bytes
 from privinf.secret_files import open_secret
+from privinf.storage.checksummed import read_bytes
 
 # A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
 CLOCK_STEP = 200_000_000

@@ -87,7 +87,7 @@ class LedgerFile(Ledger):
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty string")
         place = own_path(path)
-        account = FileAccount(place, budget, name, Anchor.of(place, anchor))
+        account = FileAccount(place, budget, name, Anchor.for_journal(place, anchor))
         enlist(account)
         self._account = account
         self._scope = ()

@@ -21,8 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from privinf.errors import StorageError
-from privinf.sealed import parse_json, read_text, sealed_json, unsealed, written_whole
 from privinf.secret_files import own_path
+from privinf.storage.checksummed import (
+    checksummed_json,
+    parse_json,
+    read_text,
+    verified_record,
+    written_whole,
+)
 from privinf.wire import Formats
 
 CHAINED_VERSION = 2  # of journals whose lines are chained by a secret
@@ -55,7 +61,7 @@ class Anchor:
     journal: Path
 
     @classmethod
-    def of(cls, journal: Path, path: str | PathLike[str] | None = None) -> Anchor:
+    def for_journal(cls, journal: Path, path: str | PathLike[str] | None = None) -> Anchor:
         """Return the anchor of a journal, by default in the account's own folder of states.
 
         Raises
@@ -79,7 +85,7 @@ class Anchor:
         if not os.path.lexists(self.path):
             return None
         record = parse_json(read_text(self.path, "an anchor", secret="ledger"), str(self.path))
-        content = unsealed(record, "an anchor", ANCHOR_FIELDS)
+        content = verified_record(record, "an anchor", ANCHOR_FIELDS)
         identity = content["id"]
         count = content["count"]
         tag = content["tag"]
@@ -100,7 +106,7 @@ class Anchor:
             "tag": head.tag,
         }
         with written_whole(self.path, private=True, lasting=True) as stream:
-            stream.write(sealed_json(content).encode())
+            stream.write(checksummed_json(content).encode())
 
 
 def encoded(secret: str, before: str, line: Mapping[str, Any]) -> tuple[bytes, str]:

@@ -21,7 +21,7 @@ from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_com
 from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.notebook import html_table
-from privinf.sealed import parse_json, reads, sealed_json, unsealed
+from privinf.storage.checksummed import checksummed_json, parse_json, reads, verified_record
 from privinf.validation import error_text
 from privinf.wire import Formats, readable
 
@@ -227,7 +227,7 @@ class Ledger:
         str
             For `from_json`.
         """
-        return sealed_json(self._account.to_dict(), indent=1)
+        return checksummed_json(self._account.to_dict(), indent=1)
 
     @classmethod
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
@@ -593,7 +593,7 @@ if hasattr(os, "register_at_fork"):
 @reads("a ledger")
 def read_account(text: str) -> MemoryAccount:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
-    record = unsealed(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
+    record = verified_record(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError("the text is not a privinf ledger of a version that this release can read")
     try:

@@ -61,7 +61,7 @@ class Released:
     @property
     def privacy(self) -> PrivacyReport:
         """The report on its lines alone, at the delta that was named; its ledger knows all that was spent."""
-        return PrivacyReport.of(self.entries, delta=self.reporting_delta, subject="release")
+        return PrivacyReport.from_entries(self.entries, delta=self.reporting_delta, subject="release")
 
     @property
     def stamp(self) -> str:

@@ -69,7 +69,7 @@ class PrivacyReport:
     >>> from privinf.accounting import GaussianLoss
     >>> entry = LedgerEntry(mechanism="gaussian", label="moments", unit="record", relation="replace-one",
     ...                     trust="central", loss=GaussianLoss(0.25), source="lattice", secure=True)
-    >>> report = PrivacyReport.of([entry], delta=1e-5)
+    >>> report = PrivacyReport.from_entries([entry], delta=1e-5)
     >>> round(report.epsilon(1e-5), 3), report.mu, report.rho
     (0.926, 0.25, 0.03125)
     """
@@ -83,7 +83,7 @@ class PrivacyReport:
     elsewhere: int = 0
 
     @classmethod
-    def of(
+    def from_entries(
         cls,
         entries: Iterable[LedgerEntry],
         ledger: Ledger | None = None,

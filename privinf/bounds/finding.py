@@ -171,7 +171,7 @@ def find_bounds(
     )
     shares = check_fraction(clip, "clip"), check_fraction(rare, "rare")
     max_rows = check_count(max_rows, "max_rows")
-    budget = Spending.of(options.spending(), ledger)
+    budget = Spending.from_options(options.spending(), ledger)
     named = None if columns is None else checked_names(columns)
     table = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])
     kinds = _kinds(column_kinds(table, named), named)
@@ -215,7 +215,7 @@ def find_bounds(
         clips=clips,
         unit=unit,
         max_rows=max_rows,
-        privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
+        privacy=PrivacyReport.from_entries(entries, budget.ledger, delta=budget.delta),
     )
 
 

@@ -15,7 +15,7 @@ from privinf.error_boundary import door, doors
 from privinf.errors import SchemaError
 from privinf.schema import Factor, Numeric, Schema
 from privinf.schema.files import read_schema
-from privinf.sealed import parse_json, reads
+from privinf.storage.checksummed import parse_json, reads
 from privinf.typing import AnyPath, Floats, Json
 
 CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
@@ -141,7 +141,9 @@ class FoundSchema(Schema):
         if isinstance(schema, FoundSchema):
             clips = pd.concat([schema.clips, clips])
             entries = (*schema.privacy.entries, *report.entries)
-            report = PrivacyReport.of(entries, delta=max(schema.privacy.default_delta, report.default_delta))
+            report = PrivacyReport.from_entries(
+                entries, delta=max(schema.privacy.default_delta, report.default_delta)
+            )
         return FoundSchema(
             columns=schema.columns, clips=clips, privacy=report, unit=schema.unit, max_rows=schema.max_rows
         )

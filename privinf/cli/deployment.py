@@ -21,8 +21,8 @@ import tomli_w
 
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation.envelope import Analyst
-from privinf.sealed import parse_json, read_text, save_text, unsealed
 from privinf.secret_files import open_secret
+from privinf.storage.checksummed import parse_json, read_text, save_text, verified_record
 from privinf.wire import Formats
 
 BUNDLE = Formats.SITE_BUNDLE
@@ -81,7 +81,7 @@ def analysts_of(words: Iterable[str], delta: float | None = None) -> list[dict[s
 
 
 def _record(path: Path, noun: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
-    content = unsealed(parse_json(read_text(path, noun), str(path)), noun, fields)
+    content = verified_record(parse_json(read_text(path, noun), str(path)), noun, fields)
     if (content["format"], content["version"]) != (format, KIT_VERSION):
         raise StorageError(f"{path} is not {noun} in a format that this version of privinf reads")
     return content

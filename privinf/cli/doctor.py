@@ -23,8 +23,8 @@ from privinf.federation.checkpoint import KEY_FILE, OURS, RESERVATION, ROWS_FILE
 from privinf.federation.daemon import LONGEST_PATH
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.schema.declared import Numeric
-from privinf.sealed import read_text
 from privinf.secret_files import faults_of, folder_faults_of
+from privinf.storage.checksummed import read_text
 from privinf.typing import SecretKind
 from privinf.wire import Requests
 
@@ -102,7 +102,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     journal = read_site_ledger(folder / site["ledger"])
     ledger = journal.ledger
     assert ledger.budget is not None  # `init` gives one
-    spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
+    spent = PrivacyReport.from_entries(ledger.entries, delta=ledger.budget.delta)
     delta = spent.default_delta
     remaining = ledger.remaining()
     assert remaining is not None

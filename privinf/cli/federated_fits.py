@@ -17,7 +17,7 @@ from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.mechanisms.gaussian import total_mu
 from privinf.schema import Design, Schema
-from privinf.sealed import save_text
+from privinf.storage.checksummed import save_text
 from privinf.typing import Family
 
 # Names of the package, which loads what a command asks for.

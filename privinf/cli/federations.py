@@ -39,8 +39,8 @@ from privinf.errors import AlignmentError, ArgumentError
 from privinf.federation import IdentityKey, Roster, SocketFederation
 from privinf.federation.askers import EndOptions, ends_of
 from privinf.federation.checkpoint import HEADS_FILE
-from privinf.sealed import parse_json, read_text, save_text, sealed_json
 from privinf.secret_files import check_secret
+from privinf.storage.checksummed import checksummed_json, parse_json, read_text, save_text
 
 # In a federation's folder: by which questions are signed.
 ANALYST_KEY = "analyst.key"
@@ -158,7 +158,7 @@ def init_command(
                 save_text(new_folder / "nodes" / f"{name}.pub", f"{text}\n")
         if record["schema"] is not None:
             save_text(new_folder / "schema.json", json.dumps(record["schema"], indent=1))
-        save_text(new_folder / "federation.json", sealed_json(record, indent=1) + "\n")
+        save_text(new_folder / "federation.json", checksummed_json(record, indent=1) + "\n")
         save_text(new_folder / "fit.toml", FIT)
         if not analysts:
             analyst_key.save(new_folder / ANALYST_KEY)

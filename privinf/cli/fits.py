@@ -29,7 +29,7 @@ from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.reading import open_rows
 from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
-from privinf.sealed import save_text
+from privinf.storage.checksummed import save_text
 from privinf.typing import CovWord, Family, Missing, StudyTrust
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class FitOptions(TypedDict):
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
-def fit_command(**given: Unpack[FitOptions]) -> None:
+def fit_command(**options: Unpack[FitOptions]) -> None:
     """Fit a regression to a table's rows, or to releases.
 
     A fit to rows spends a privacy budget. A fit to releases spends nothing further.
@@ -160,18 +160,18 @@ def fit_command(**given: Unpack[FitOptions]) -> None:
     Standard errors include both sampling error and privacy noise. All arguments are checked before the
     ledger is charged, and the ledger is charged before any result is computed from rows.
     """  # noqa: D301
-    for path in (given["out"], given["json_file"], given["summary"]):
+    for path in (options["out"], options["json_file"], options["summary"]):
         if path is not None:
-            check_free(path, given["overwrite"])
-    if given["summary"] is not None and given["summary"].suffix.lower() not in SUMMARIES:
-        raise ArgumentError(f"--summary {given['summary']} must end in one of {', '.join(SUMMARIES)}")
-    result, told = _of_releases(given) if given["schema_file"] is None else _of_rows(given)
-    made = result.summary(alpha=given["alpha"])
-    if not given["quiet"]:
-        click.echo(made.as_text())
-        for line in told:
+            check_free(path, options["overwrite"])
+    if options["summary"] is not None and options["summary"].suffix.lower() not in SUMMARIES:
+        raise ArgumentError(f"--summary {options['summary']} must end in one of {', '.join(SUMMARIES)}")
+    result, ledger_lines = _fit_releases(options) if options["schema_file"] is None else _fit_rows(options)
+    summary = result.summary(alpha=options["alpha"])
+    if not options["quiet"]:
+        click.echo(summary.as_text())
+        for line in ledger_lines:
             click.echo(line, err=True)
-    _write(given, result, made)
+    _write(options, result, summary)
 
 
 @click.command("report")
@@ -189,55 +189,60 @@ def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool)
     click.echo(f"written: {page}")
 
 
-def _write(given: FitOptions, result: Results, made: PrivateSummary) -> None:
+def _write(options: FitOptions, result: Results, summary: PrivateSummary) -> None:
     """Write the files that were asked for."""
-    if given["out"] is not None:
+    if options["out"] is not None:
         result.save(
-            given["out"], records=math.isfinite(result.privacy.epsilon()), overwrite=given["overwrite"]
+            options["out"], records=math.isfinite(result.privacy.epsilon()), overwrite=options["overwrite"]
         )
-    if given["json_file"] is not None:
-        result.to_json(given["json_file"], alpha=given["alpha"], overwrite=given["overwrite"])
-    if (summary := given["summary"]) is not None:
-        text = _rendered(made, summary.suffix.lower(), given["formula"])
-        save_text(summary, text, overwrite=given["overwrite"])
-    for path in (given["out"], given["json_file"], given["summary"]):
-        if path is not None and not given["quiet"]:
+    if options["json_file"] is not None:
+        result.to_json(options["json_file"], alpha=options["alpha"], overwrite=options["overwrite"])
+    if (summary_file := options["summary"]) is not None:
+        text = _rendered(summary, summary_file.suffix.lower(), options["formula"])
+        save_text(summary_file, text, overwrite=options["overwrite"])
+    for path in (options["out"], options["json_file"], options["summary"]):
+        if path is not None and not options["quiet"]:
             click.echo(f"\nwritten: {path}")
 
 
-def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
+def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     """Return the fit of a table's rows, and what is told of the ledger."""
-    assert given["schema_file"] is not None
-    if len(given["files"]) != 1 or given["files"][0].suffix.lower() == ".npz":
+    assert options["schema_file"] is not None
+    if len(options["files"]) != 1 or options["files"][0].suffix.lower() == ".npz":
         raise ArgumentError(
             "with --schema, FILES must be one table of rows: a CSV or Parquet file, or a folder of them; "
             "omit --schema to fit releases"
         )
-    _refuse(given, ON_RELEASES, "{} is only for releases of several parties, but --schema is for rows")
-    path = given["ledger_file"]
-    spending = spending_of(given)
-    schema = read_schema_file(given["schema_file"])
+    _refuse(options, ON_RELEASES, "{} is only for releases of several parties, but --schema is for rows")
+    path = options["ledger_file"]
+    spending = spending_of(options)
+    schema = read_schema_file(options["schema_file"])
     ledger = Ledger() if path is None else open_ledger(path)
-    words: dict[str, Any] = {name: given[name] for name in ROLE_COLUMNS if given[name] is not None}  # type: ignore[literal-required]
-    if (kind := given["model"] or "ols") == "moments" and words.keys() - {"weights"}:
+    columns = {name: options[name] for name in ROLE_COLUMNS}  # type: ignore[literal-required]
+    model_options: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
+    if (kind := options["model"] or "ols") == "moments" and model_options.keys() - {"weights"}:
         raise ArgumentError("--offset and --exposure are only for --model poisson and logit")
-    if kind != "moments" and given["target"] is not None:
+    if kind != "moments" and options["target"] is not None:
         raise ArgumentError("--target is only for releases and --model moments")
-    if given["missing"] is not None:
-        words["missing"] = given["missing"]
-    rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
+    if options["missing"] is not None:
+        model_options["missing"] = options["missing"]
+    rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
     named = getattr(pi, ROW_MODELS[kind])  # the package loads what is asked for
-    model = named.from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
+    model = named.from_formula(options["formula"], rows, schema=schema, ledger=ledger, **model_options)
     budget = {name: value for name, value in spending.items() if name != "rng"}
-    if kind != "moments" and not given["coefficients_only"] and (why := model.without_intervals(**budget)):
+    if (
+        kind != "moments"
+        and not options["coefficients_only"]
+        and (refusal := model.without_intervals(**budget))
+    ):
         instead = MOMENTS_INSTEAD if kind == "ols" else COEFFICIENTS_INSTEAD
-        raise NotAvailableError(UNREACHED.format(why[0].upper() + why[1:], instead))
+        raise NotAvailableError(UNREACHED.format(refusal[0].upper() + refusal[1:], instead))
     chosen: dict[str, str] = {}
-    if given["cov_type"] is not None:
-        chosen["cov_type"] = given["cov_type"]
-    if given["target"] is not None:
-        chosen["target"] = given["target"]
-    if given["coefficients_only"]:
+    if options["cov_type"] is not None:
+        chosen["cov_type"] = options["cov_type"]
+    if options["target"] is not None:
+        chosen["target"] = options["target"]
+    if options["coefficients_only"]:
         if kind == "moments":
             raise ArgumentError("--coefficients-only is only for --model ols, logit and poisson")
         chosen["intervals"] = "optional"
@@ -245,23 +250,25 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
 
 
-def _of_releases(given: FitOptions) -> tuple[Results, list[str]]:
+def _fit_releases(options: FitOptions) -> tuple[Results, list[str]]:
     """Return the fit of releases."""
-    if rows := [path for path in given["files"] if path.is_dir() or path.suffix.lower() != ".npz"]:
+    if rows := [path for path in options["files"] if path.is_dir() or path.suffix.lower() != ".npz"]:
         raise ArgumentError(
             f"{rows[0]} is not a release (.npz); to fit a table of rows, pass --schema with its public "
             f"bounds (made by privinf schema suggest {rows[0]})"
         )
-    _refuse(given, (*ON_ROWS, "missing"), "{} is only for a fit to rows, which needs --schema")
-    if len(given["files"]) > 1 or (one := load_release(given["files"][0])).kind.startswith(OF_PARTIES):
-        return _of_parties(joined_files(given["files"]), given), []
-    _refuse(given, ON_RELEASES, "{} is only for releases of several parties")
-    return one.regress(given["formula"], target=given["target"] or "population"), []
+    _refuse(options, (*ON_ROWS, "missing"), "{} is only for a fit to rows, which needs --schema")
+    if len(options["files"]) > 1 or (release := load_release(options["files"][0])).kind.startswith(
+        OF_PARTIES
+    ):
+        return _fit_parties(joined_files(options["files"]), options), []
+    _refuse(options, ON_RELEASES, "{} is only for releases of several parties")
+    return release.regress(options["formula"], target=options["target"] or "population"), []
 
 
-def _of_parties(joined: Release, given: FitOptions) -> Results:
-    plain = given["plain"]
-    shrink = given["shrink"]
+def _fit_parties(joined: Release, options: FitOptions) -> Results:
+    plain = options["plain"]
+    shrink = options["shrink"]
     if plain and shrink:
         raise ArgumentError("--plain and --shrink cannot be combined; choose one of them")
     if joined.law["method"] == "random-mixing":
@@ -269,27 +276,27 @@ def _of_parties(joined: Release, given: FitOptions) -> Results:
     else:
         model = (pi.BGMOLS if plain else pi.DGMOLS).from_release(joined)
     return model.regress(
-        given["formula"], debias=not plain, shrink=shrink, target=given["target"] or "population"
+        options["formula"], debias=not plain, shrink=shrink, target=options["target"] or "population"
     )
 
 
-def _refuse(given: FitOptions, words: tuple[str, ...], reason: str) -> None:
+def _refuse(options: FitOptions, words: tuple[str, ...], reason: str) -> None:
     """Raise ArgumentError for the first of these options that was given."""
     for word in words:
-        if given[word] is not None and given[word] is not False:  # type: ignore[literal-required]
+        if options[word] is not None and options[word] is not False:  # type: ignore[literal-required]
             raise ArgumentError(reason.format(f"--{word.removesuffix('_file').replace('_', '-')}"))
 
 
-def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
+def _rendered(summary: PrivateSummary, suffix: str, title: str) -> str:
     if suffix == ".html":
         head = (
             f'<!doctype html>\n<html><head><meta charset="utf-8"><title>{html.escape(title)}</title></head>'
         )
-        return f"{head}<body>\n{made.as_html()}\n</body></html>\n"
+        return f"{head}<body>\n{summary.as_html()}\n</body></html>\n"
     renderers: dict[str, Callable[[], str]] = {
-        ".txt": made.as_text,
-        ".csv": made.as_csv,
-        ".tex": made.as_latex,
+        ".txt": summary.as_text,
+        ".csv": summary.as_csv,
+        ".tex": summary.as_latex,
     }
     return renderers[suffix]() + "\n"
 
@@ -368,7 +375,7 @@ class PlanCommandOptions(TypedDict):
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
-def study_command(**given: Unpack[PlanCommandOptions]) -> None:
+def study_command(**options: Unpack[PlanCommandOptions]) -> None:
     """Predict a regression's intervals and power before data exist.
 
     The prediction uses a schema and guesses. No row is read.
@@ -380,52 +387,54 @@ def study_command(**given: Unpack[PlanCommandOptions]) -> None:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
           --trust central --guesses guesses.toml --coefficient age --width 0.05
     """  # noqa: D301
-    for path in (given["json_file"], given["plot_file"]):
+    for path in (options["json_file"], options["plot_file"]):
         if path is not None:
-            check_free(path, given["overwrite"])
-    if given["plot_file"] is not None and given["plot_file"].suffix.lower() not in PICTURES:
-        raise ArgumentError(f"--plot {given['plot_file']} must end in one of {', '.join(PICTURES)}")
-    goal = given["width"] is not None or given["effect"] is not None
-    if not goal and (given["coefficient"] is not None or given["power"] != 0.8):
+            check_free(path, options["overwrite"])
+    if options["plot_file"] is not None and options["plot_file"].suffix.lower() not in PICTURES:
+        raise ArgumentError(f"--plot {options['plot_file']} must end in one of {', '.join(PICTURES)}")
+    goal = options["width"] is not None or options["effect"] is not None
+    if not goal and (options["coefficient"] is not None or options["power"] != 0.8):
         raise ArgumentError("--coefficient and --power are only for --width or --effect; pass one of these")
-    if given["trust"] is None and (goal or given["plot_file"] is not None):
+    if options["trust"] is None and (goal or options["plot_file"] is not None):
         raise ArgumentError("--width, --effect and --plot need one trust model; pass --trust")
-    schema = read_schema_file(given["schema_file"])
-    words = spending_of(given)
-    words |= {"family": given["family"], "trust": given["trust"], "alpha": given["alpha"]}
-    words |= {"progress": False if given["quiet"] else None, "parties": _parties_of(given["party"])}
-    if given["guesses_file"] is not None:
-        words["guesses"] = pi.Guesses(**read_toml(given["guesses_file"]))
-    if given["trust"] is None:
-        frame = pi.advise(schema, given["formula"], given["n"], **words)
-        told = advice_text(frame)
+    schema = read_schema_file(options["schema_file"])
+    words = spending_of(options)
+    words |= {"family": options["family"], "trust": options["trust"], "alpha": options["alpha"]}
+    words |= {"progress": False if options["quiet"] else None, "parties": _parties_of(options["party"])}
+    if options["guesses_file"] is not None:
+        words["guesses"] = pi.Guesses(**read_toml(options["guesses_file"]))
+    if options["trust"] is None:
+        frame = pi.advise(schema, options["formula"], options["n"], **words)
+        text = advice_text(frame)
     else:
-        study = pi.plan_study(schema, given["formula"], given["n"], **words)
+        study = pi.plan_study(schema, options["formula"], options["n"], **words)
         frame = study.frame
-        told = study.summary()
+        text = study.summary()
         if goal:
-            found = study.changes(
-                coefficient=given["coefficient"],
-                width=given["width"],
-                effect=given["effect"],
-                power=given["power"],
+            changes = study.changes(
+                coefficient=options["coefficient"],
+                width=options["width"],
+                effect=options["effect"],
+                power=options["power"],
             )
-            told += f"\n\nChanges that reach the target\n{found.to_string(index=False, na_rep='-')}"
-        if given["plot_file"] is not None:
+            text += f"\n\nChanges that reach the target\n{changes.to_string(index=False, na_rep='-')}"
+        if options["plot_file"] is not None:
             picture: Any = study.plot().figure
-            picture.savefig(given["plot_file"])
-    if given["json_file"] is not None:
-        save_text(given["json_file"], frame.to_json(orient="records", indent=1), overwrite=given["overwrite"])
-    if not given["quiet"]:
-        click.echo(told)
+            picture.savefig(options["plot_file"])
+    if options["json_file"] is not None:
+        save_text(
+            options["json_file"], frame.to_json(orient="records", indent=1), overwrite=options["overwrite"]
+        )
+    if not options["quiet"]:
+        click.echo(text)
 
 
-def _parties_of(given: tuple[str, ...]) -> dict[str, list[str]] | None:
+def _parties_of(texts: tuple[str, ...]) -> dict[str, list[str]] | None:
     """Return the columns of each party."""
-    found = {}
-    for text in given:
+    parties = {}
+    for text in texts:
         name, equals, columns = text.partition("=")
-        if not equals or not name or name in found:
+        if not equals or not name or name in parties:
             raise ArgumentError(f"--party {text!r} must be NAME=COLUMN,COLUMN, once for each party")
-        found[name] = columns.split(",")
-    return found or None
+        parties[name] = columns.split(",")
+    return parties or None

@@ -43,8 +43,8 @@ from privinf.cli.schemas import suggest_command
 from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_group, site_rows
 from privinf.errors import ArgumentError
 from privinf.federation import IdentityKey, Roster, Site, SiteLedger
-from privinf.sealed import save_text, sealed_json
 from privinf.secret_files import check_secret
+from privinf.storage.checksummed import checksummed_json, save_text
 
 
 @click.command("init")
@@ -153,7 +153,7 @@ def init_command(
         bundle: dict[str, Any] = {"format": BUNDLE, "name": name, "public": key.public}
         bundle |= {"version": KIT_VERSION, "verifying": key.verifying, "node": public}
         bundle |= {"socket": socket, "schema": None if declared.blank else declared.to_dict()}
-        save_text(new_folder / f"{name}.bundle.json", sealed_json(bundle, indent=1) + "\n")
+        save_text(new_folder / f"{name}.bundle.json", checksummed_json(bundle, indent=1) + "\n")
         words = {"name": name, "data": str(data.absolute()), "schema": schema.name, "policy": "policy.json"}
         words |= {"ledger": f"{name}.ledger", "key": f"{name}.key", "node_key": "node.key", "socket": socket}
         words |= {"federation": "federation.json", "group": ""}

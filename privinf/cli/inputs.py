@@ -14,7 +14,7 @@ from privinf.bounds import load_schema
 from privinf.cli.outputs import DELTA_HELP
 from privinf.errors import ArgumentError, FileMissingError, SchemaError
 from privinf.schema import Schema
-from privinf.sealed import parse_json, read_text
+from privinf.storage.checksummed import parse_json, read_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SPENDING = ("epsilon", "delta", "mu", "rho")  # options that state what may be spent

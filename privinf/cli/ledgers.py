@@ -30,8 +30,8 @@ from privinf.federation import SiteLedger
 from privinf.federation.envelope import Analyst
 from privinf.federation.sessions import Journal
 from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
-from privinf.sealed import parse_json, read_bytes, read_text, written_whole
 from privinf.secret_files import FORBIDDEN, check_folder, open_secret, own_path
+from privinf.storage.checksummed import parse_json, read_bytes, read_text, written_whole
 from privinf.wire import readable
 
 anchor_option = click.option(
@@ -206,7 +206,9 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 @click.option("--all", "every", is_flag=True, help="Free all reservations.")
 @anchor_option
 @json_option
-def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path | None, as_json: bool) -> None:
+def free_command(
+    path: Path, names: tuple[str, ...], all_reservations: bool, anchor: Path | None, as_json: bool
+) -> None:
     """Free the unspent budget of reservations in a site's ledger.
 
     \b
@@ -221,7 +223,9 @@ def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path |
             raise ArgumentError(
                 f"the ledger has no reservation {', '.join(sorted(unknown))}; privinf ledger show lists them"
             )
-        chosen = [reservation for reservation in reservations if every or reservation.name in names]
+        chosen = [
+            reservation for reservation in reservations if all_reservations or reservation.name in names
+        ]
         for reservation in chosen:
             ledger.journal.free(reservation)
     facts = {"ledger": str(path), "given_back": [reservation.name for reservation in chosen]}
@@ -229,7 +233,9 @@ def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path |
 
 
 def _epsilon(entries: list[Any], delta: float | None) -> float:
-    return PrivacyReport.of(entries, delta=delta).epsilon(delta or DEFAULT_DELTA) if entries else 0.0
+    return (
+        PrivacyReport.from_entries(entries, delta=delta).epsilon(delta or DEFAULT_DELTA) if entries else 0.0
+    )
 
 
 @ledger_group.command("anchor")
@@ -246,7 +252,7 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     exists. Charges that only a later copy records could be spent a second time.
     """  # noqa: D301
     place = own_path(path)
-    witness = Anchor.of(place, anchor)
+    witness = Anchor.for_journal(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
     facts = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
     say(facts, as_json, f"{path}: {head.count} lines, recorded in the anchor {witness.path}")
@@ -267,7 +273,7 @@ def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     mode is changed.
     """  # noqa: D301
     place = own_path(path)
-    old_file = upgraded(place, Anchor.of(place, anchor))
+    old_file = upgraded(place, Anchor.for_journal(place, anchor))
     facts = {
         "ledger": str(path),
         "version": CHAINED_VERSION,

@@ -69,7 +69,7 @@ def report_line(report: PrivacyReport) -> str:
 def ledger_line(ledger: Ledger, path: Path) -> str:
     """Return what a ledger's people have spent, in one line, epsilon first."""
     assert ledger.budget is not None  # a ledger file has a limit
-    spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
+    spent = PrivacyReport.from_entries(ledger.entries, delta=ledger.budget.delta)
     delta = spent.default_delta
     return (
         f"ledger {path}: {len(ledger)} release(s), epsilon {spent.epsilon():.4g} of "

@@ -25,9 +25,9 @@ from privinf.accounting.ledger import Account, MemoryAccount, RereadAccount, acc
 from privinf.accounting.scopes import Part, Scope
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.releases import FORMAT, WITHOUT_NOISE, Release, load_release
-from privinf.sealed import read_bytes, written_whole
 from privinf.secret_files import SAFELY
-from privinf.storage import container_bytes
+from privinf.storage.checksummed import read_bytes, written_whole
+from privinf.storage.containers import container_bytes
 from privinf.wire import RELEASE_OPTIONS, plan_text
 
 # What a ledger line states about the file of a release.

@@ -17,7 +17,7 @@ from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED
 from privinf.schema import Factor, Numeric, Schema
-from privinf.sealed import parse_json, read_text, save_text
+from privinf.storage.checksummed import parse_json, read_text, save_text
 from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
 
 Declared = Numeric | Factor

@@ -183,7 +183,7 @@ def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     moments = Moments(schema, options["formula"], columns=terms, missing=options["missing"])
     rows = open_rows(options["data"], progress=False if options["quiet"] else None)
     release = moments.release(rows, ledger=ledger, **spending_of(options))
-    report = PrivacyReport.of(release.entries, delta=options["delta"])
+    report = PrivacyReport.from_entries(release.entries, delta=options["delta"])
     return release, f"privacy of one {report.unit}: {report_line(report)}"
 
 
@@ -221,7 +221,7 @@ class _ShownRows:
 
 
 def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:
-    report = PrivacyReport.of(release.entries, delta=release.law["delta"])
+    report = PrivacyReport.from_entries(release.entries, delta=release.law["delta"])
     check = plan.check()
     noise = f"{release.noise_source} noise, secure" if release.secure else release.stamp
     width = release.arrays["rows"].shape[1]

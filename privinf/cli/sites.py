@@ -20,7 +20,7 @@ from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design, Schema
-from privinf.sealed import parse_json, read_text, save_text
+from privinf.storage.checksummed import parse_json, read_text, save_text
 
 # Settings of a policy that are true or false.
 FLAGS = tuple(field.name for field in fields(SitePolicy) if field.default is False)

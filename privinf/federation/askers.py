@@ -18,8 +18,15 @@ from privinf.errors import AlignmentError, ArgumentError, PrivinfError, StorageE
 from privinf.federation.envelope import MOST_HEADS, Envelope, Fields, SignedHead, answered_text, heads_in
 from privinf.federation.messages import Query, Reply
 from privinf.federation.secure.keys import IdentityKey, Roster, signed_by
-from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed, written_whole
 from privinf.secret_files import check_folder
+from privinf.storage.checksummed import (
+    checksummed_json,
+    parse_json,
+    read_text,
+    reads,
+    verified_record,
+    written_whole,
+)
 from privinf.validation import check_path
 from privinf.wire import Formats
 
@@ -69,7 +76,7 @@ class HeadMemory:
         self._changed = bool(self._heads)
         self.save()
 
-    def of(self, verifying: str) -> SignedHead | None:
+    def highest_head(self, verifying: str) -> SignedHead | None:
         """Return the highest head that the owner of a key has shown."""
         site_head = self._heads.get(verifying)
         return None if site_head is None else site_head[1]
@@ -77,7 +84,7 @@ class HeadMemory:
     def learn(self, site: str, verifying: str, head: SignedHead) -> bool:
         """Remember a head that was checked; False if one is remembered that no ledger can have shown too."""
         with self._lock:
-            before = self.of(verifying)
+            before = self.highest_head(verifying)
             if head.contradicts(before):
                 return False
             if head.after(before):
@@ -107,20 +114,20 @@ class HeadMemory:
 
     def _text(self) -> str:
         heads = {key: {"site": site, "head": head.text} for key, (site, head) in self._heads.items()}
-        return sealed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
+        return checksummed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
 
     def _merge_file(self) -> None:
         """Take up what the file has more; what it says is signed, and checked."""
         assert self._path is not None
         if os.path.lexists(self._path):
             for key, (site, head) in _heads_of(self._path).items():
-                if head.after(self.of(key)):
+                if head.after(self.highest_head(key)):
                     self._heads[key] = site, head
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
     record = parse_json(read_text(path, "a record of ledger heads", secret="ledger"), str(path))
-    content = unsealed(record, "a record of ledger heads", ("format", "version", "heads"))
+    content = verified_record(record, "a record of ledger heads", ("format", "version", "heads"))
     if (content["format"], content["version"]) != (FORMAT, 1):
         raise StorageError(
             f"{path} is not a record of ledger heads in a format that this version of privinf reads"
@@ -134,7 +141,7 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
     for key, entry in content["heads"].items():
         site = entry["site"]
         head = SignedHead.from_text(entry["head"])
-        if not head.of(site, key):
+        if not head.belongs_to(site, key):
             raise StorageError(f"the record of ledger heads is damaged: site {site!r} did not sign its head")
         heads[key] = site, head
     return heads
@@ -242,7 +249,7 @@ class ClientEnvelope:
         names = list(self._roster.verifying)
         start = names.index(site) if site in names else 0
         ordered = [*names[start:], *names[:start]]
-        heads = {name: self.memory.of(self._roster.verifying[name]) for name in ordered}
+        heads = {name: self.memory.highest_head(self._roster.verifying[name]) for name in ordered}
         return dict([(name, head) for name, head in heads.items() if head is not None][: MOST_HEADS + 1])
 
     def checked(self, envelope: Envelope, reply: Reply, fields: Fields) -> Reply:
@@ -278,7 +285,7 @@ class ClientEnvelope:
             raise StorageError(BACK)
         for site, head in heads.items():
             owner = roster.verifying.get(site)
-            if owner is None or not head.of(site, owner):
+            if owner is None or not head.belongs_to(site, owner):
                 raise AlignmentError(
                     f"the reply has a ledger head of site {site!r} that {site!r} did not sign"
                 )

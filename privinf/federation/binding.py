@@ -35,7 +35,7 @@ class Bound:
     policy: Mapping[str, Any]
 
     @classmethod
-    def of(
+    def from_site(
         cls, rows: int, digest: Callable[[bytes], str], schema: Schema | Design, policy: SitePolicy
     ) -> Bound:
         """Return what a site of this schema and policy is made of.
@@ -77,7 +77,7 @@ class Pin:
     data: str
 
     @classmethod
-    def of(cls, site: Bound, secret: str, salt: str | None = None) -> Pin:
+    def from_site(cls, site: Bound, secret: str, salt: str | None = None) -> Pin:
         """Return the pin of a site; one that was made with a salt is found again with it."""
         salt = secrets.token_hex(16) if salt is None else salt
 
@@ -120,7 +120,7 @@ class Pin:
 
     def changed(self, site: Bound, secret: str) -> tuple[str, ...]:
         """Return what a site has that is not what was pinned: "rows", "schema", "policy"."""
-        now = Pin.of(site, secret, self.salt)
+        now = Pin.from_site(site, secret, self.salt)
         differences = {
             "rows": (now.rows, now.data) != (self.rows, self.data),
             "schema": now.schema != self.schema,

@@ -86,7 +86,7 @@ def _with_charges(
     """Return the same error with the charges and the way on in its text."""
     texts = [str(problem).rstrip("."), NOTHING.rstrip(".")]
     if entries:
-        report = PrivacyReport.of(entries, ledger=ledger, delta=delta)
+        report = PrivacyReport.from_entries(entries, ledger=ledger, delta=delta)
         charged = CHARGED.format(
             counted(len(entries), "release"),
             report.epsilon(),

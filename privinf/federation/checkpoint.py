@@ -21,9 +21,9 @@ from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
 from privinf.federation.noise_memory import NoiseFile, query_digests
 from privinf.federation.rounds import PlannedQuery
 from privinf.schema import Design
-from privinf.sealed import reads
 from privinf.secret_files import check_folder
-from privinf.storage import read_container, write_container
+from privinf.storage.checksummed import reads
+from privinf.storage.containers import read_container, write_container
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
 from privinf.wire import Formats, Places, plan_text
@@ -307,7 +307,7 @@ class CheckpointedServer:
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
         """Return a symmetric release, from the folder if it is there; as for the server."""
-        return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
+        return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
     def _stored_release(self, name: str, question: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
         header, arrays = _of_question(self._folder, name, question)

@@ -112,7 +112,7 @@ class _Planned:
 
     statistic: SiteOp
     args: Args
-    reach: RecordSensitivity
+    record_sensitivity: RecordSensitivity
     scale: float
     mu: float
     entry: LedgerEntry
@@ -125,7 +125,7 @@ class _Planned:
             if source.secure and "client_clip" not in self.args:
                 step = grid_step(self.scale)
                 return np.asarray(source.gaussian_steps(total.steps(step), self.scale / step) * step)
-            total = self.statistic.rounded(total, self.args, self.reach, self.rows)
+            total = self.statistic.rounded(total, self.args, self.record_sensitivity, self.rows)
             total = clipped_total(total, self.args)
         return source.perturb(total, self.scale) if self.scale > 0.0 else total
 
@@ -133,7 +133,7 @@ class _Planned:
 def _in_memory(block: SiteBlock, plan: _Planned) -> Accumulator | Floats:
     """Return the un-noised sum over rows in memory."""
     if not plan.exact:
-        return plan.statistic.total(block, plan.args, plan.reach)
+        return plan.statistic.total(block, plan.args, plan.record_sensitivity)
     assert plan.statistic.sums is not None
     sums = plan.statistic.sums(block, plan.args)
     sums.update(block)
@@ -165,7 +165,7 @@ def _by_passes(
         if not sums:
             for plan in planned:
                 assert plan.statistic.sums is not None
-                plain = PlainSums(plan.statistic, plan.args, plan.reach)
+                plain = PlainSums(plan.statistic, plan.args, plan.record_sensitivity)
                 sums.append(plan.statistic.sums(block, plan.args) if plan.exact else plain)
         terms = [terms_sum for terms_sum in sums if isinstance(terms_sum, TermSums)]
         add_together(terms, block)
@@ -319,29 +319,31 @@ class Curator:
         statistic = SITE_OPS[op]
         n = self.nobs
         width = self._rows.width if isinstance(self._rows, RowPasses) else self._rows.features.shape[1]
-        reach = statistic.reach(args, width, n)
+        record_sensitivity = statistic.record_sensitivity(args, width, n)
         line = Line(
             label=label,
             mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=reach.sensitivity(self._relation),
-            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),
-            dimension=reach.size,
+            sensitivity=record_sensitivity.sensitivity(self._relation),
+            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
+            dimension=record_sensitivity.size,
             mu=mu,
-            unit=reach.unit,
+            unit=record_sensitivity.unit,
             trust="central",
             relation=self._relation,
-            assumptions=assumed(reach, self._relation, seeded="seed" in args),
+            assumptions=assumed(record_sensitivity, self._relation, seeded="seed" in args),
         )
         scale, entry = line.calibrated(self._noise)
         secure = scale > 0.0 and self._noise.secure
         exact = scale > 0.0 and statistic.sums is not None
-        if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
+        if secure and 2.0 * n * record_sensitivity.bound / grid_step(scale) >= (
+            LARGEST_SUM if exact else LARGEST_STEP
+        ):
             raise SensitivityError(SUM_TOO_LARGE)
         full_args = {**args, "bits": exact_bits(n) if secure or exact else 0}
         return _Planned(
             statistic=statistic,
             args=full_args,
-            reach=reach,
+            record_sensitivity=record_sensitivity,
             scale=scale,
             mu=mu,
             entry=entry,
@@ -351,7 +353,7 @@ class Curator:
 
     def gram(self, args: Args, *, label: str, op: str, mu: float) -> NoisyGram:
         """Release a symmetric matrix through its isometric entries."""
-        return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
+        return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
     def _source(self, op: str) -> Any:
         """Return the noise of a question: fresh, or, of a seed, that of its place in the session."""

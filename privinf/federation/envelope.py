@@ -123,7 +123,7 @@ class SignedHead:
         """Count, tag and signature in one line."""
         return f"{self.head.count} {self.head.tag} {self.signature}"
 
-    def of(self, site: str, verifying: str) -> bool:
+    def belongs_to(self, site: str, verifying: str) -> bool:
         """Say whether a site of this key signed it."""
         return signed_by(verifying, self.signature, _head_text(site, self.head))
 
@@ -369,7 +369,7 @@ class SiteEnvelope:
                 )
             if name != self._name and not head.after(peers.get(name)):
                 continue
-            if not head.of(name, self._roster.verifying[name]):
+            if not head.belongs_to(name, self._roster.verifying[name]):
                 raise ArgumentError(
                     f"the query has a ledger head of site {name!r} that {name!r} did not sign"
                 )

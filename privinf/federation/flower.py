@@ -252,7 +252,7 @@ class FlowerFederation(ReplyVerifier):
         raise TypeError("a federation over Flower cannot be pickled, because it exists only during its run")
 
 
-def client_app(reach: RecordSensitivity | None = None) -> Any:
+def client_app(record_sensitivity: RecordSensitivity | None = None) -> Any:
     """Return the ClientApp of a site.
 
     Parameters
@@ -271,7 +271,7 @@ def client_app(reach: RecordSensitivity | None = None) -> Any:
     **Privacy.** Passes questions on to the site and its answers back. What goes wrong on the way is told to
     the server by the name of the error alone, unless it is one of this package's, whose texts hold no values.
     """
-    way = daemon_of if reach is None else reach
+    way = daemon_of if record_sensitivity is None else record_sensitivity
     app = engine("clientapp").ClientApp()
     messages = engine("app")
 

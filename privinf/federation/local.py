@@ -185,5 +185,5 @@ def in_process(
         Site(part, design, policy=policy, key=keys.get(name), roster=roster) for name, part in rows.items()
     ]
     for site in sites:  # of one design: a question is tried on its made-up rows once, not at each
-        site._reaches = sites[0]._reaches
+        site._record_sensitivities = sites[0]._record_sensitivities
     return LocalSites(dict(zip(rows, sites, strict=True)))

@@ -19,8 +19,8 @@ from privinf.accounting import LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query
 from privinf.noise import NoiseKey
-from privinf.sealed import read_bytes, written_whole
 from privinf.secret_files import open_secret
+from privinf.storage.checksummed import read_bytes, written_whole
 from privinf.typing import Floats
 from privinf.validation import in_digits
 from privinf.wire import Formats, Places

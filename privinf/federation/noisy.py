@@ -22,7 +22,7 @@ SUM_TOO_LARGE = "the sum is too large, relative to its noise, for the fixed-poin
 
 
 def assumed(
-    reach: RecordSensitivity, relation: SumRelation, *, sites: int = 1, seeded: bool = False
+    record_sensitivity: RecordSensitivity, relation: SumRelation, *, sites: int = 1, seeded: bool = False
 ) -> tuple[str, ...]:
     """Return what the claim of a sum takes for granted.
 
@@ -35,7 +35,7 @@ def assumed(
     seeded : bool
         Whether records have public random numbers, or batches, by their places.
     """
-    if reach.unit == "client":
+    if record_sensitivity.unit == "client":
         return (Assumptions.PUBLIC_CLIENTS if relation == "replace-one" else Assumptions.NO_CLIENT,)
     first = [Assumptions.PUBLIC_N if relation == "replace-one" else Assumptions.NOTHING_ADDED]
     return (
@@ -123,7 +123,7 @@ class NoisyGram(_NoisyRelease):
     """
 
     @classmethod
-    def of(cls, release: NoisySum) -> NoisyGram:
+    def from_sum(cls, release: NoisySum) -> NoisyGram:
         """Return the matrix whose isometric entries were released.
 
         Parameters
@@ -201,7 +201,7 @@ class Ranking:
     candidates: Flags
 
     @classmethod
-    def of(
+    def for_shape(
         cls, shape: tuple[int, ...], offset: ArrayLike | None, factor: float, candidates: ArrayLike | None
     ) -> Ranking:
         """Return it for a sum of some shape; by default without offset, and with every entry to pick from.

@@ -231,7 +231,7 @@ class SitePolicy:
     def accept(
         self,
         charges: Iterable[Mapping[str, Any]],
-        reach: RecordSensitivity,
+        record_sensitivity: RecordSensitivity,
         scope: Scope = (),
         *,
         masked: bool = False,
@@ -273,7 +273,7 @@ class SitePolicy:
                 raise NotAvailableError(
                     f"the site's policy requires the replace-one relation, not {entry.relation}"
                 )
-            if check_entry(entry, reach, masked=masked) > self.largest_rho:
+            if check_entry(entry, record_sensitivity, masked=masked) > self.largest_rho:
                 raise NotAvailableError(
                     "the privacy loss of this release is above the limit largest_rho of the site's policy"
                 )
@@ -290,7 +290,7 @@ def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
     raise ArgumentError(problem)
 
 
-def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = False) -> float:
+def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, masked: bool = False) -> float:
     """Return what a release costs in zCDP; ArgumentError unless its ledger line covers it, in kind.
 
     The line must be in units of the sum, and state at least the sensitivity that follows from the statistic.
@@ -301,22 +301,22 @@ def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = 
     sensitivity = entry.sensitivity
     if sensitivity is None:
         raise ArgumentError(f"the ledger line {readable(entry.label)!r} has no sensitivity")
-    if (entry.unit == "client") != (reach.unit == "client"):
+    if (entry.unit == "client") != (record_sensitivity.unit == "client"):
         raise ArgumentError(
             f"the ledger line {readable(entry.label)!r} protects a {entry.unit}, but its statistic protects "
             "another unit"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise
-    picks = _picks(entry, reach) if peeled else 1
-    needed = _needed(entry, sensitivity, reach, picks if peeled else None)
+    selections = _selections(entry, record_sensitivity) if peeled else 1
+    needed = _needed(entry, sensitivity, record_sensitivity, selections if peeled else None)
     if not sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
             f"the sensitivity in the ledger line {readable(entry.label)!r} is too small for its statistic"
         )
     ratio = max(sensitivity.value, needed) / scale if scale > 0.0 else math.inf
-    vectors = math.prod(reach.shape[:-1]) if peeled else 1
-    losses = least_losses(entry.mechanism, ratio, picks, vectors, masked=masked)
+    vectors = math.prod(record_sensitivity.shape[:-1]) if peeled else 1
+    losses = least_losses(entry.mechanism, ratio, selections, vectors, masked=masked)
     covered = losses.get(type(entry.loss)) if scale > 0.0 else math.inf
     if covered is None:
         kinds = " or ".join(kind.__name__ for kind in losses)
@@ -331,7 +331,7 @@ def check_entry(entry: LedgerEntry, reach: RecordSensitivity, *, masked: bool = 
         raise ArgumentError(
             f"the ledger line {readable(entry.label)!r} marks a release without noise as secure"
         )
-    return least_rho(entry.mechanism, ratio, picks, vectors)
+    return least_rho(entry.mechanism, ratio, selections, vectors)
 
 
 def _scale(entry: LedgerEntry) -> float:
@@ -355,22 +355,30 @@ def _scale(entry: LedgerEntry) -> float:
     return float(scale)
 
 
-def _picks(entry: LedgerEntry, reach: RecordSensitivity) -> int:
+def _selections(entry: LedgerEntry, record_sensitivity: RecordSensitivity) -> int:
     """Return how many entries of each vector a line says that are picked."""
-    picks = entry.noise["picks"]
-    if isinstance(picks, bool) or not isinstance(picks, int) or not 1 <= picks <= reach.shape[-1]:
+    selections = entry.noise["picks"]
+    if (
+        isinstance(selections, bool)
+        or not isinstance(selections, int)
+        or not 1 <= selections <= record_sensitivity.shape[-1]
+    ):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must select 1 to {reach.shape[-1]} entries"
+            f"the ledger line {readable(entry.label)!r} must select 1 to {record_sensitivity.shape[-1]} "
+            "entries"
         )
     if entry.relation != "replace-one":
         raise ArgumentError(
             f"the ledger line {readable(entry.label)!r} is a selection, which needs the replace-one relation"
         )
-    return picks
+    return selections
 
 
 def _needed(
-    entry: LedgerEntry, sensitivity: Sensitivity, reach: RecordSensitivity, picks: int | None
+    entry: LedgerEntry,
+    sensitivity: Sensitivity,
+    record_sensitivity: RecordSensitivity,
+    selections: int | None,
 ) -> float:
     """Return the sensitivity that follows from the statistic, in the norm that goes with the mechanism.
 
@@ -379,13 +387,20 @@ def _needed(
     """
     if entry.mechanism == Mechanisms.GAUSSIAN:
         norm = Norms.L2
-        needed = reach.sensitivity(entry.relation) if picks is None else math.sqrt(picks) * reach.linf
-    elif picks is not None:
+        needed = (
+            record_sensitivity.sensitivity(entry.relation)
+            if selections is None
+            else math.sqrt(selections) * record_sensitivity.linf
+        )
+    elif selections is not None:
         norm = Norms.LINF
-        needed = reach.linf
+        needed = record_sensitivity.linf
     elif entry.mechanism == Mechanisms.LAPLACE and entry.relation == "replace-one":
         norm = Norms.L1
-        needed = min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
+        needed = min(
+            record_sensitivity.size * record_sensitivity.linf,
+            math.sqrt(record_sensitivity.size) * record_sensitivity.l2,
+        )
     else:
         raise ArgumentError(
             f"the ledger line {readable(entry.label)!r} must give the number of selected entries"
@@ -399,7 +414,7 @@ def _needed(
 
 
 def least_losses(
-    mechanism: str, ratio: float, picks: int, vectors: int, *, masked: bool
+    mechanism: str, ratio: float, selections: int, vectors: int, *, masked: bool
 ) -> dict[type[Loss], float]:
     """Return the smallest loss of a release in every kind that is derived for its mechanism.
 
@@ -419,7 +434,7 @@ def least_losses(
         mu, rho or epsilon by kind. A Gumbel pick is (2 ratio)-DP with a range of that width (`peeling`),
         a Laplace pick (2 ratio)-DP, a Laplace number ratio-DP; several of these are also known in zCDP.
     """
-    times = picks * vectors
+    times = selections * vectors
     match mechanism:
         case Mechanisms.GAUSSIAN:
             gaussian: dict[type[Loss], float] = {GaussianLoss: math.sqrt(vectors) * ratio}
@@ -434,16 +449,16 @@ def least_losses(
     return pure | ({ConcentratedLoss: times * pure_rho(unit_loss)} if times > 1 else {})
 
 
-def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
+def least_rho(mechanism: str, ratio: float, selections: int, vectors: int) -> float:
     """Return what a release costs in zCDP, from its noise alone."""
     match mechanism:
         case Mechanisms.GAUSSIAN:
             return vectors * ratio * ratio / 2.0
         case Mechanisms.GUMBEL_PEELING:
-            return picks * vectors * ratio * ratio / 2.0
+            return selections * vectors * ratio * ratio / 2.0
         case Mechanisms.LAPLACE_PEELING:
-            return picks * vectors * pure_rho(2.0 * ratio)
-    return picks * vectors * pure_rho(ratio)
+            return selections * vectors * pure_rho(2.0 * ratio)
+    return selections * vectors * pure_rho(ratio)
 
 
 def _amount(loss: Loss) -> float:

@@ -190,7 +190,11 @@ class Rounds:
         plain = Query(op, args=args).args  # refuses what no transport carries
         sizes = [self._rows[name] for name in names]
         plain = {**plain, "bits": exact_bits(sum(sizes))}
-        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), max(sizes)), names
+        return (
+            SITE_OPS[op],
+            SITE_OPS[op].record_sensitivity(plain, len(self._design.names), max(sizes)),
+            names,
+        )
 
     def _spend(
         self, entries: tuple[LedgerEntry, ...], sites: Sequence[str], session: str

@@ -63,7 +63,7 @@ class CheckedQuery:
     """
 
     op: SiteOp
-    reach: RecordSensitivity
+    record_sensitivity: RecordSensitivity
     entries: tuple[LedgerEntry, ...]
     terms: SumTerms | None = None
 
@@ -134,7 +134,7 @@ class Site:
         "_journal",
         "_missing",
         "_pairs",
-        "_reaches",
+        "_record_sensitivities",
         "_turn",
         "ledger",
         "policy",
@@ -165,9 +165,11 @@ class Site:
             raise AlignmentError("the table was changed while it was read; start again")
         self._journal = Journal(self.ledger)
         if isinstance(self.ledger, SiteLedger):
-            bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
+            bound = Bound.from_site(self.size, self._designs.digest, schema, self.policy)
             self._journal = self.ledger.journal.bind(bound, rebase=check_flag(rebase, "rebase"))
-        self._reaches: OrderedDict[tuple[SiteOp, str, int, bool], RecordSensitivity] = OrderedDict()
+        self._record_sensitivities: OrderedDict[tuple[SiteOp, str, int, bool], RecordSensitivity] = (
+            OrderedDict()
+        )
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
@@ -337,8 +339,8 @@ class Site:
         batch = op.batch_pass(args, self._designs.digests)
         block = self._placed(name, query.design, by_places=batch is not None)
         if batch is None or not block.lent:
-            return op.total(block, args, checked.reach)
-        total = op.total(replace(block, batch=batch), args, checked.reach)
+            return op.total(block, args, checked.record_sensitivity)
+        total = op.total(replace(block, batch=batch), args, checked.record_sensitivity)
         after_the_charge(batch.check)
         return total
 
@@ -368,30 +370,30 @@ class Site:
             )
         if SEEDS.intersection(query.args):
             refuse_unordered(self._designs, query.op)
-        reach = self._rehearsed(op, query, bounded=(masked := bool(query.masking)))
+        record_sensitivity = self._rehearsed(op, query, bounded=(masked := bool(query.masking)))
         scope = op.scope(query.args, self._journal.place(name))
-        entries = self.policy.accept(query.charges, reach, scope, masked=masked)
+        entries = self.policy.accept(query.charges, record_sensitivity, scope, masked=masked)
         if not masked:
-            return CheckedQuery(op, reach, entries)
+            return CheckedQuery(op, record_sensitivity, entries)
         if len(entries) != 1:
             raise ArgumentError("the query of a secure sum must have exactly one ledger line")
         terms = read_terms(query, entries[0])
         check_roster(terms, query, self._pairs, name)
-        check_terms(query, terms, entries[0], reach, self.policy)
-        check_room(terms, reach.units(self.size), reach.bound)
-        return CheckedQuery(op, reach, entries, terms)
+        check_terms(query, terms, entries[0], record_sensitivity, self.policy)
+        check_room(terms, record_sensitivity.units(self.size), record_sensitivity.bound)
+        return CheckedQuery(op, record_sensitivity, entries, terms)
 
     def _rehearsed(self, op: SiteOp, query: Query, *, bounded: bool) -> RecordSensitivity:
         """Return the reach of a question that holds on made-up rows; the latest ones are not tried again."""
         self._designs.named(query.design)
         key = (op, query.subject, self.size, bounded)
-        if key not in self._reaches:
+        if key not in self._record_sensitivities:
             public = self._designs.public(query.design)
-            self._reaches[key] = op.checked(query.args, public, self.size, bounded=bounded)
-            while len(self._reaches) > KEPT_REACHES:
-                self._reaches.popitem(last=False)
-        self._reaches.move_to_end(key)
-        return self._reaches[key]
+            self._record_sensitivities[key] = op.checked(query.args, public, self.size, bounded=bounded)
+            while len(self._record_sensitivities) > KEPT_REACHES:
+                self._record_sensitivities.popitem(last=False)
+        self._record_sensitivities.move_to_end(key)
+        return self._record_sensitivities[key]
 
     def _masked(self, query: Query, name: str, checked: CheckedQuery, by: Analyst | None) -> Reply:
         """Answer in a secure sum: charge, read, add noise and masks, remember."""
@@ -404,7 +406,9 @@ class Site:
             return reply_before
         self._journal.begin(query, digest, checked.entries, by)
         total = self._total(query, name, checked)
-        steps = quantised(total, terms, checked.reach.units(self.size), checked.reach.bound)
+        steps = quantised(
+            total, terms, checked.record_sensitivity.units(self.size), checked.record_sensitivity.bound
+        )
         words = noisy_words(steps, terms, name)
         masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
         reply = Reply(site=name, sums=NOTHING, rows=self.size, masked=masked)

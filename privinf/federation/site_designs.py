@@ -169,7 +169,7 @@ class SiteDesigns:
         if by_places:
             self._keep()
         if digest not in self._matrices:
-            self._matrices[digest] = SiteBlock.of(self.named(digest), self._opened)
+            self._matrices[digest] = SiteBlock.from_rows(self.named(digest), self._opened)
         self._matrices.move_to_end(digest)
         sizes = {key: block.features.nbytes for key, block in self._matrices.items()}
         while len(sizes) > 1 and sum(sizes.values()) > CACHE_BYTES:

@@ -22,8 +22,8 @@ from privinf.federation.binding import Bound, Pin
 from privinf.federation.envelope import SignedHead
 from privinf.federation.messages import Reply
 from privinf.federation.sessions import Journal
-from privinf.sealed import read_bytes
 from privinf.secret_files import own_path
+from privinf.storage.checksummed import read_bytes
 from privinf.wire import Formats
 
 FORMAT = Formats.SITE_LEDGER
@@ -95,7 +95,7 @@ class SiteLedger(Ledger):
         check_budget(budget)
         place = own_path(path)
         self.journal = FileJournal(
-            path=place, anchor=Anchor.of(place, anchor), budget=budget, name=name, clock=clock
+            path=place, anchor=Anchor.for_journal(place, anchor), budget=budget, name=name, clock=clock
         )
         self._account = self.journal.account
         self._scope = ()
@@ -128,7 +128,7 @@ class SiteLedger(Ledger):
         place = own_path(path)
         ledger = cls.__new__(cls)
         ledger.journal = FileJournal(
-            path=place, anchor=Anchor.of(place, anchor), budget=None, name=None, clock=clock
+            path=place, anchor=Anchor.for_journal(place, anchor), budget=None, name=None, clock=clock
         )
         ledger._account = ledger.journal.account
         ledger._scope = ()
@@ -284,7 +284,7 @@ class FileJournal(Journal):
                 "restore them, or record the change by privinf site rebase, which keeps all charges"
             )
         if self.pin is None or changed:
-            pin = Pin.of(site, secret)
+            pin = Pin.from_site(site, secret)
             self.append(pin.line(changed))
             self._rebound(pin, changed)
         return self

@@ -71,7 +71,7 @@ class ValidatedQuery:
     planned: PlannedQuery
     entry: LedgerEntry
     question: str
-    reach: RecordSensitivity
+    record_sensitivity: RecordSensitivity
 
 
 @doors
@@ -390,28 +390,34 @@ class TrustedServer(Rounds):
         sites: Sequence[str] | None = None,
     ) -> ValidatedQuery:
         """Plan a release."""
-        statistic, reach, names = self._prepare(op, args, sites)
+        statistic, record_sensitivity, names = self._prepare(op, args, sites)
         line = Line(
             label=label,
             mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=reach.sensitivity(self._relation),
-            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),
-            dimension=reach.size,
+            sensitivity=record_sensitivity.sensitivity(self._relation),
+            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
+            dimension=record_sensitivity.size,
             mu=calibrate_mu(mu=mu, rho=rho),
-            unit=reach.unit,
+            unit=record_sensitivity.unit,
             trust=self._trust,
             relation=self._relation,
-            assumptions=assumed(reach, self._relation, sites=len(self._rows), seeded="seed" in args),
+            assumptions=assumed(
+                record_sensitivity, self._relation, sites=len(self._rows), seeded="seed" in args
+            ),
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
-            size = sum(reach.units(self._rows[name]) for name in names) * reach.bound
+            size = (
+                sum(record_sensitivity.units(self._rows[name]) for name in names) * record_sensitivity.bound
+            )
             _check_room(size, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
         entry = self._marked(entry)
         query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
         question = question_of(query)
         query, entry = naming(query, question), named(entry, query, question)
-        return ValidatedQuery(PlannedQuery(query, tuple(names), scale, line.mu), entry, question, reach)
+        return ValidatedQuery(
+            PlannedQuery(query, tuple(names), scale, line.mu), entry, question, record_sensitivity
+        )
 
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
@@ -469,8 +475,12 @@ class TrustedServer(Rounds):
         self._check_plan(planned)
         self.skip(planned.query.sequence)
         query = planned.query
-        _, reach, _ = self._prepare(query.op, without_digits(query.args), self._available_sites(planned))
-        return self._charge_and_release(ValidatedQuery(planned, planned.entry, question_of(query), reach))
+        _, record_sensitivity, _ = self._prepare(
+            query.op, without_digits(query.args), self._available_sites(planned)
+        )
+        return self._charge_and_release(
+            ValidatedQuery(planned, planned.entry, question_of(query), record_sensitivity)
+        )
 
     def _available_sites(self, planned: PlannedQuery) -> list[str]:
         """Return whom a plan asks and who may answer."""
@@ -481,7 +491,7 @@ class TrustedServer(Rounds):
         planned = ready.planned
         entry = ready.entry
         question = ready.question
-        reach = ready.reach
+        record_sensitivity = ready.record_sensitivity
         query = planned.query
         scale = planned.scale
         lines = self._standing(planned)
@@ -491,12 +501,15 @@ class TrustedServer(Rounds):
                 "release"
             )
         lines = lines or self._spend((entry,), planned.sites, query.session)
-        total, answered = self._total(query, reach, self._available_sites(planned))
+        total, answered = self._total(query, record_sensitivity, self._available_sites(planned))
         if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
             del total
             return self._asked_anew(planned, answered)
         if scale > 0.0:
-            size = sum(reach.units(self._rows[name]) for name in answered) * reach.bound
+            size = (
+                sum(record_sensitivity.units(self._rows[name]) for name in answered)
+                * record_sensitivity.bound
+            )
             total = _noised(total, scale, size, self._source(query, question, answered, total))
         return NoisySum(
             values=total,
@@ -591,7 +604,7 @@ class TrustedServer(Rounds):
         -----
         **Privacy.** One release, charged before any site is asked.
         """
-        return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites))
+        return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
     def histogram_quantile(
         self,
@@ -713,15 +726,15 @@ class TrustedServer(Rounds):
         **Privacy.** The selection is charged before any site is asked, for each row of the statistic.
         """
         self._check_selections()
-        statistic, reach, names = self._prepare(op, args, sites)
-        ranking = Ranking.of(reach.shape, offset, factor, candidates)
+        statistic, record_sensitivity, names = self._prepare(op, args, sites)
+        ranking = Ranking.for_shape(record_sensitivity.shape, offset, factor, candidates)
         if ranking.candidates.sum(axis=-1).min() < k:
             raise ArgumentError(f"k={k} must be at most the number of candidates")
-        size = ranking.size(self._count(names), reach.bound)
+        size = ranking.size(self._count(names), record_sensitivity.bound)
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         selection = NoisyTopK(
             k,
-            abs(ranking.factor) * reach.linf + rounding,
+            abs(ranking.factor) * record_sensitivity.linf + rounding,
             epsilon=epsilon,
             delta=delta,
             mu=mu,
@@ -734,20 +747,20 @@ class TrustedServer(Rounds):
         drawn = selection.calibrated(
             self._noise,
             label=label,
-            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=reach.derivation),
-            times=math.prod(reach.shape[:-1]),
+            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
+            times=math.prod(record_sensitivity.shape[:-1]),
             trust=self._trust,
         )
         noisy = drawn.scale > 0.0
         if noisy and self._noise.secure:
             _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
-        known_of = assumed(reach, self._relation, sites=len(self._rows))
+        known_of = assumed(record_sensitivity, self._relation, sites=len(self._rows))
         entries = tuple(
             self._marked(replace(ranking.line(entry), assumptions=known_of)) for entry in drawn.entries
         )
         query = self._query(statistic, args, tuple(map(of_the_sum, entries)), names, noisy=noisy)
         lines = self._spend(entries, names, self._session)
-        total, answered = self._total(query, reach, names)
+        total, answered = self._total(query, record_sensitivity, names)
         source = self._noise
         if noisy:
             question = question_of(
@@ -824,21 +837,24 @@ class TrustedServer(Rounds):
         return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
 
     def _total(
-        self, query: Query, reach: RecordSensitivity, names: list[str]
+        self, query: Query, record_sensitivity: RecordSensitivity, names: list[str]
     ) -> tuple[Floats, tuple[str, ...]]:
         """Ask, and return the un-noised sum: never let it out of the calling method."""
         replies = self._round(query, names)
         for reply in replies:
-            good = reply.sums.dtype == np.float64 and reply.sums.shape == reach.shape
+            good = reply.sums.dtype == np.float64 and reply.sums.shape == record_sensitivity.shape
             if not good or not np.isfinite(reply.sums).all() or reply.rows != self._rows[reply.site]:
                 raise AlignmentError(WRONG_ANSWER.format(reply.site))
-            limit = reach.units(reply.rows) * reach.bound * (1.0 + TOLERANCE) + TOLERANCE
+            limit = (
+                record_sensitivity.units(reply.rows) * record_sensitivity.bound * (1.0 + TOLERANCE)
+                + TOLERANCE
+            )
             if np.abs(reply.sums).max(initial=0.0) > limit:
                 raise AlignmentError(
                     f"site {reply.site!r} sent a sum that is impossible for its {reply.rows} rows; the sum "
                     "is not used, and the charge is kept"
                 )
-        total = np.zeros(reach.shape)
+        total = np.zeros(record_sensitivity.shape)
         for reply in sorted(replies, key=lambda reply: reply.site):
             total += reply.sums
         return total, tuple(reply.site for reply in replies)
@@ -859,6 +875,6 @@ def _noised(total: Floats, scale: float, size: float, source: NoiseSource) -> Fl
     return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
 
 
-def _check_room(reach: float, scale: float, limit: float = LARGEST_STEP) -> None:
-    if 2.0 * reach / grid_step(scale) >= limit:
+def _check_room(largest: float, scale: float, limit: float = LARGEST_STEP) -> None:
+    if 2.0 * largest / grid_step(scale) >= limit:
         raise SensitivityError(SUM_TOO_LARGE)

@@ -367,14 +367,14 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         released: Release = self.mechanism.release(self._rows, ledger=account, **spending)
         return released
 
-    def _given_release(self, spending: Mapping[str, Any]) -> Release | None:
+    def _release_or_none(self, spending: Mapping[str, Any]) -> Release | None:
         """Return the release the model was built from, refusing budget arguments beside it."""
         if self._release is None:
             return None
-        given = [name for name, value in spending.items() if value is not None]
-        if given:
+        names = [name for name, value in spending.items() if value is not None]
+        if names:
             raise ArgumentError(
-                f"{', '.join(given)} cannot be passed: this model was built from a release, "
+                f"{', '.join(names)} cannot be passed: this model was built from a release, "
                 "whose noise and cost are fixed"
             )
         return self._release

@@ -203,7 +203,9 @@ def release_report(release: Release, ledger: Ledger | None = None, *, reread: bo
         Whether the release was made before this fit, which then spends nothing itself.
     """
     subject: ReportSubject = "earlier release" if reread else "fit"
-    return PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"], subject=subject)
+    return PrivacyReport.from_entries(
+        release.entries, ledger=ledger, delta=release.law["delta"], subject=subject
+    )
 
 
 def clipped_target(design: Design) -> tuple[Note, ...]:

@@ -132,7 +132,7 @@ def heavy_tail(ratio: float) -> str:
 
 def notes_of(
     rows: GlmRows,
-    look: OneStepFit,
+    one_step: OneStepFit,
     estimate: Estimate,
     strength: Identification,
     largest_shift: Floats,
@@ -145,28 +145,28 @@ def notes_of(
     """
     notes = [replace(doubt, text=sentence(doubt.text)) for doubt in doubts]
     if strength.weak:
-        gram = look.pilot.gram
-        column, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, look.pilot.edge)
+        gram = one_step.initial.gram
+        column, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, one_step.initial.edge)
         notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)), columns=(column.name,))
-    if look.clip.ratio > HEAVY:
-        notes += must_read(sentence(heavy_tail(look.clip.ratio)))
+    if one_step.clip.ratio > HEAVY:
+        notes += must_read(sentence(heavy_tail(one_step.clip.ratio)))
     if estimate.bias is not None:
         shift = float((estimate.bias / estimate.bse).max())
         worst = float((largest_shift / estimate.bse).max())
-        notes.append(Note(CUT.format(look.clip.cut, rows.total, shift, worst, look.clip.hidden)))
-    if look.score_sd > 0.0:
-        notes += ranked([*_costs(rows, look, estimate), STEP.format(look.length)])
+        notes.append(Note(CUT.format(one_step.clip.cut, rows.total, shift, worst, one_step.clip.hidden)))
+    if one_step.score_sd > 0.0:
+        notes += ranked([*_costs(rows, one_step, estimate), STEP.format(one_step.length)])
     return tuple(notes)
 
 
-def _costs(rows: GlmRows, look: OneStepFit, estimate: Estimate) -> list[str]:
+def _costs(rows: GlmRows, one_step: OneStepFit, estimate: Estimate) -> list[str]:
     """Return the main cause of wide intervals; nothing where they are not wide."""
     sampling = np.maximum(estimate.bse**2 - estimate.noise_bse**2, 1e-300)
     slopes = np.arange(rows.p) != (-1 if rows.design.constant is None else rows.design.constant)
     middle = float(np.median((estimate.bse / np.sqrt(sampling))[slopes])) if slopes.any() else 1.0
     if middle < WIDE_FIT:
         return []
-    length = look.clip.high / math.sqrt(rows.p)
+    length = one_step.clip.high / math.sqrt(rows.p)
     cause = BUDGET_COSTS.format(rows.p, rows.total)
     cause = cause if length < LONG_CLIP else TAIL_COSTS.format(rows.design.response)
     return [COSTS.format(middle, length, cause)]
@@ -191,7 +191,7 @@ def misfits(step: OneStepRelease) -> tuple[str, ...]:
     return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
 
 
-def unsettled_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
+def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
     """Return why a logistic or Poisson fit has no intervals, and what would help."""
     text = FAR
     if rows.family == "binomial" and rows.design.constant is not None:
@@ -269,7 +269,7 @@ def _bounded_pieces(column: Column) -> list[Piece]:
     return [piece for piece in column.pieces if not isinstance(piece, Indicator | Contrast)]
 
 
-def indicators(pilot: InitialEstimate, low: Floats, constant: int | None) -> Flags:
+def indicators(initial: InitialEstimate, low: Floats, constant: int | None) -> Flags:
     """Return which columns look like zeros and ones by the first Gram matrix, shape (p,).
 
     Beside a constant bounds are -1 and 1: all values are at an end where E z^2 = 1. Without one, columns from
@@ -277,13 +277,13 @@ def indicators(pilot: InitialEstimate, low: Floats, constant: int | None) -> Fla
     """
     if constant is None:
         return np.asarray(low >= 0.0)
-    sd = pilot.edge / math.sqrt(2.0 * len(pilot.gram))
-    near_ends = np.abs(np.diag(pilot.gram) - 1.0) <= NEAR_ENDS * sd
+    sd = initial.edge / math.sqrt(2.0 * len(initial.gram))
+    near_ends = np.abs(np.diag(initial.gram) - 1.0) <= NEAR_ENDS * sd
     near_ends[constant] = False
     return np.asarray(near_ends)
 
 
-def exclusive(pilot: InitialEstimate, low: Floats, constant: int | None) -> bool:
+def exclusive(initial: InitialEstimate, low: Floats, constant: int | None) -> bool:
     """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
 
     By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Beside a constant
@@ -291,11 +291,11 @@ def exclusive(pilot: InitialEstimate, low: Floats, constant: int | None) -> bool
     0 up exclude each other if E z z' is 0.
     Independent columns that are 1 in few rows look alike.
     """
-    gram = pilot.gram
-    sd = pilot.edge / math.sqrt(2.0 * len(pilot.gram))
+    gram = initial.gram
+    sd = initial.edge / math.sqrt(2.0 * len(initial.gram))
     joint = gram
     noise = sd / math.sqrt(2.0)
-    candidates = indicators(pilot, low, constant)
+    candidates = indicators(initial, low, constant)
     if constant is not None:
         mean = gram[constant]
         joint = (gram + mean[:, None] + mean + 1.0) / 4.0
@@ -304,7 +304,7 @@ def exclusive(pilot: InitialEstimate, low: Floats, constant: int | None) -> bool
     return bool((joint[pairs] <= NEAR_NONE * noise).any())
 
 
-def identified(rows: GlmRows, look: OneStepFit, bse: Floats) -> Identification:
+def identified(rows: GlmRows, one_step: OneStepFit, bse: Floats) -> Identification:
     """Return whether the last Hessian was more than noise in every direction.
 
     Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
@@ -313,18 +313,18 @@ def identified(rows: GlmRows, look: OneStepFit, bse: Floats) -> Identification:
     fit. And what second order of the Hessian's noise adds must be short of the standard errors `bse`: it goes
     with the inverse square of the eigenvalue, which gives a threshold too.
     """
-    edge = look.hessian_sd * math.sqrt(2.0 * rows.p)
-    smallest = look.strength * edge if edge > 0.0 else 1.0
-    effects = exclusive(look.pilot, rows.limits[0], rows.design.constant)
+    edge = one_step.hessian_sd * math.sqrt(2.0 * rows.p)
+    smallest = one_step.strength * edge if edge > 0.0 else 1.0
+    effects = exclusive(one_step.initial, rows.limits[0], rows.design.constant)
     effects = effects or most_indicators(rows.design) > 1
     threshold = max(CLEAR / math.sqrt(2.0 * rows.p), WEAKEST_EFFECTS * effects)
-    remainder = np.abs(look.remainder(rows.response_units[1] * rows.to_user)) / bse
+    remainder = np.abs(one_step.remainder(rows.response_units[1] * rows.to_user)) / bse
     if (times := float(remainder.max()) / LARGEST_REMAINDER) > 1.0:
-        threshold = max(threshold, look.strength * math.sqrt(times))
+        threshold = max(threshold, one_step.strength * math.sqrt(times))
     return Identification(
-        statistic=look.strength,
+        statistic=one_step.strength,
         threshold=threshold,
-        weak=look.strength < threshold,
+        weak=one_step.strength < threshold,
         smallest_eigenvalue=smallest,
         noise_edge=edge,
     )
@@ -339,7 +339,7 @@ def most_indicators(design: Design) -> int:
 
 
 def few_records(
-    rows: GlmRows, look: OneStepFit, largest_shift: Floats, sided: Floats, bse: Floats
+    rows: GlmRows, one_step: OneStepFit, largest_shift: Floats, sided: Floats, bse: Floats
 ) -> tuple[Note, ...]:
     """Return the warning of indicators whose rarer value few records have: one note, or none.
 
@@ -350,15 +350,15 @@ def few_records(
     pulls in one direction (`sided`). No release can rule this out.
     """
     constant = rows.design.constant
-    clip = look.clip
+    clip = one_step.clip
     if constant is None or clip.ratio == 0.0:
         return ()
     names = []
     fewest, farthest = math.inf, 0.0
-    for j in np.flatnonzero(indicators(look.pilot, rows.limits[0], constant)):
-        share = max(1.0 - abs(float(look.pilot.gram[constant, j])), 0.0) / 2.0
+    for j in np.flatnonzero(indicators(one_step.initial, rows.limits[0], constant)):
+        share = max(1.0 - abs(float(one_step.initial.gram[constant, j])), 0.0) / 2.0
         moved = float(largest_shift[j] / bse[j])
-        records = look.n * share
+        records = one_step.n * share
         if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved * sided[j] > FAR_MOVED):
             names.append(rows.design.names[j])
             fewest = min(fewest, records)
@@ -367,7 +367,7 @@ def few_records(
     return must_read(text, columns=tuple(names)) if names else ()
 
 
-def far_start(rows: GlmRows, look: OneStepFit, shift: Floats, bse: Floats) -> tuple[Note, ...]:
+def far_start(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Floats) -> tuple[Note, ...]:
     """Return the warning of a last step that went too far; `shift` is `OneStepFit.unclipped_shift`."""
     moved = np.abs(shift) / bse
     worst = int(np.argmax(moved))

@@ -77,7 +77,7 @@ class OutsideCount:
     rest: float
 
     @classmethod
-    def of(cls, rows: GlmRows, mu: float) -> OutsideCount | None:
+    def from_rows(cls, rows: GlmRows, mu: float) -> OutsideCount | None:
         """Return what is counted in a fit of price `mu`; None where there is nothing that would be seen."""
         names, columns = plain_numbers(rows)
         design = rows.design

@@ -151,14 +151,14 @@ class Convergence:
     remainder: float
 
     @property
-    def settled(self) -> bool:
+    def converged(self) -> bool:
         """Whether intervals that neglect the remainder of the step can be right."""
         if self.shift <= NO_SHIFT:
             return True
         return self.shift <= LONGEST_SHIFT and (self.length <= LONGEST_STEP or self.remainder <= HARMLESS)
 
 
-def settling(step: Floats, covariance: Floats, start: Floats, shift: float) -> Convergence:
+def judge_convergence(step: Floats, covariance: Floats, start: Floats, shift: float) -> Convergence:
     """Return how long a last step was.
 
     Parameters

@@ -29,7 +29,7 @@ from privinf.glm.curved_sums import CurvedSums, ExpansionPoint, Noisy, Shares
 from privinf.inference.identifiability import check_finite_maximum, check_full_rank
 from privinf.inference.tails import (
     ALLOWED,
-    SEEN_BEFORE,
+    VISIBLE_SDS_BEFORE,
     Tail,
     best_clip,
     decreasing,
@@ -191,7 +191,7 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
     NotPositiveDefiniteError
         Without noise: columns repeat one another.
     """
-    shares = Shares.of(sums.n * sums.mu / sums.p**1.5)
+    shares = Shares.from_size(sums.n * sums.mu / sums.p**1.5)
     place, second = start(sums, shares)
     path = [place.theta]
     walking = False
@@ -497,7 +497,9 @@ def residual_tail(sums: CurvedSums, at: ExpansionPoint, share: float, *, coarse:
         return sums.counts(at, "residual", cuts, part * share)
 
     if coarse:
-        return tail_of(thresholds, *ask(thresholds, 1.0), sums.n, top, seen=SEEN_BEFORE, flattest=2.0)
+        return tail_of(
+            thresholds, *ask(thresholds, 1.0), sums.n, top, visible_sds=VISIBLE_SDS_BEFORE, flattest=2.0
+        )
     return looked_for(ask, thresholds, sums.n, top)
 
 

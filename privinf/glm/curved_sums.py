@@ -57,7 +57,7 @@ class Shares:
         return self.rounds < FULL_ROUNDS
 
     @classmethod
-    def of(cls, size: float) -> Shares:
+    def from_size(cls, size: float) -> Shares:
         """Return the shares for a size r."""
         if size < SMALL:
             return cls(rounds=1, start=0.162, gram=0.79, score=0.5, steepest=1.5, margin=1.5)
@@ -131,7 +131,7 @@ class CurvedSums:
     @property
     def detection_sds(self) -> float:
         """From how many sds on a count is seen."""
-        is_small = not math.isinf(self.mu) and Shares.of(self.n * self.mu / self.p**1.5).is_small
+        is_small = not math.isinf(self.mu) and Shares.from_size(self.n * self.mu / self.p**1.5).is_small
         return SEEN_IN_FEW if is_small else SEEN_SDS
 
     @property
@@ -196,7 +196,7 @@ class CurvedSums:
         release = self._ask(
             Statistics.CURVED_MEAT, self._at(at.theta, at.transform, **bounds), Labels.MEAT, share
         )
-        return Noisy(NoisyGram.of(release).mean, release.mean_sd)
+        return Noisy(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def average(self, theta: Floats, top: float, share: float) -> Noisy:
         """Return the mean derivative of the mean at `theta`: each record counts once, at most `top`."""
@@ -213,7 +213,7 @@ class CurvedSums:
         """Return the mean secant Hessian."""
         args = self._at(at.theta, at.transform, step=step, **bounds)
         release = self._ask(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
-        return Noisy(NoisyGram.of(release).mean, release.mean_sd)
+        return Noisy(NoisyGram.from_sum(release).mean, release.mean_sd)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,5 +254,5 @@ def _parts(release: Any, size: int, matrix: float, score: float, curvature: floa
     """Return both means of a joint release, in their own units."""
     a = score / (math.sqrt(1.0 - matrix) / 2.0)
     b = curvature / math.sqrt(matrix / 2.0)
-    gram = NoisyGram.of(replace(release, values=release.values[size:]))
+    gram = NoisyGram.from_sum(replace(release, values=release.values[size:]))
     return Noisy(a * release.mean[:size], a * release.mean_sd), Noisy(b * gram.mean, b * release.mean_sd)

@@ -380,7 +380,7 @@ class _OptimizerRounds:
             return None, {}
         kind: Probes = options.probes or "unbiased" if isinstance(options, DOME) else "unbiased"
         # The batches' seed keys another stream of the same family.
-        sketch = Sketch.of(self.space, options.k, self.seed + 1 + number, kind)
+        sketch = Sketch.from_space(self.space, options.k, self.seed + 1 + number, kind)
         arguments = dict(sketch.arguments)
         if isinstance(options, DOME) and options.centre:
             arguments["moment"] = self.moments.first

@@ -70,7 +70,7 @@ RESPONSE_WEIGHT = 0.87  # of y in the first release, relative to the radius of z
 LONG = 3.0  # lengths are counted before a Gram matrix where the longest squared row passes this many times p
 LAST_FLOOR = 0.5  # of the last Hessian's eigenvalues, relative to the operator norm of its noise
 ROBUST = 2.0  # where target="robust" clips scores, in units of sqrt p
-MOST_LOOKS = 100  # looks without noise
+MAX_STEPS = 100  # looks without noise
 SMALLEST_STEP = 1e-10  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
 
 
@@ -114,7 +114,7 @@ class OneStepFit:
     n : int
     """
 
-    pilot: InitialEstimate
+    initial: InitialEstimate
     clip: Clip
     hessian: Floats
     strength: float
@@ -136,12 +136,12 @@ class OneStepFit:
     @property
     def influence(self) -> Floats:
         """R = s M' H^-1, shape (p, p)."""
-        return np.asarray(self.pilot.unit * np.linalg.solve(self.hessian, self.pilot.whitening).T)
+        return np.asarray(self.initial.unit * np.linalg.solve(self.hessian, self.initial.whitening).T)
 
     @property
     def params(self) -> Floats:
         """Coefficients, scaled units."""
-        return np.asarray(self.pilot.theta + self.pilot.unit * self.pilot.whitening.T @ self.step)
+        return np.asarray(self.initial.theta + self.initial.unit * self.initial.whitening.T @ self.step)
 
     @property
     def length(self) -> float:
@@ -192,7 +192,7 @@ class OneStepFit:
         R (G - H) D to first order, G the moments of v. A clipped row is in S, not in H: right of a long tail,
         but not where the pilot was off, so that the step takes the row back inside the clip.
         """
-        return np.asarray(transform @ self.influence @ (self.pilot.white - self.hessian) @ self.step)
+        return np.asarray(transform @ self.influence @ (self.initial.white - self.hessian) @ self.step)
 
     def most_bias(self, transform: Floats) -> Floats:
         """Return X(C) |R_j| / n, the shift if all that counts see beyond C were along one R_j, shape (k,)."""
@@ -217,7 +217,7 @@ def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
     return np.maximum(values, max(edge, 1e-14 * float(values[-1]))), vectors
 
 
-def first_look(queries: LeastSquaresQueries) -> tuple[InitialEstimate, Floats]:
+def release_initial_estimate(queries: LeastSquaresQueries) -> tuple[InitialEstimate, Floats]:
     """Return the pilot of a release of second moments, its scale still 1, and these moments.
 
     Raises NotPositiveDefiniteError where there is no noise and columns repeat one another.
@@ -253,77 +253,77 @@ def first_look(queries: LeastSquaresQueries) -> tuple[InitialEstimate, Floats]:
     ), moments
 
 
-def scaled_pilot(queries: LeastSquaresQueries, pilot: InitialEstimate) -> InitialEstimate:
+def scale_initial_estimate(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialEstimate:
     """Return the pilot with the scale of its residuals."""
-    counting = Counting(top=queries.residual(pilot.theta), cells=SCALE_CELLS)
-    tail = queries.tail(pilot, "residual", SCALE, counting)
-    return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
+    counting = Counting(top=queries.residual(initial.theta), cells=SCALE_CELLS)
+    tail = queries.tail(initial, "residual", SCALE, counting)
+    return replace(initial, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
 
 
-def gram_clip(queries: LeastSquaresQueries, pilot: InitialEstimate, share: float) -> float:
+def gram_clip(queries: LeastSquaresQueries, initial: InitialEstimate, share: float) -> float:
     """Return the norm at which rows v enter a matrix of this price: by counts, where the longest is long."""
-    if math.isinf(queries.mu) or pilot.longest <= LONG * queries.p:
-        return math.sqrt(pilot.longest)
+    if math.isinf(queries.mu) or initial.longest <= LONG * queries.p:
+        return math.sqrt(initial.longest)
     tail = queries.tail(
-        pilot, "length", COUNTS, Counting(top=pilot.longest, lowest=LOWEST_THRESHOLD * queries.p)
+        initial, "length", COUNTS, Counting(top=initial.longest, lowest=LOWEST_THRESHOLD * queries.p)
     )
     mu = queries.mu * math.sqrt(share)
     return math.sqrt(best_clip(tail, lambda c: queries.p * (c / mu) ** 2 + tail.excess(c) ** 2))
 
 
-def rewhiten(queries: LeastSquaresQueries, pilot: InitialEstimate) -> InitialEstimate:
+def rewhiten(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialEstimate:
     """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
-    args = pilot.args({"clip": gram_clip(queries, pilot, REGRAM)})
+    args = initial.args({"clip": gram_clip(queries, initial, REGRAM)})
     gram, sd = queries.matrix(Statistics.WHITENED_GRAM, REGRAM, Labels.SECOND_GRAM, args)
     values, vectors = floored(gram, sd * math.sqrt(2.0 * queries.p))
     root = (vectors / np.sqrt(values)) @ vectors.T
-    whitening = root @ pilot.whitening
-    longest = min(pilot.longest / float(values[0]), queries.reachable.longest2(whitening))
-    return replace(pilot, whitening=whitening, longest=longest, white=root @ gram @ root)
+    whitening = root @ initial.whitening
+    longest = min(initial.longest / float(values[0]), queries.reachable.longest2(whitening))
+    return replace(initial, whitening=whitening, longest=longest, white=root @ gram @ root)
 
 
-def improved(queries: LeastSquaresQueries, pilot: InitialEstimate) -> InitialEstimate:
+def refine_initial_estimate(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialEstimate:
     """Return the pilot moved by one round of clipped scores."""
-    counting = queries.of_scores(pilot, coarse=True)
-    tail = queries.tail(pilot, "score", SCORE_COUNTS, counting)
+    counting = queries.of_scores(initial, coarse=True)
+    tail = queries.tail(initial, "score", SCORE_COUNTS, counting)
     mu = queries.mu * math.sqrt(SCORE_ROUND)
     clip = best_clip(tail, lambda c: queries.p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
-    args = queries.args(pilot, {"low": 0.0, "high": clip})
+    args = queries.args(initial, {"low": 0.0, "high": clip})
     release = queries.vector(Statistics.WHITENED_SCORE, SCORE_ROUND, Labels.FIRST_SCORE, args)
-    moved = pilot.unit * pilot.whitening.T @ release.values / queries.n
-    return replace(pilot, theta=pilot.theta + moved)
+    moved = initial.unit * initial.whitening.T @ release.values / queries.n
+    return replace(initial, theta=initial.theta + moved)
 
 
-def chosen_clip(queries: LeastSquaresQueries, pilot: InitialEstimate, hessian: float) -> tuple[Clip, float]:
+def chosen_clip(queries: LeastSquaresQueries, initial: InitialEstimate, hessian: float) -> tuple[Clip, float]:
     """Return the clip of the scores, and the share of mu^2 that both layers get."""
-    looks = queries.looks
+    options = queries.options
     p = queries.p
-    counting = queries.of_scores(pilot, coarse=False)
+    counting = queries.of_scores(initial, coarse=False)
     tail = None
     high = counting.top
-    if looks.target == "robust":
+    if options.target == "robust":
         high = min(ROBUST * math.sqrt(p), high)
-    elif looks.rule == "auto" and not math.isinf(queries.mu):
-        tail = queries.tail(pilot, "score", TAIL, counting)
+    elif options.rule == "auto" and not math.isinf(queries.mu):
+        tail = queries.tail(initial, "score", TAIL, counting)
     rest = 1.0 - queries.spent - hessian - MEAT
     if tail is None:
         return Clip(low=LAYER * high, high=high, ratio=0.0, weight=1.0, layer=0.0), rest
     return layered(tail, p, queries.mu * math.sqrt(rest)), rest
 
 
-def second_look(
-    queries: LeastSquaresQueries, pilot: InitialEstimate, moments: Floats, *, rewhitened: bool
+def fit_one_step(
+    queries: LeastSquaresQueries, initial: InitialEstimate, moments: Floats, *, rewhitened: bool
 ) -> OneStepFit:
     """Release the counts, the Hessian, both layers and the meat, and return what they say."""
     n, p = queries.n, queries.p
     price = HESSIAN_AGAIN if rewhitened else HESSIAN
-    norm = gram_clip(queries, pilot, price)
-    clip, share = chosen_clip(queries, pilot, price)
-    layer_args = queries.args(pilot, {"low": clip.low, "high": clip.high, "weight": clip.weight})
+    norm = gram_clip(queries, initial, price)
+    clip, share = chosen_clip(queries, initial, price)
+    layer_args = queries.args(initial, {"low": clip.low, "high": clip.high, "weight": clip.weight})
     low, high = clip.shares()
     last: tuple[PricedQuery, float] = (Statistics.WHITENED_MEAT, MEAT, Labels.MEAT, layer_args), 0.0
-    if not queries.looks.robust:
-        last = queries.squares(pilot)
+    if not queries.options.robust:
+        last = queries.squares(initial)
     releases = queries.together(
         [
             (Statistics.WHITENED_HESSIAN, price, Labels.HESSIAN, {**layer_args, "clip": norm}),
@@ -331,13 +331,13 @@ def second_look(
                 Statistics.WHITENED_SCORE,
                 share * low,
                 Labels.SCORES,
-                queries.args(pilot, {"low": 0.0, "high": clip.low}),
+                queries.args(initial, {"low": 0.0, "high": clip.low}),
             ),
             (
                 Statistics.WHITENED_SCORE,
                 share * high,
                 Labels.SCORES_ABOVE,
-                queries.args(pilot, {"low": clip.low, "high": clip.high}),
+                queries.args(initial, {"low": clip.low, "high": clip.high}),
             ),
             last[0],
         ]
@@ -348,11 +348,11 @@ def second_look(
     values, vectors = floored(hessian, LAST_FLOOR * edge)
     scores = lower.values + clip.weight * upper.values
     step = vectors @ ((vectors.T @ scores) / values) / n
-    meat, meat_sd, measures = last_moments(queries, pilot, moments, (releases[3], last[1]), hessian, step)
+    meat, meat_sd, measures = last_moments(queries, initial, moments, (releases[3], last[1]), hessian, step)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
     return OneStepFit(
-        pilot=pilot,
+        initial=initial,
         clip=clip,
         hessian=(vectors * values) @ vectors.T,
         strength=strength,
@@ -370,7 +370,7 @@ def second_look(
 
 def last_moments(
     queries: LeastSquaresQueries,
-    pilot: InitialEstimate,
+    initial: InitialEstimate,
     moments: Floats,
     last: tuple[Any, float],
     hessian: Floats,
@@ -384,20 +384,20 @@ def last_moments(
     residuals at the pilot, less what the step takes of it.
     """
     p = queries.p
-    theta = pilot.theta + pilot.unit * pilot.whitening.T @ step
-    if queries.looks.robust:
+    theta = initial.theta + initial.unit * initial.whitening.T @ step
+    if queries.options.robust:
         meat, sd = queries.mean_matrix(last[0])
-        residual = pilot.unit**2 * float(np.trace(meat)) / float(np.trace(hessian))
+        residual = initial.unit**2 * float(np.trace(meat)) / float(np.trace(hessian))
     else:
         squares = (float(last[0].values[0]) + last[1]) / queries.n
-        residual = squares - pilot.unit**2 * float(step @ hessian @ step)
+        residual = squares - initial.unit**2 * float(step @ hessian @ step)
     if math.isinf(queries.mu):
         ends = np.append(-theta, 1.0)
         residual = float(ends @ moments @ ends)
     residual = max(residual, 0.0)
-    if not queries.looks.robust:
+    if not queries.options.robust:
         freed = queries.n / max(queries.n - p, 1)
-        meat = freed * residual / pilot.unit**2 * hessian
+        meat = freed * residual / initial.unit**2 * hessian
         sd = 0.0
     gram = moments[:p, :p]
     ones = queries.ones
@@ -414,23 +414,23 @@ def fit_least_squares(queries: LeastSquaresQueries) -> OneStepFit:
     -----
     **Privacy.** Reads every row once a release; the squared prices add up to mu^2 at most.
     """
-    if queries.looks.adapt:
-        queries.narrow()
-    pilot, moments = first_look(queries)
+    if queries.options.adapt_bounds:
+        queries.reweight_by_tighter_bounds()
+    initial, moments = release_initial_estimate(queries)
     if math.isinf(queries.mu):
-        pilot = scaled_pilot(queries, pilot) if queries.looks.target == "robust" else pilot
-        return _converged(queries, pilot, moments)
-    pilot = scaled_pilot(queries, pilot)
-    is_weak = pilot.strength <= WEAK
+        initial = scale_initial_estimate(queries, initial) if queries.options.target == "robust" else initial
+        return _converged(queries, initial, moments)
+    initial = scale_initial_estimate(queries, initial)
+    is_weak = initial.strength <= WEAK
     if is_weak:
-        pilot = rewhiten(queries, pilot)
-    has_own_clip = queries.looks.target == "robust" or queries.looks.rule is None
-    if is_weak or has_own_clip or pilot.noise > COARSE * pilot.unit:
-        pilot = improved(queries, pilot)
-    return second_look(queries, pilot, moments, rewhitened=is_weak)
+        initial = rewhiten(queries, initial)
+    has_own_clip = queries.options.target == "robust" or queries.options.rule is None
+    if is_weak or has_own_clip or initial.noise > COARSE * initial.unit:
+        initial = refine_initial_estimate(queries, initial)
+    return fit_one_step(queries, initial, moments, rewhitened=is_weak)
 
 
-def _converged(queries: LeastSquaresQueries, pilot: InitialEstimate, moments: Floats) -> OneStepFit:
+def _converged(queries: LeastSquaresQueries, initial: InitialEstimate, moments: Floats) -> OneStepFit:
     """Return the last look of a fit without noise: looks until the coefficients stay.
 
     Raises
@@ -438,11 +438,11 @@ def _converged(queries: LeastSquaresQueries, pilot: InitialEstimate, moments: Fl
     ConvergenceError
         They do not.
     """
-    for _ in range(MOST_LOOKS):
-        look = second_look(queries, pilot, moments, rewhitened=False)
-        if float(np.abs(look.step).max()) <= SMALLEST_STEP * (1.0 + float(np.abs(look.params).max())):
-            return look
-        pilot = replace(pilot, theta=look.params)
+    for _ in range(MAX_STEPS):
+        one_step = fit_one_step(queries, initial, moments, rewhitened=False)
+        if float(np.abs(one_step.step).max()) <= SMALLEST_STEP * (1.0 + float(np.abs(one_step.params).max())):
+            return one_step
+        initial = replace(initial, theta=one_step.params)
     raise ConvergenceError(
         "Newton's method finds no root of the clipped scores: use a larger clipping threshold"
     )
@@ -465,7 +465,7 @@ def quantile_of(tail: Tail, level: float) -> float:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LookedScores(LargeSample):
+class OneStepScores(LargeSample):
     r"""The scores of a second look as an equation that is linear in the coefficients c, for score tests.
 
     psi(c) = K^-T (S/n - H d), d = K^-1 (c - c_T): the scores at the pilot c_T moved along the Hessian. Their
@@ -501,22 +501,24 @@ class LookedScores(LargeSample):
     cov_type: str
 
     @classmethod
-    def of(cls, look: OneStepFit, to_scaled: Floats, noise_free: Flags, cov_type: str) -> LookedScores:
+    def from_fit(
+        cls, one_step: OneStepFit, to_scaled: Floats, noise_free: Flags, cov_type: str
+    ) -> OneStepScores:
         """Return the scores of a look; `to_scaled` is from its scaled units to the design's."""
-        hidden = (ALLOWED * look.clip.ratio) ** 2
-        flat = look.score_sd**2 + hidden * look.upper_sd**2
-        noise_cov = flat * np.eye(len(look.lower)) + hidden * np.outer(look.upper, look.upper)
+        hidden = (ALLOWED * one_step.clip.ratio) ** 2
+        flat = one_step.score_sd**2 + hidden * one_step.upper_sd**2
+        noise_cov = flat * np.eye(len(one_step.lower)) + hidden * np.outer(one_step.upper, one_step.upper)
         return cls(
-            to_scaled=to_scaled @ (look.pilot.unit * look.pilot.whitening.T),
-            start=to_scaled @ look.pilot.theta,
-            mean=look.lower + look.clip.weight * look.upper,
-            hessian=look.hessian,
-            clean=look.meat,
-            known=look.n * noise_cov,
-            hessian_sd=look.hessian_sd,
-            residual=look.measures.residual,
+            to_scaled=to_scaled @ (one_step.initial.unit * one_step.initial.whitening.T),
+            start=to_scaled @ one_step.initial.theta,
+            mean=one_step.lower + one_step.clip.weight * one_step.upper,
+            hessian=one_step.hessian,
+            clean=one_step.meat,
+            known=one_step.n * noise_cov,
+            hessian_sd=one_step.hessian_sd,
+            residual=one_step.measures.residual,
             noise_free=noise_free,
-            n=look.n,
+            n=one_step.n,
             cov_type=cov_type,
         )
 
@@ -526,7 +528,7 @@ class LookedScores(LargeSample):
         return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> LookedScores:
+    def from_dict(cls, content: Mapping[str, Any]) -> OneStepScores:
         """Return what `to_dict` described."""
         values: dict[str, Any] = {
             name: np.asarray(value) if isinstance(value, list) else value for name, value in content.items()
@@ -594,6 +596,6 @@ class LookedScores(LargeSample):
         )
 
 
-def stored_scores(release: object, settings: Mapping[str, Any]) -> LookedScores | None:
+def stored_scores(release: object, settings: Mapping[str, Any]) -> OneStepScores | None:
     """Return the scores that settings of a result hold; None for fits of other engines."""
-    return LookedScores.from_dict(settings["scores"]) if "scores" in settings else None
+    return OneStepScores.from_dict(settings["scores"]) if "scores" in settings else None

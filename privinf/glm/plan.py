@@ -91,7 +91,7 @@ class FitPlan:
     robust: bool = True
     block: Block | None = None
     weak: str = ""
-    looks: LeastSquaresOptions | None = field(default=None, repr=False)
+    least_squares: LeastSquaresOptions | None = field(default=None, repr=False)
     curved: bool = field(default=False, repr=False)
     margins: bool = field(default=False, repr=False)
 
@@ -100,7 +100,7 @@ class FitPlan:
         """What tells a fit from another one; older fits, whose files have been kept, had the first alone."""
         return (
             replace(self, block=None),
-            *([] if self.looks is None else [self.looks]),
+            *([] if self.least_squares is None else [self.least_squares]),
             *[Places.CURVED_FIT] * self.curved,
             *[Places.MARGINS_OF_FIT] * self.margins,
         )
@@ -172,12 +172,12 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     possible = intervals_possible(rows.p, units, final)
     check_choice(request.target, ScoreTarget, "target")
     if looked and possible:
-        looks = LeastSquaresOptions(
+        least_squares = LeastSquaresOptions(
             rule=rows.rule,
             clip=rows.stated_clip,
             target=request.target,
             robust=robust,
-            adapt=request.adapt_bounds,
+            adapt_bounds=request.adapt_bounds,
         )
         return FitPlan(
             mu=mu,
@@ -188,7 +188,7 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
             public_seed=seed,
             clients=None,
             robust=robust,
-            looks=looks,
+            least_squares=least_squares,
         )
     if request.target != "mean" or request.adapt_bounds:
         raise ArgumentError(NO_LOOK if looked else LOOKS_ALONE)

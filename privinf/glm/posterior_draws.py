@@ -72,7 +72,7 @@ class PosteriorDraws:
     weak: bool
     length2: float
     shift: float
-    settled: bool
+    converged: bool
     sampling: Floats
 
 
@@ -113,7 +113,7 @@ def drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws:
         weak=weak,
         length2=length2,
         shift=shift,
-        settled=not far,
+        converged=not far,
         sampling=back @ inverse @ step.meat @ inverse @ back.T / n,
     )
 
@@ -265,7 +265,7 @@ def restored(record: Mapping[str, Any]) -> OneStepRelease:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CurvedScores(LargeSample):
+class CurvedOneStepScores(LargeSample):
     r"""The final score as an equation that is linear in the coefficients c, for score tests.
 
     psi(c) = K^-T (S - H d), d = K^-1 (c - c_T): the score at c_T moved along the secant Hessian. The law of
@@ -363,13 +363,13 @@ def equation_of(step: OneStep) -> OneStepRelease:
     )
 
 
-def curved_system(settings: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedScores:
+def curved_system(settings: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedOneStepScores:
     """Return the equation of score tests that a fit's settings keep."""
     step = restored(settings["curved"] if "curved" in settings else settings["equation"])
     transform, shift = design.to_user  # the shift is the response's, which a linear predictor has not
     scaled = np.linalg.inv(transform) @ np.array(settings["to_user"])
     start = scaled @ step.place.theta - np.linalg.solve(transform, shift)
     place = scaled @ step.place.transform.T
-    return CurvedScores(
+    return CurvedOneStepScores(
         step=step, n=n, to_scaled=place, start=start, noise_free=~design.private, cov_type=cov_type
     )

@@ -21,7 +21,7 @@ from privinf.federation import NoisySum
 from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
-from privinf.inference.tails import SEEN_BEFORE, Tail, best_clip, looked_for, squared, tail_of
+from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, looked_for, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.summands import counts_above
@@ -112,7 +112,7 @@ class LeastSquaresOptions:
     clip: float | None = None
     target: ScoreTarget = "mean"
     robust: bool = True
-    adapt: bool = False
+    adapt_bounds: bool = False
 
     def described(self, unit: float) -> dict[str, str]:
         """Return the lines of a summary that name a choice; `unit` is that of the scaled response."""
@@ -123,7 +123,7 @@ class LeastSquaresOptions:
             lines["Residual clip"] = "by counts" if self.rule == "auto" else "none (bounds)"
         if self.target == "robust":
             lines["Target"] = "clipped scores"
-        if self.adapt:
+        if self.adapt_bounds:
             lines["Rows"] = "weighted by narrower bounds"
         return lines
 
@@ -166,7 +166,7 @@ class LeastSquaresQueries:
     mu: float
     n: int
     response: Pair
-    looks: LeastSquaresOptions = field(default_factory=LeastSquaresOptions)
+    options: LeastSquaresOptions = field(default_factory=LeastSquaresOptions)
     spent: float = 0.0
     ones: Floats | None = None
     outside: OutsideCount | None = None
@@ -174,7 +174,9 @@ class LeastSquaresQueries:
     ends: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: LeastSquaresOptions) -> LeastSquaresQueries:
+    def from_rows(
+        cls, rows: GlmRows, sums: GlmSums, mu: float, options: LeastSquaresOptions
+    ) -> LeastSquaresQueries:
         """Return the questions of a model's rows."""
         center, unit, low, high = rows.response_units
         units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
@@ -197,11 +199,11 @@ class LeastSquaresQueries:
             mu=mu,
             n=rows.total,
             response=(low, high),
-            looks=looks,
+            options=options,
             ones=ones,
         )
 
-    def narrow(self) -> None:
+    def reweight_by_tighter_bounds(self) -> None:
         """Weight the rows by narrower bounds, from noisy counts of every column."""
         if not (columns := counted_columns(self.rows)):
             return
@@ -214,7 +216,7 @@ class LeastSquaresQueries:
         above = np.array([counts_above(part, 0.0)[0] for part in parts])
         sd = counts_above(parts[0], float(release.scale))[1]
         rows = narrowed(self.rows, columns, above, sd)
-        narrower = LeastSquaresQueries.of(rows, self.sums, self.mu, self.looks)
+        narrower = LeastSquaresQueries.from_rows(rows, self.sums, self.mu, self.options)
         for name in ("rows", "units", "reachable", "response", "ones"):
             setattr(self, name, getattr(narrower, name))
 
@@ -237,10 +239,10 @@ class LeastSquaresQueries:
         """Return the largest |y - z'theta| that public bounds allow."""
         return self.reachable.residual(theta, *self.response)
 
-    def of_scores(self, pilot: InitialEstimate, *, coarse: bool) -> Counting:
+    def of_scores(self, initial: InitialEstimate, *, coarse: bool) -> Counting:
         """Return the thresholds of counts of t."""
-        residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
-        top = math.sqrt(pilot.longest) * residual / pilot.unit
+        residual = min(self.residual(initial.theta), self.options.clip or math.inf)
+        top = math.sqrt(initial.longest) * residual / initial.unit
         ratio = COARSE_RATIO if coarse else FINE_RATIO
         return Counting(top=top, lowest=LOWEST_THRESHOLD * math.sqrt(self.p), ratio=ratio, coarse=coarse)
 
@@ -308,31 +310,31 @@ class LeastSquaresQueries:
         """Return the mean of a symmetric statistic that was released as a vector, and its diagonal's sd."""
         return from_isometric(release.values) / self.n, float(release.scale) / self.n
 
-    def args(self, pilot: InitialEstimate, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
+    def args(self, initial: InitialEstimate, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
         """Return what statistics of residuals are told of the pilot, and of the user's clip."""
-        clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
-        return pilot.args({**clip, **extra})
+        clip = {} if self.options.clip is None else {"residual_clip": self.options.clip}
+        return initial.args({**clip, **extra})
 
-    def squares(self, pilot: InitialEstimate) -> tuple[PricedQuery, float]:
+    def squares(self, initial: InitialEstimate) -> tuple[PricedQuery, float]:
         """Return what asks for the squared residuals at the pilot, paid as a meat, and what lies beyond them.
 
         They are clipped where counts say, and what the counts see beyond is to be added.
         """
         excess = 0.0
-        bound2 = min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
-        if pilot.residuals is not None and self.looks.rule == "auto":
-            tail = squared(pilot.residuals)
+        bound2 = min(self.residual(initial.theta), self.options.clip or math.inf) ** 2
+        if initial.residuals is not None and self.options.rule == "auto":
+            tail = squared(initial.residuals)
             mu = self.mu * math.sqrt(MEAT)
             bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
             excess = float(tail.excess(np.array([bound2]))[0])
-        args = pilot.args({"residual_clip": math.sqrt(bound2)})
+        args = initial.args({"residual_clip": math.sqrt(bound2)})
         return (Statistics.WHITENED_SQUARE, MEAT, Labels.SQUARED_RESIDUALS, args), excess
 
-    def tail(self, pilot: InitialEstimate, quantity: Quantity, share: float, counting: Counting) -> Tail:
+    def tail(self, initial: InitialEstimate, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""
 
         def ask(cuts: Floats, part: float) -> tuple[Floats, Floats]:
-            args = self.args(pilot, {"quantity": quantity, "thresholds": cuts})
+            args = self.args(initial, {"quantity": quantity, "thresholds": cuts})
             release = self.vector(
                 Statistics.WHITENED_COUNTS, part * share, Labels.COUNTS.format(quantity=quantity), args
             )
@@ -342,7 +344,9 @@ class LeastSquaresQueries:
         if quantity == "score" and not counting.coarse:
             return looked_for(ask, thresholds, self.n, counting.top)
         counts, sd = ask(thresholds, 1.0)
-        return tail_of(thresholds, counts, sd, self.n, counting.top, seen=SEEN_BEFORE, flattest=2.0)
+        return tail_of(
+            thresholds, counts, sd, self.n, counting.top, visible_sds=VISIBLE_SDS_BEFORE, flattest=2.0
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

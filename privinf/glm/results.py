@@ -15,8 +15,8 @@ from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
-from privinf.glm.convergence import Trajectory, error_of_start, settling
-from privinf.glm.least_squares import LookedScores, OneStepFit
+from privinf.glm.convergence import Trajectory, error_of_start, judge_convergence
+from privinf.glm.least_squares import OneStepFit, OneStepScores
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.posterior_draws import curved_system, drawn, equation_of, recorded, restored
@@ -43,7 +43,7 @@ CHARGED = (
     "chosen from private data in other ways are not charged."
 )
 
-UNSETTLED = (
+NOT_CONVERGED = (
     "the fit did not converge: the last Newton step was {:.1f} standard errors long; use Newton(rounds=6), a "
     "larger final_share=, more rows or budget, or tighter bounds{}"
 )
@@ -427,7 +427,7 @@ def glm_results(
         names = block.targets
         back = np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     total = sampling + noise
-    reason = _unsettled(rows, step, description.trajectory, total)
+    reason = _nonconvergence(rows, step, description.trajectory, total)
     if reason := reason or singular(total):
         weak = Estimate(
             params=step.params,
@@ -457,8 +457,8 @@ def glm_results(
     return named_results(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
-def second_look_results(
-    rows: GlmRows, look: OneStepFit, looks: LeastSquaresOptions, description: FitDescription
+def one_step_results(
+    rows: GlmRows, one_step: OneStepFit, options: LeastSquaresOptions, description: FitDescription
 ) -> GLMResults:
     """Return the results of one-step least squares, in the user's units."""
     center, unit, _, _ = rows.response_units
@@ -466,10 +466,10 @@ def second_look_results(
     shift = np.zeros(rows.p)
     if rows.design.constant is not None:
         shift[rows.design.constant] = center
-    cov, noise = look.covariance(transform)
-    cov_type: CovType = "HC0" if looks.robust else "nonrobust"
-    params = transform @ look.params + shift
-    bias = look.bias(transform)
+    cov, noise = one_step.covariance(transform)
+    cov_type: CovType = "HC0" if options.robust else "nonrobust"
+    params = transform @ one_step.params + shift
+    bias = one_step.bias(transform)
     if reason := singular(cov):
         bare = Estimate(
             params=params,
@@ -489,18 +489,18 @@ def second_look_results(
         cov_type=cov_type,
         df_resid=max(rows.total - rows.p, 1),
         bias=bias if bias.any() else None,
-        terms=VarianceTerms.dividing(cov, STEP_EQUATION, look.noise_terms(transform)),
+        terms=VarianceTerms.dividing(cov, STEP_EQUATION, one_step.noise_terms(transform)),
     )
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
-    system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
-    strength = identified(rows, look, estimate.bse)
-    measures = look.measures
-    largest_bias = look.most_bias(transform)
-    doubts = few_records(rows, look, largest_bias, look.one_sided(transform), estimate.bse)
-    doubts += far_start(rows, look, look.unclipped_shift(transform), estimate.bse)
-    context = description.context(rows, *notes_of(rows, look, estimate, strength, largest_bias, doubts))
+    system = OneStepScores.from_fit(one_step, scaled, ~rows.design.private, cov_type)
+    strength = identified(rows, one_step, estimate.bse)
+    measures = one_step.measures
+    largest_bias = one_step.most_bias(transform)
+    doubts = few_records(rows, one_step, largest_bias, one_step.one_sided(transform), estimate.bse)
+    doubts += far_start(rows, one_step, one_step.unclipped_shift(transform), estimate.bse)
+    context = description.context(rows, *notes_of(rows, one_step, estimate, strength, largest_bias, doubts))
     scarce = [doubt.text for doubt in doubts]
-    context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": scarce}
+    context["settings"] |= {"tail_ratio": one_step.clip.ratio, "scores": system.to_dict(), "scarce": scarce}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return named_results(
         estimate,
@@ -518,17 +518,17 @@ def singular(cov: Floats) -> str:
     return "" if is_positive_definite((cov + cov.T) / 2.0) else SINGULAR
 
 
-def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:
+def _nonconvergence(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:
     """Return why the last step was too long for intervals; empty where it was not."""
     # The linear model's curvature changes as residuals enter the clip or leave it.
     unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
     start = error_of_start(trajectory, step.bread, step.meat, rows.total)
-    convergence = settling(step.step, covariance, start, step.shift / unit)
+    convergence = judge_convergence(step.step, covariance, start, step.shift / unit)
     wider = WIDER_CLIP
     return (
         ""
-        if convergence.settled
-        else UNSETTLED.format(convergence.length, wider * (rows.family != "binomial"))
+        if convergence.converged
+        else NOT_CONVERGED.format(convergence.length, wider * (rows.family != "binomial"))
     )
 
 

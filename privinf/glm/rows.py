@@ -78,7 +78,7 @@ class GlmRows:
             low = np.clip(low, -1.0, 1.0)
             high = np.clip(high, -1.0, 1.0)
             low = np.minimum(low, 0.0)
-        return Reachable.of(low, high, self.design.blocks, self.radius)
+        return Reachable.from_blocks(low, high, self.design.blocks, self.radius)
 
     @property
     def response_units(self) -> tuple[float, float, float, float]:

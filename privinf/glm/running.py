@@ -20,7 +20,7 @@ from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import CURVED_HC1, requested_covariance
 from privinf.fitting.solve import with_covariance
-from privinf.glm.advice import curved_notes, heavy_tail, misfits, unsettled_reason
+from privinf.glm.advice import curved_notes, heavy_tail, misfits, nonconvergence_reason
 from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
@@ -50,7 +50,7 @@ from privinf.glm.results import (
     GLMResults,
     glm_results,
     named_results,
-    second_look_results,
+    one_step_results,
     singular,
     weak_results,
 )
@@ -113,10 +113,10 @@ def _run(
     plan = plan_fit(level, request, rows)
     if all_rows.role_columns and not plan.curved:
         raise ArgumentError(ROLES)
-    if rows.total < rows.p and (plan.curved or plan.looks is not None):
+    if rows.total < rows.p and (plan.curved or plan.least_squares is not None):
         raise AlignmentError(TOO_FEW_ROWS.format(rows.total, rows.p))
     refuse_without_intervals(plan, request, rows.family)
-    if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.looks is not None):
+    if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.least_squares is not None):
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.design.constant is None:
         raise NotAvailableError(NO_CONSTANT)
@@ -126,12 +126,12 @@ def _run(
         charges = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
         stack.enter_context(charges)
     if isinstance(all_rows.federation, TableByPasses):
-        engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
+        engines = plan.curved or (plan.least_squares is not None and not plan.least_squares.adapt_bounds)
         all_rows.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
     warn_of_large_delta(spending.get("delta"), rows.total)
-    default = plan.curved or plan.looks is not None
+    default = plan.curved or plan.least_squares is not None
     is_curator = trust == "central" and isinstance(all_rows.federation, (LocalSites, TableByPasses))
-    outside = OutsideCount.of(all_rows, plan.mu) if default and is_curator else None
+    outside = OutsideCount.from_rows(all_rows, plan.mu) if default and is_curator else None
     price = plan.mu if outside is None else outside.rest
     folder = _folder(all_rows, trust, request, plan, outside)
     unspent = plan.mu if folder is None else stack.enter_context(folder).unspent(plan.mu, ledger)
@@ -151,7 +151,7 @@ def _run(
     ) -> FitDescription:
         server = sums.server
         entries = server.entries if isinstance(server, CheckpointedServer) else ledger.entries[before:]
-        report = PrivacyReport.of(entries, ledger=ledger, delta=plan.delta)
+        report = PrivacyReport.from_entries(entries, ledger=ledger, delta=plan.delta)
         options = _options(rows, trust, request) | extra
         if (passes := getattr(server, "passes", None)) is not None:
             options["Passes over the table"] = str(passes)
@@ -181,18 +181,18 @@ def _run(
         description = describe(method, path, final_counts, ends, **all_rows.roles.described())
         ratio = ratio_beside(all_rows.design, all_rows.roles)
         return curved_results(rows, bent, description, request.cov_type, average, ratio)
-    if plan.looks is not None:
-        queries = LeastSquaresQueries.of(rows, sums, price, plan.looks)
+    if plan.least_squares is not None:
+        queries = LeastSquaresQueries.from_rows(rows, sums, price, plan.least_squares)
         queries.outside = None if math.isinf(price) else outside  # without noise looks are repeated
-        look = fit_least_squares(queries)
+        one_step = fit_least_squares(queries)
         if outside is not None and queries.counted is None:
             queries.counted = outside.ask(sums)
-        lines = plan.looks.described(rows.design.y_scale)
-        path = path_of(look, queries.rows)
+        lines = plan.least_squares.described(rows.design.y_scale)
+        path = path_of(one_step, queries.rows)
         description = describe(
             "least squares by a one-step estimator", path, queries.counted, queries.ends, **lines
         )
-        return second_look_results(queries.rows, look, plan.looks, description)
+        return one_step_results(queries.rows, one_step, plan.least_squares, description)
     trajectory = plan.trajectory(sums, rows.start)
     last = plan.last_step(sums, trajectory.params)
     description = describe(
@@ -336,13 +336,13 @@ def sums_of(
     )
 
 
-def path_of(look: OneStepFit, rows: GlmRows) -> Trajectory:
+def path_of(one_step: OneStepFit, rows: GlmRows) -> Trajectory:
     """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
     center, unit, _, _ = rows.response_units
     middle = np.zeros(rows.p)
     if rows.design.constant is not None:
         middle[rows.design.constant] = center
-    path = [middle + unit * theta for theta in (look.pilot.theta, look.params)]
+    path = [middle + unit * theta for theta in (one_step.initial.theta, one_step.params)]
     return Trajectory(params=path[-1], path=path, length=1, rounds=[])
 
 
@@ -386,7 +386,7 @@ def curved_results(
     context = description.context(rows, *curved_notes(rows, outcome, got))
     context["settings"] |= extra_settings
     total = np.atleast_2d(np.cov(got.draws.T))
-    reason = "" if got.settled or got.weak else unsettled_reason(rows, outcome, got)
+    reason = "" if got.converged or got.weak else nonconvergence_reason(rows, outcome, got)
     if reason := reason or singular(total):
         bare = Estimate(
             params=back @ got.params,

@@ -82,7 +82,7 @@ class Sketch:
     arguments: dict[str, Any]
 
     @classmethod
-    def of(cls, space: LearnedSpace, k: int, seed: int, kind: Probes) -> Sketch:
+    def from_space(cls, space: LearnedSpace, k: int, seed: int, kind: Probes) -> Sketch:
         """Return the learned directions and ``k - r`` probes: normal, then orthonormal, orthogonal to them.
 
         Scaled by sqrt((d - r) / (k - r)) they give an unbiased estimate S S'h of any h ("unbiased"); without

@@ -139,7 +139,7 @@ def precision_of(estimate: Estimate, R: Floats | None = None) -> Precision:
 
 
 @dataclass(frozen=True, slots=True)
-class JointLaw:
+class JointDistribution:
     """Law of a joint Wald statistic ``W = d' V^-1 d`` of k restrictions.
 
     Attributes
@@ -168,7 +168,7 @@ class JointLaw:
         return float(ncf.sf(F, self.k, self.df, nc) if nc > 0.0 else f.sf(F, self.k, self.df))
 
 
-def joint_law(estimate: Estimate, R: Floats) -> JointLaw:
+def joint_distribution(estimate: Estimate, R: Floats) -> JointDistribution:
     """Return the law of the Wald test of k independent restrictions, the rows of `R`, at its worst.
 
     Notes
@@ -188,13 +188,13 @@ def joint_law(estimate: Estimate, R: Floats) -> JointLaw:
             noise = float(np.linalg.eigvalsh(root @ estimate.noise_cov @ root.T)[0])
         share = min(max(1.0 - noise, 0.0), 1.0)
         df = estimate.df_resid / share**2 if share > 0.0 else np.inf
-    return JointLaw(len(R), float(df), nc)
+    return JointDistribution(len(R), float(df), nc)
 
 
-def law_of_inverse(estimate: Estimate, R: Floats, inverse: Floats) -> JointLaw:
+def law_of_inverse(estimate: Estimate, R: Floats, inverse: Floats) -> JointDistribution:
     """Return the law of ``W = (R b)' inverse (R b)``, taking `inverse` for that of a sampling covariance."""
     nc = _noncentrality(estimate, R.T @ inverse @ R)
-    return JointLaw(len(R), min(estimate.df, estimate.df_resid), nc)
+    return JointDistribution(len(R), min(estimate.df, estimate.df_resid), nc)
 
 
 def _noncentrality(estimate: Estimate, M: Floats) -> float:

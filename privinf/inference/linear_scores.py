@@ -25,7 +25,7 @@ _RESOLUTION = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreLaw:
+class ScoreDistribution:
     """Chi-square, or the exact law for a statistic of Gaussian rows.
 
     Attributes
@@ -73,7 +73,9 @@ class ScoreLaw:
         return self.rows - max(self.columns, df)
 
 
-CHI_SQUARE = ScoreLaw()  # normal and chi-square distributions of score tests on many independent records
+CHI_SQUARE = (
+    ScoreDistribution()
+)  # normal and chi-square distributions of score tests on many independent records
 
 
 class LinearScores(Protocol):
@@ -92,7 +94,7 @@ class LinearScores(Protocol):
         "HC0", "cluster" or "nonrobust", as statsmodels names the noise-free limit.
     df, df_resid : float
         Degrees of freedom of the covariance, and of its sampling part alone; infinite for normal inference.
-    law : ScoreLaw
+    distribution : ScoreDistribution
         Of the score statistic.
     linear_noise : bool
         Whether g and A are clean moments plus noise of a known law, no noise moment subtracted.
@@ -107,7 +109,7 @@ class LinearScores(Protocol):
     cov_type: str
     df: float
     df_resid: float
-    law: ScoreLaw
+    distribution: ScoreDistribution
     linear_noise: bool
     variance_equation: str
 
@@ -147,7 +149,7 @@ class LargeSample:
 
     df = np.inf
     df_resid = np.inf
-    law = CHI_SQUARE
+    distribution = CHI_SQUARE
     linear_noise = False
 
     def meat(self, beta: Floats) -> Floats:

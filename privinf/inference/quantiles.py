@@ -85,7 +85,7 @@ class Search:
     high: float
 
     @classmethod
-    def of(cls, distribution: Distribution) -> Search:
+    def from_distribution(cls, distribution: Distribution) -> Search:
         """Return what a first look shows."""
         first, last = seen_range(distribution)
         return cls(float(distribution.edges[first]), float(distribution.edges[last]))
@@ -226,7 +226,7 @@ def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, R
     of 2; then .7, or, where all rows lie within two octaves, .2 for a second look and .5. Either way they add
     up to 1.
     """
-    search = Search.of((yield signed_powers(), 0.3))
+    search = Search.from_distribution((yield signed_powers(), 0.3))
     rest = 0.7
     if search.narrow:
         search = search.narrowed((yield np.linspace(search.low, search.high, NARROW + 1), 0.2))
@@ -372,17 +372,17 @@ def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu:
     reach = ends[0][0][:, None] + ends[1][0]
     spread = np.sqrt(distribution.n * (0.5 * (upper - lower)) ** 2 + (reach / mu) ** 2)
     at = np.unravel_index(np.argmin(z * spread + ends[0][1][:, None] + ends[1][1]), reach.shape)
-    (left, below, below_count), (right, above, above_count) = (
+    (low_end, below, below_count), (high_end, above, above_count) = (
         tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)
     )
-    left, right = float(middle) - left, float(middle) + right
+    low_end, high_end = float(middle) - low_end, float(middle) + high_end
     return MeanClip(
-        low=left,
-        high=right,
+        low=low_end,
+        high=high_end,
         below=below,
         above=above,
         most=(below_count, above_count),
-        rest=(left - low, high - right),
+        rest=(low_end - low, high - high_end),
     )
 
 

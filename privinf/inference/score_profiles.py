@@ -33,7 +33,7 @@ class Lines:
     critical: float
 
     @classmethod
-    def of(cls, surface: ScoreSurface, coordinates: Integers, *, critical: float) -> Lines:
+    def from_surface(cls, surface: ScoreSurface, coordinates: Integers, *, critical: float) -> Lines:
         """Centre at the estimate (T = 0), with scales that put Wald intervals at 45 degrees."""
         w = surface.unwhiten @ np.linalg.svd(surface.B)[2][-1]
         lean = w / w[-1] if abs(w[-1]) > 1e-12 * np.abs(w).max() else np.append(np.zeros(len(w) - 1), 1.0)
@@ -112,10 +112,10 @@ class Profiles:
     points: Floats
     beyond: Flags
     sought: Flags
-    neighbours: Integers
+    neighbors: Integers
 
     @classmethod
-    def of(cls, lines: Lines) -> Profiles:
+    def from_lines(cls, lines: Lines) -> Profiles:
         """Return the grid with what is known without a search."""
         surface = lines.surface
         angles = lines.angles()
@@ -139,7 +139,7 @@ class Profiles:
             points=points,
             beyond=outside,
             sought=np.zeros(len(flat), dtype=np.bool_),
-            neighbours=ring,
+            neighbors=ring,
         )
 
     @property
@@ -171,10 +171,10 @@ class Profiles:
         """Seek minima from the neighbours' points too, as long as there are new ones."""
         news = np.ones((2, len(self.angles)), dtype=np.bool_)
         for _ in range(_SWEEPS):
-            for side, neighbours in enumerate(self.neighbours):
-                rows = np.flatnonzero(self.sought & news[side][neighbours])
+            for side, neighbors in enumerate(self.neighbors):
+                rows = np.flatnonzero(self.sought & news[side][neighbors])
                 news[side] = False
-                lower = self._lower(rows, self.points[neighbours[rows]])
+                lower = self._lower(rows, self.points[neighbors[rows]])
                 news[:, lower] = True
             self._close_rings()
 
@@ -190,7 +190,7 @@ class Profiles:
     def _close_rings(self) -> None:
         """Let both ends of a line, one hyperplane at infinity, know what the other one knows."""
         last = np.flatnonzero(np.append(self.line[1:] != self.line[:-1], True))
-        first = self.neighbours[1][last]
+        first = self.neighbors[1][last]
         lower = self.values[first] < self.values[last]
         source = np.where(lower, first, last)
         target = np.where(lower, last, first)

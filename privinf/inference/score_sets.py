@@ -12,7 +12,7 @@ from scipy import linalg
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import LinearScores, ScoreLaw, concentrate, kept_columns
+from privinf.inference.linear_scores import LinearScores, ScoreDistribution, concentrate, kept_columns
 from privinf.inference.score_profiles import Lines, Profiles
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import ScoreTestResult
@@ -41,7 +41,7 @@ class Restriction:
     free: Floats
 
     @classmethod
-    def of(cls, R: Floats, q: Floats) -> Restriction:
+    def from_arrays(cls, R: Floats, q: Floats) -> Restriction:
         """Return the restrictions ``R b = q``."""
         tested = np.asarray(np.linalg.pinv(R), dtype=np.float64)
         return cls(tested @ q, tested, np.asarray(linalg.null_space(R), dtype=np.float64))
@@ -135,7 +135,7 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
     >>> [bool(restricted_score_test(system, R, np.zeros(1)).pvalue > 0.05) for R in (equal, zero)]
     [True, False]
     """
-    null = Restriction.of(R, q)
+    null = Restriction.from_arrays(R, q)
     P = null.projection(system.A)
     b = null.start
     if null.free.shape[1]:
@@ -144,7 +144,11 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
         b = null.at(np.asarray(np.linalg.lstsq(inner, free_scores, rcond=None)[0], dtype=np.float64))
     statistic = quadratic_statistic(P @ (system.g - system.A @ b), P @ system.null_meat(b) @ P.T, system.n)
     return ScoreTestResult(
-        statistic=statistic, pvalue=system.law.pvalue(statistic, len(R)), df=len(R), null=q, law=system.law
+        statistic=statistic,
+        pvalue=system.distribution.pvalue(statistic, len(R)),
+        df=len(R),
+        null=q,
+        law=system.distribution,
     )
 
 
@@ -266,9 +270,9 @@ def score_sets(
     for columns_alike in alike.values():
         mask = _mask(under_test, columns_alike[0])
         maps = concentrate(system.A, system.g, mask)
-        surface = ScoreSurface.of(system.A, system.g, tensor, system.n, maps)
+        surface = ScoreSurface.from_arrays(system.A, system.g, tensor, system.n, maps)
         places = [int(mask[:column].sum()) for column in columns_alike]
-        sets |= zip(columns_alike, projected_sets(surface, places, alpha, system.law), strict=True)
+        sets |= zip(columns_alike, projected_sets(surface, places, alpha, system.distribution), strict=True)
     return tuple(sets[column] for column in requested)
 
 
@@ -290,7 +294,7 @@ def _ellipse_set(
         raise NotPositiveDefiniteError("the scores are linearly dependent: leave out a collinear column")
     influence = np.linalg.solve(J.T, np.eye(df)[place])
     variance = float(influence @ maps.projection @ meat @ maps.projection.T @ influence) / system.n
-    half = math.sqrt(system.law.critical(df, alpha) * variance)
+    half = math.sqrt(system.distribution.critical(df, alpha) * variance)
     middle = float(influence @ h)
     return ScoreSet(((middle - half, middle + half),), 1.0 - alpha, df)
 
@@ -302,12 +306,14 @@ def _mask(under_test: Flags, column: int) -> Flags:
 
 
 def projected_sets(
-    surface: ScoreSurface, coordinates: Sequence[int], alpha: float, law: ScoreLaw
+    surface: ScoreSurface, coordinates: Sequence[int], alpha: float, distribution: ScoreDistribution
 ) -> list[ScoreSet]:
     """Return the shadows of {T <= critical value} on some coordinates, sought together."""
     df = surface.B.shape[0]
-    lines = Lines.of(surface, np.asarray(coordinates, dtype=np.int64), critical=law.critical(df, alpha))
-    profiles = Profiles.of(lines)
+    lines = Lines.from_surface(
+        surface, np.asarray(coordinates, dtype=np.int64), critical=distribution.critical(df, alpha)
+    )
+    profiles = Profiles.from_lines(lines)
     profiles.settle()
     edges = profiles.edges()
     ends = lines.value(profiles.line[edges], profiles.crossings(edges))

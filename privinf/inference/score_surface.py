@@ -43,7 +43,7 @@ class ScoreSurface:
     unwhiten: Floats
 
     @classmethod
-    def of(cls, A: Floats, g: Floats, tensor: Floats, n: int, maps: Concentrated) -> ScoreSurface:
+    def from_arrays(cls, A: Floats, g: Floats, tensor: Floats, n: int, maps: Concentrated) -> ScoreSurface:
         """Return the surface of a system with its concentrated columns removed.
 
         Raises

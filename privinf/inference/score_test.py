@@ -13,7 +13,7 @@ from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import (
     CHI_SQUARE,
     LinearScores,
-    ScoreLaw,
+    ScoreDistribution,
     concentrate,
     kept_columns,
     partialled,
@@ -36,7 +36,7 @@ class ScoreTestResult:
     df : int
     null : (df,) array
         Tested values, in the units of the system.
-    law : ScoreLaw
+    law : ScoreDistribution
         Chi-square with `df` degrees of freedom, or F for mixed rows.
     """
 
@@ -44,7 +44,7 @@ class ScoreTestResult:
     pvalue: float
     df: int
     null: Floats
-    law: ScoreLaw = CHI_SQUARE
+    law: ScoreDistribution = CHI_SQUARE
 
     def _repr_html_(self) -> str:
         cells = (self.law.described(self.statistic, self.df), f"{self.pvalue:.4g}", self.df)
@@ -111,7 +111,11 @@ def score_test(
         )
     statistic = float(system.n * psi @ np.linalg.solve(meat, psi))
     return ScoreTestResult(
-        statistic=statistic, pvalue=system.law.pvalue(statistic, df), df=df, null=values, law=system.law
+        statistic=statistic,
+        pvalue=system.distribution.pvalue(statistic, df),
+        df=df,
+        null=values,
+        law=system.distribution,
     )
 
 

@@ -18,8 +18,8 @@ from privinf.typing import Floats
 
 # Sds of its noise from which on a count, made nonincreasing, is seen, of a sum that intervals rest on; for
 # their sake noise may seem a tail in one release of 25.
-SEEN = 1.6
-SEEN_BEFORE = 2.0  # the same of other sums
+VISIBLE_SDS = 1.6
+VISIBLE_SDS_BEFORE = 2.0  # the same of other sums
 UNSEEN = 2.5  # sds of the first count's noise that stand for what may be there where no count is seen
 SURE = 2.0  # a count of this many sds more is seen in all but a thirtieth of releases
 OFF = 2.5  # counts more than this many times as far out as the last sure one are asked for again
@@ -118,7 +118,7 @@ def tail_of(
     rows: int,
     top: float,
     *,
-    seen: float = SEEN,
+    visible_sds: float = VISIBLE_SDS,
     flattest: float = FLATTEST,
 ) -> Tail:
     """Return the tail of noisy counts above thresholds.
@@ -143,7 +143,7 @@ def tail_of(
     **Privacy.** Post-processing of the counts.
     """
     fitted = decreasing(counts, sd)
-    passed = np.flatnonzero(fitted > seen * sd)
+    passed = np.flatnonzero(fitted > visible_sds * sd)
     last = int(passed[-1]) if len(passed) else 0
     tail_counts = fitted[: last + 1]
     if not len(passed):
@@ -163,7 +163,7 @@ def tail_of(
         top=top,
         rows=rows,
         seen=bool(len(passed)),
-        hidden=(seen + SURE) * float(sd[last]),
+        hidden=(visible_sds + SURE) * float(sd[last]),
     )
 
 
@@ -222,7 +222,7 @@ def looked_for(
         combined_sd = sd.copy()
         combined_sd[chosen] /= np.sqrt(1.0 + weights)
         tail = tail_of(thresholds[:stop], counts[:stop], combined_sd[:stop], rows, top)
-        return replace(tail, hidden=(SEEN + SURE) * float(sd[len(tail.thresholds) - 1]))
+        return replace(tail, hidden=(VISIBLE_SDS + SURE) * float(sd[len(tail.thresholds) - 1]))
     return tail_of(thresholds, counts, sd, rows, top)
 
 

@@ -99,7 +99,7 @@ class Examples:
 
     def combinations(self) -> Combinations:
         """Return the level combinations of the features under response."""
-        return Combinations.of(self.responses, self.X.shape[1])
+        return Combinations.from_responses(self.responses, self.X.shape[1])
 
     def blocks(self, width: int = 1) -> Iterator[slice]:
         """Yield slices of rows, shorter where each row needs `width` evaluations."""

@@ -121,7 +121,7 @@ class LinearEngine:
         ``(r^2 - s)(x x' - S) + 2 r (t x' + x t') + 2 t t'``, summed over the level combinations.
         """
         try:
-            combinations = Combinations.of(self.data.responses, self.size)
+            combinations = Combinations.from_responses(self.data.responses, self.size)
         except ArgumentError:
             return None
         X = self.data.X[rows]

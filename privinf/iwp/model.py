@@ -19,7 +19,7 @@ from privinf.fitting.solve import fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
-from privinf.iwp.noise import examples_law
+from privinf.iwp.noise import examples_noise_model
 from privinf.iwp.results import IWPGLMResults, blocked_map
 from privinf.iwp.root import chosen_truncation, series_bias, solve_root
 from privinf.iwp.score_test import identification, noise_inflation
@@ -425,7 +425,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         """
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
-        check_label(loss, examples_law(release)["label"].get("levels"))
+        check_label(loss, examples_noise_model(release)["label"].get("levels"))
         check_release(release)
         return model
 
@@ -627,7 +627,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         passes = options.passes()
         check_method(method, passes)
         first = None if start is None else checked_start(start, self._parameters)
-        release = self._given_release(spending)
+        release = self._release_or_none(spending)
         if release is None:
             release = self._released(None, spending)
         if settings["correction"] == "series" and truncation is None:
@@ -667,7 +667,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             levels = self.mechanism.label.levels
         else:
             design = self._release.design
-            levels = examples_law(self._release)["label"].get("levels")
+            levels = examples_noise_model(self._release)["label"].get("levels")
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.release_kinds import ExamplesLaw
+from privinf.release_kinds import ExamplesNoiseModel
 from privinf.releases import Release
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_number
@@ -24,9 +24,9 @@ def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
     return np.asarray((indicators - other) / (keep - other), dtype=np.float64)
 
 
-def examples_law(release: Release) -> ExamplesLaw:
+def examples_noise_model(release: Release) -> ExamplesNoiseModel:
     """Return what a release of kind "local-examples" says of its noise."""
-    return cast(ExamplesLaw, release.law)
+    return cast(ExamplesNoiseModel, release.law)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Combinations:
     offsets: Floats
 
     @classmethod
-    def of(cls, responses: tuple[ResponseColumns, ...], p: int) -> Combinations:
+    def from_responses(cls, responses: tuple[ResponseColumns, ...], p: int) -> Combinations:
         """Enumerate the combinations of responses in p columns.
 
         Raises

@@ -19,7 +19,7 @@ from privinf.inference.score_test import ScoreTestResult
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.interval import score_interval
-from privinf.iwp.noise import examples_law
+from privinf.iwp.noise import examples_noise_model
 from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation, restricted_score_test
 from privinf.iwp.score_test import score_test as test_examples
@@ -281,7 +281,7 @@ class ExamplePredictions(Predictions):
         params = self.inference.params.to_numpy()
         if self.loss == "multinomial":
             linear = rows @ params.reshape(-1, rows.shape[1]).T
-            levels = list(examples_law(self.inference.release)["label"]["levels"])
+            levels = list(examples_noise_model(self.inference.release)["label"]["levels"])
             if which == "linear":
                 return pd.DataFrame(linear, index, levels[1:])
             return pd.DataFrame(class_probabilities(linear), index, levels)

@@ -132,7 +132,11 @@ def _tested(system: ExampleScores, point: NullPoint, null: Floats) -> ScoreTestR
     statistic = point.statistic(system.n)
     df = len(null)
     return ScoreTestResult(
-        statistic=statistic, pvalue=CHI_SQUARE.pvalue(statistic, df), df=df, null=null, law=CHI_SQUARE
+        statistic=statistic,
+        pvalue=CHI_SQUARE.pvalue(statistic, df),
+        df=df,
+        null=null,
+        law=CHI_SQUARE,
     )
 
 
@@ -212,7 +216,7 @@ def restricted_score_test(system: ExampleScores, R: Floats, q: Floats, *, near: 
     The coefficients that are left free are looked for from those of `near`, shape (p,), then from zero.
     """
     parameters_under_test(system, np.ones(system.p, dtype=np.bool_))
-    null = Restriction.of(R, q)
+    null = Restriction.from_arrays(R, q)
     try:
         point = restricted_point(system, null, null.free.T @ (near - null.start))
     except ConvergenceError:

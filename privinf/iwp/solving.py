@@ -19,7 +19,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_defi
 from privinf.inference.solution import sandwich, score_meat
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.example_sgd import ExampleSGD
-from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, examples_law
+from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, examples_noise_model
 from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.releases import Release
@@ -125,12 +125,12 @@ def check_release(release: Release) -> None:
             "IWPGLM needs independent records, so it cannot be fitted with several rows per unit "
             "(max_rows > 1)"
         )
-    law = examples_law(release)
-    scales = {"features": law["scale"]} if law["gaussian"] else {}
-    if law["label"]["kind"] == "gaussian":
-        scales["label"] = law["label"]["scale"]
+    noise_model = examples_noise_model(release)
+    scales = {"features": noise_model["scale"]} if noise_model["gaussian"] else {}
+    if noise_model["label"]["kind"] == "gaussian":
+        scales["label"] = noise_model["label"]["scale"]
     for part, scale in scales.items():
-        if not law["noise_free"] and not scale > 0.0:
+        if not noise_model["noise_free"] and not scale > 0.0:
             raise ArgumentError(
                 f"the release declares Gaussian noise on its {part}, of scale {scale:g}: the scale "
                 "must be positive, or the release must be declared noise_free"
@@ -213,15 +213,15 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
         The loss does not fit the released label.
     """
     design = release.design
-    law = examples_law(release)
+    noise_model = examples_noise_model(release)
     private = np.flatnonzero(design.private)
     shift = 0.0 if centred else np.divide(*sent_units(release))
     X: Any = _shifted_columns(design, shift, release.arrays["features"], release.arrays["public"])
     noise = np.zeros(len(design.names))
-    noise[private[law["gaussian"]]] = law["scale"] ** 2
+    noise[private[noise_model["gaussian"]]] = noise_model["scale"] ** 2
     responses = tuple(
         ResponseColumns(tuple(int(private[c]) for c in item["columns"]), item["keep"], item["other"])
-        for item in law["responses"]
+        for item in noise_model["responses"]
     )
     labels, label = _labels(release, settings["loss"])
     penalized = np.ones(len(design.names), dtype=bool)
@@ -244,7 +244,9 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
 def _shifted_columns(design: Design, shift: Floats | float, features: Floats, public: Floats) -> Any:
     """Return all columns of a design, in its order, shifted; of rows that are in a file, block by block."""
     if isinstance(features, ReadRows):
-        return ReadRows.of(partial(_shifted_columns, design, shift), len(design.names), features, public)
+        return ReadRows.from_function(
+            partial(_shifted_columns, design, shift), len(design.names), features, public
+        )
     if design.private.all() and not np.any(shift):
         return np.asarray(features, dtype=np.float64)
     X = np.empty((len(features), len(design.names)))
@@ -257,7 +259,7 @@ def _shifted_columns(design: Design, shift: Floats | float, features: Floats, pu
 def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
     design = release.design
-    label = examples_law(release)["label"]
+    label = examples_noise_model(release)["label"]
     labels = np.asarray(release.arrays["labels"])
     if "levels" in label:
         return labels, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
@@ -269,7 +271,7 @@ def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
 
 def sent_units(release: Release) -> tuple[Floats, Floats]:
     """Return centre and scale of the design columns as they were sent."""
-    units = examples_law(release)["units"]
+    units = examples_noise_model(release)["units"]
     return np.asarray(units["center"], dtype=np.float64), np.asarray(units["scale"], dtype=np.float64)
 
 
@@ -294,7 +296,7 @@ def parameter_names(release: Release, loss: LossName) -> tuple[str, ...]:
     names = release.design.names
     if loss != "multinomial":
         return names
-    levels = examples_law(release)["label"]["levels"][1:]
+    levels = examples_noise_model(release)["label"]["levels"][1:]
     return tuple(f"{name}[{level}]" for level in levels for name in names)
 
 

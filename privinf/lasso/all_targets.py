@@ -61,20 +61,20 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     uncorrelated, which is conservative for simultaneous intervals: nothing is released of their correlation.
     """
     p = len(sums.units.scale)
-    picked = np.array(fit.picked)
-    rest = np.setdiff1d(np.arange(p), picked)
+    selected = np.array(fit.selected)
+    rest = np.setdiff1d(np.arange(p), selected)
     with tqdm(total=STAGES, desc="debiasing all columns", disable=None) as bar:
         _size(sums, rest, budget.sizes)
         if budget.center > 0.0:
             sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
         bar.update()
-        norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(picked))
-        noisy, gram_sd = sums.gram(fit.picked, norm, budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS)
+        norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(selected))
+        noisy, gram_sd = sums.gram(fit.selected, norm, budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS)
         if not np.trace(noisy) > 0.0:
             raise HiddenByNoise(HIDDEN_GRAM)
         gram = floored(noisy)
         bar.update()
-        products, errors = _products(sums, fit, rest, budget.neighbours)
+        products, errors = _products(sums, fit, rest, budget.neighbors)
         bar.update()
         columns, residual_squares, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
         radii = clip_radii(p, sums.n, budget.score)
@@ -84,27 +84,27 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
             transform=columns,
             norm=radii.norm,
             residual=bound * fit.scale,
-            support=fit.picked,
-            beta=fit.picked_beta,
+            support=fit.selected,
+            beta=fit.selected_beta,
         )
         centre_sd = 0.0
         if budget.center > 0.0:
             centre_sd = sums.center_residual(
-                fit.picked,
-                fit.picked_beta,
+                fit.selected,
+                fit.selected_beta,
                 RESIDUAL_ROOM * fit.scale,
                 RESIDUAL_SHARE * budget.center,
                 Labels.MEAN_OF_RESIDUALS,
             )
-        released = _release(sums, score, np.sqrt(residual_squares), (picked, rest), budget, bar.update)
+        released = _release(sums, score, np.sqrt(residual_squares), (selected, rest), budget, bar.update)
     # What is left of the means of columns and of residuals adds their product, shrunk as a score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
     shrunk = np.abs(released.slope) / np.sqrt(residual_squares)
     released = with_noise(released, centre_sd * np.sqrt(centers**2 @ columns**2) * shrunk)
     start = np.zeros(p)
-    start[picked] = fit.picked_beta
+    start[selected] = fit.selected_beta
     correlation = np.eye(p)
-    correlation[np.ix_(picked, picked)] = score_correlation(columns[np.ix_(picked, picked)], gram)
+    correlation[np.ix_(selected, selected)] = score_correlation(columns[np.ix_(selected, selected)], gram)
     clear = clear_slopes(released)
     coordinates = clear_coordinates(start, released, noise, clear)
     return DebiasedFit(
@@ -177,12 +177,12 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
 def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> tuple[Floats, Floats]:
     """Return c of the columns outside the fit and e^2, each of shape (m, size of rest)."""
     if not len(rest):
-        return np.empty((len(fit.picked), 0)), np.empty((len(fit.picked), 0))
+        return np.empty((len(fit.selected), 0)), np.empty((len(fit.selected), 0))
     private = math.isfinite(rho)
     bound = PRODUCT_CLIP if private else float(sums.units.reach.max())
     noisy = sums.server.vector_sum(
         Statistics.COLUMN_PRODUCTS,
-        sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
+        sums.args((), np.empty(0), targets=np.array(fit.selected), bound=bound),
         label=Labels.PRODUCTS_WITH_SELECTED,
         rho=rho,
         sites=sums.sites,
@@ -210,18 +210,18 @@ def _columns(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the columns of all scores, shape (p, p), h, and the variance that the columns' noise causes."""
     p = len(sums.units.scale)
-    picked = np.array(fit.picked)
+    selected = np.array(fit.selected)
     inverse = np.asarray(np.linalg.inv(gram))
     columns = np.zeros((p, p))
     residual_squares = np.empty(p)
     noise = np.empty(p)
-    residual_squares[picked] = 1.0 / np.diag(inverse)
-    columns[np.ix_(picked, picked)] = inverse * np.sqrt(residual_squares[picked])
-    noise[picked] = _column_noise(gram, gram_sd, inverse, fit, fit.picked, fit.picked, sums.n)
+    residual_squares[selected] = 1.0 / np.diag(inverse)
+    columns[np.ix_(selected, selected)] = inverse * np.sqrt(residual_squares[selected])
+    noise[selected] = _column_noise(gram, gram_sd, inverse, fit, fit.selected, fit.selected, sums.n)
     slopes = inverse @ products
     residual_squares[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
     columns[rest, rest] = 1.0 / np.sqrt(residual_squares[rest])
-    columns[np.ix_(picked, rest)] = -slopes / np.sqrt(residual_squares[rest])
+    columns[np.ix_(selected, rest)] = -slopes / np.sqrt(residual_squares[rest])
     error = error_covariance(inverse, fit, sums.n)
     lengths = (slopes**2).sum(axis=0)
     inner = np.einsum("ij,ik,kj->j", slopes, error, slopes)
@@ -240,11 +240,11 @@ def _column_noise(
     n: int,
 ) -> Floats:
     """Return the variance that the noise of each precision column causes, its own coordinate left out."""
-    at = positions(fit.picked, union)
+    at = positions(fit.selected, union)
     error = error_covariance(np.asarray(np.linalg.inv(gram[np.ix_(at, at)])), fit, n)
     variances = np.empty(len(targets))
     for column, target in enumerate(targets):
-        rest = np.array([i for i, j in enumerate(fit.picked) if j != target], dtype=int)
+        rest = np.array([i for i, j in enumerate(fit.selected) if j != target], dtype=int)
         variances[column] = column_noise_variance(
             columns[:, [column]], gram_sd, at[rest], error[np.ix_(rest, rest)]
         )[0]

@@ -157,8 +157,8 @@ class _Forms:
 
     def arguments(self, transform: Floats) -> dict[str, Any]:
         return self.sums.args(
-            self.fit.picked,
-            self.fit.picked_beta,
+            self.fit.selected,
+            self.fit.selected_beta,
             columns=np.asarray(self.union),
             transform=transform,
             clip=min(self.clip, UNCLIPPED),
@@ -239,11 +239,11 @@ def bootstrap_draws(
         args["multiplier_bound"] = GAUSSIAN_BOUND
         factor /= math.sqrt(residual_moments(GAUSSIAN_BOUND)[1])
     rest = (1.0 - 2.0 * VARIANCE_SHARE) * rho
-    values, pick, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), rest)
+    values, selection, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), rest)
     inflation = float(np.max(sigma / np.sqrt(coordinates.variance)))
     return PrivateDraws(
         values=tuple(values.tolist()),
-        pick_scale=pick,
+        pick_scale=selection,
         value_sd=sd,
         targets=len(sigma),
         inflation=inflation,

@@ -4,7 +4,7 @@ For targets j = 1, ..., k after a sparse fit the neighbours of each target, colu
 those of the fit, are picked by peeling ``|sum clip(e_j, c) clip(x_k, c)|``, e_j what the fit's columns leave
 of the target. A regression of each target on both (`privinf.lasso.nodewise`) is its precision column: an
 effect that the fit missed does not move the target's coordinate if its column is among the neighbours. Their
-number is a public rule's (`neighbour_count`).
+number is a public rule's (`neighbor_count`).
 
 One Gram matrix of the k residuals and the k targets, in their units, gives the scores' correlation and the
 share of each target that is explained, ``R2_j = 1 - E e_j^2 / E x_j^2``. Where even the smallest quarter
@@ -29,14 +29,14 @@ from privinf.lasso.nodewise import (
 )
 from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
 from privinf.lasso.radii import residual_moments
-from privinf.lasso.selection import picked_from
+from privinf.lasso.selection import detection_limit
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 
 NEAR_CLIP = 0.7  # c: where both factors of a product are clipped, in units of their sizes
-MATTERS = 0.08  # smaller correlations of a target are not looked for (`neighbour_count`)
+MATTERS = 0.08  # smaller correlations of a target are not looked for (`neighbor_count`)
 FEWEST_NEIGHBOURS = 4  # neighbours of a target, at least
 MOST_NEIGHBOURS = 40  # neighbours of a target, at most; also their number where there is no noise
 STEADY = 0.125  # largest noise of all coefficients of a regression, relative to the target's residual
@@ -54,7 +54,7 @@ HIDDEN_TAIL = 0.5  # part of the sampling variance from which on tails that the 
 class DebiasingBudget:
     """Prices in zCDP: neighbours, precision columns, sizes, slopes and variances, score, mean residual."""
 
-    neighbours: float
+    neighbors: float
     gram: float
     sizes: float
     slopes: float
@@ -86,7 +86,7 @@ class TargetColumns:
     marks: NodewiseDiagnostics
 
 
-def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
+def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
     """Return how many neighbours every target is given.
 
     Parameters
@@ -108,20 +108,20 @@ def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed
 
     Examples
     --------
-    >>> budget = DebiasingBudget(neighbours=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
-    >>> [neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5)]
+    >>> budget = DebiasingBudget(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
+    >>> [neighbor_count(budget, 40_000, 300, k, 10) for k in (1, 5)]
     [26, 6]
     """
     if math.isinf(budget.gram):
         return MOST_NEIGHBOURS
     slope = residual_moments(NEAR_CLIP)[0] ** 2
     scale = MATTERS * slope * n / math.log(max(p, 2)) / (2.0 * NEAR_CLIP**2)
-    findable = 2.0 * budget.neighbours * scale**2 / targets
+    findable = 2.0 * budget.neighbors * scale**2 / targets
     affordable = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
     return int(min(max(min(findable, affordable), FEWEST_NEIGHBOURS), MOST_NEIGHBOURS))
 
 
-def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float) -> float:
+def detectable_correlation(n: int, columns: int, selections: int, rho: float, bound: float) -> float:
     """Return the correlation with a target from which on a column is picked as its neighbour.
 
     Parameters
@@ -138,15 +138,15 @@ def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float
     -----
     **Privacy.** A function of public numbers. If no more columns are correlated as much than there are picks.
     """
-    if picks < 1:
+    if selections < 1:
         return 1.0
     if math.isinf(rho):
         bound = math.inf
         scale = 0.0
     else:
-        scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / picks)
+        scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / selections)
     slope, square = residual_moments(bound)
-    return min(1.0, picked_from(n, columns, scale, slope**2, square**2) / math.sqrt(n))
+    return min(1.0, detection_limit(n, columns, scale, slope**2, square**2) / math.sqrt(n))
 
 
 def target_columns(
@@ -155,7 +155,7 @@ def target_columns(
     targets: Sequence[int],
     budget: DebiasingBudget,
     *,
-    neighbours: int | None,
+    neighbors: int | None,
     excluded: Sequence[int] = (),
 ) -> TargetColumns:
     """Return the precision columns of some targets; parameters as for `privinf.lasso.debiasing.debias`.
@@ -171,14 +171,14 @@ def target_columns(
     """
     k = len(targets)
     rho = budget.gram
-    fresh = bool({*fit.picked, *targets} - sums.units.sized)
-    sums.size_columns([*fit.picked, *targets], budget.sizes)
-    near = _near(sums, fit, targets, neighbours, excluded, budget)
+    fresh = bool({*fit.selected, *targets} - sums.units.sized)
+    sums.size_columns([*fit.selected, *targets], budget.sizes)
+    near = _near(sums, fit, targets, neighbors, excluded, budget)
     regressors = [
-        [i for i in dict.fromkeys([*fit.picked, *chosen]) if i != j]
+        [i for i in dict.fromkeys([*fit.selected, *chosen]) if i != j]
         for j, chosen in zip(targets, near, strict=True)
     ]
-    union = list(dict.fromkeys([*fit.picked, *targets, *(j for chosen in near for j in chosen)]))
+    union = list(dict.fromkeys([*fit.selected, *targets, *(j for chosen in near for j in chosen)]))
     sums.size_columns(union, SIZES * rho + (0.0 if fresh else budget.sizes))
     price = REGRESSIONS * rho / k
     regressions = [
@@ -213,7 +213,7 @@ def _effects(regressions: Sequence[ColumnRegression]) -> Floats:
 
 def known_error(fit: SparseFit, regressors: Sequence[int], n: int) -> float:
     """Return E abs(d~)^2 of a fit that picked what matters: so much for each of them in `regressors`."""
-    count = len(set(fit.picked) & set(regressors))
+    count = len(set(fit.selected) & set(regressors))
     return count * (fit.efficiency * fit.scale**2 / n + fit.step_sd**2)
 
 
@@ -221,7 +221,7 @@ def _near(
     sums: SparseSums,
     fit: SparseFit,
     targets: Sequence[int],
-    neighbours: int | None,
+    neighbors: int | None,
     excluded: Sequence[int],
     budget: DebiasingBudget,
 ) -> list[list[int]]:
@@ -229,25 +229,25 @@ def _near(
     p = len(sums.units.scale)
     k = len(targets)
     allowed = np.ones((k, p), dtype=bool)
-    allowed[:, [*fit.picked, *excluded]] = False
+    allowed[:, [*fit.selected, *excluded]] = False
     allowed[np.arange(k), list(targets)] = False
-    most_useful = neighbour_count(budget, sums.n, p, k, len(fit.picked)) if neighbours is None else neighbours
+    most_useful = neighbor_count(budget, sums.n, p, k, len(fit.selected)) if neighbors is None else neighbors
     count = min(most_useful, int(allowed.sum(axis=1).min()))
     if count == 0:
         return [[] for _ in targets]
-    columns = list(dict.fromkeys([*fit.picked, *targets]))
+    columns = list(dict.fromkeys([*fit.selected, *targets]))
     price = START * budget.gram
     norm = math.inf if math.isinf(price) else math.sqrt(GRAM_ROOM * len(columns))
     noisy, sd = sums.gram(columns, norm, price, Labels.GRAM_OF_SELECTION_AND_TARGETS)
     gram = floored(kept_entries(noisy, sd)[0])
     at = positions(targets, columns)
     members = [
-        [int(i), *positions([s for s in fit.picked if s != j], columns)]
+        [int(i), *positions([s for s in fit.selected if s != j], columns)]
         for i, j in zip(at, targets, strict=True)
     ]
     forms = precision_columns(gram, members)
     forms /= np.sqrt(np.maximum(np.diag(forms[at]), np.finfo(np.float64).tiny))
-    return sums.neighbours(columns, count, allowed, budget.neighbours, NEAR_CLIP, forms)
+    return sums.neighbors(columns, count, allowed, budget.neighbors, NEAR_CLIP, forms)
 
 
 def _forms(
@@ -287,15 +287,15 @@ def _marks(
         share, noise = _last_quarter(regression, chosen, regression.step_sd**2 + square / n)
         last[column] = share / own_squares[column]
         out[column] = last[column] > MATERIAL and share > OUT * noise
-    moving = np.array([regression.unsettled for regression in regressions], dtype=bool)
-    picked = tuple(len(chosen) for chosen in near)
+    moving = np.array([regression.not_converged for regression in regressions], dtype=bool)
+    selected = tuple(len(chosen) for chosen in near)
     return NodewiseDiagnostics(
-        picked=picked,
+        selected=selected,
         explained=1.0 - unexplained,
         explained_sd=sd,
         last=last,
         exhausted=out,
-        unsettled=moving,
+        not_converged=moving,
         heavy=heavy,
     )
 

@@ -48,7 +48,7 @@ class Outside:
     sd: float
 
     @classmethod
-    def of(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
+    def from_sums(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
         """Release these shares."""
         noisy = sums.server.vector_sum(
             Statistics.COLUMNS_OUTSIDE,
@@ -119,7 +119,7 @@ def debias(
     targets: Sequence[int],
     budget: DebiasingBudget,
     *,
-    neighbours: int | None = None,
+    neighbors: int | None = None,
     excluded: Sequence[int] = (),
     target: ScoreTarget = "mean",
 ) -> DebiasedFit:
@@ -133,7 +133,7 @@ def debias(
     budget : DebiasingBudget
     neighbours : int, optional
         Picked for every target, beside the columns of the fit; by default
-        `privinf.lasso.columns.neighbour_count` decides.
+        `privinf.lasso.columns.neighbor_count` decides.
     excluded : sequence of int
         Columns that may not be neighbours.
     target : {"mean", "robust"}
@@ -149,15 +149,15 @@ def debias(
     **Privacy.** Spends what `budget` says.
     """
     half = replace(budget, sizes=budget.sizes / 2.0)
-    outside = Outside.of(sums, targets, half.sizes)
-    precision = target_columns(sums, fit, targets, half, neighbours=neighbours, excluded=excluded)
+    outside = Outside.from_sums(sums, targets, half.sizes)
+    precision = target_columns(sums, fit, targets, half, neighbors=neighbors, excluded=excluded)
     start = np.zeros(len(sums.units.scale))
-    start[fit.picked] = fit.picked_beta
+    start[fit.selected] = fit.selected_beta
     centre_sd = 0.0
     if budget.center > 0.0:
         bound = RESIDUAL_ROOM * fit.scale
         centre_sd = sums.center_residual(
-            fit.picked, fit.picked_beta, bound, budget.center, Labels.MEAN_OF_RESIDUALS
+            fit.selected, fit.selected_beta, bound, budget.center, Labels.MEAN_OF_RESIDUALS
         )
     centers = np.array([sums.center_sd.get(j, 0.0) for j in precision.union])
     # What is left of both means, u's and the residual's, adds their product to a score.
@@ -236,8 +236,8 @@ def _scores(
         transform=transform,
         norm=radii.norm,
         residual=radii.residual * fit.scale,
-        support=fit.picked,
-        beta=fit.picked_beta,
+        support=fit.selected,
+        beta=fit.selected_beta,
     )
     mean, mean_sd = sums.score(score, budget.score, Labels.DEBIASING_SCORES)
     reach = float(sums.units.reach[list(targets)].max())

@@ -19,7 +19,7 @@ EXHAUSTED = (
     "Not reliable for {}: the nodewise regression had room for too few columns, so omitted ones may bias the "
     "coefficient; name fewer targets, spend more, or raise precision_sparsity=."
 )
-ASTRAY_COLUMN = (
+DIVERGED_COLUMN = (
     "Not reliable for {}: the nodewise regression did not converge in the noise; name fewer targets, spend "
     "more, or lower precision_sparsity=."
 )
@@ -55,29 +55,29 @@ class NodewiseDiagnostics:
         Whether that is material, beyond noise; the regression did not get there; its clips hide a tail.
     """
 
-    picked: tuple[int, ...]
+    selected: tuple[int, ...]
     explained: Floats
     explained_sd: Floats
     last: Floats
     exhausted: Flags
-    unsettled: Flags
+    not_converged: Flags
     heavy: Flags
 
     def only(self, clear: Flags) -> NodewiseDiagnostics:
         """Return the marks of some of the targets."""
         return NodewiseDiagnostics(
-            picked=tuple(count for count, keep in zip(self.picked, clear, strict=True) if keep),
+            selected=tuple(count for count, keep in zip(self.selected, clear, strict=True) if keep),
             explained=self.explained[clear],
             explained_sd=self.explained_sd[clear],
             last=self.last[clear],
             exhausted=self.exhausted[clear],
-            unsettled=self.unsettled[clear],
+            not_converged=self.not_converged[clear],
             heavy=self.heavy[clear],
         )
 
     def notes(self, names: Sequence[str]) -> tuple[Note, ...]:
         """Return the warnings about these targets, each with the targets that it is about."""
-        marks = (self.exhausted, EXHAUSTED), (self.unsettled, ASTRAY_COLUMN), (self.heavy, HEAVY_COLUMN)
+        marks = (self.exhausted, EXHAUSTED), (self.not_converged, DIVERGED_COLUMN), (self.heavy, HEAVY_COLUMN)
         notes: tuple[Note, ...] = ()
         for marked, text in marks:
             weak = tuple(name for name, is_weak in zip(names, marked, strict=True) if is_weak)
@@ -91,7 +91,7 @@ class NodewiseDiagnostics:
     def settings(self, names: Sequence[str]) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
         plain = {
-            "neighbours": list(self.picked),
+            "neighbours": list(self.selected),
             "explained": self.explained.tolist(),
             "explained_sd": self.explained_sd.tolist(),
             "last": self.last.tolist(),
@@ -115,7 +115,7 @@ class ScoreTail:
     ratio: float
 
     @classmethod
-    def of(cls, clip: Clip, n: int) -> ScoreTail:
+    def from_clip(cls, clip: Clip, n: int) -> ScoreTail:
         """Return that of a clip of n scores."""
         return cls(clip.cut / n, clip.ratio)
 
@@ -124,7 +124,7 @@ def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[Note, ...]:
     """Return the notes on the target and on scores beyond the clipping threshold."""
     if clip is None:
         return (Note(ROBUST_NOTE),)
-    tail = ScoreTail.of(clip, n)
+    tail = ScoreTail.from_clip(clip, n)
     notes = [Note(MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio))]
     if tail.ratio > HEAVY:
         notes += must_read(sentence(HEAVY_TAIL.format(tail.ratio)))

@@ -203,13 +203,13 @@ def restricted_eigenvalues(
         )
         value, slope = normal_variance(sign * float(top.values[0]), clip)
         ends.append((value, slope * float(top.values_sd), float(top.scale)))
-    (smallest, smallest_sd, pick), (largest, largest_sd, _) = ends
+    (smallest, smallest_sd, selection), (largest, largest_sd, _) = ends
     return RestrictedEigenvalues(
         smallest=smallest,
         largest=largest,
         smallest_sd=smallest_sd,
         largest_sd=largest_sd,
-        pick_scale=pick,
+        pick_scale=selection,
         sparsity=size,
         vectors=vectors,
         columns=len(among),
@@ -235,15 +235,15 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     clip = RESIDUAL_CLIP * fit.scale if private else math.inf
     noisy = sums.server.vector_sum(
         Statistics.SQUARED_RESIDUALS,
-        sums.args(fit.picked, fit.picked_beta, residual_clip=min(clip, UNCLIPPED)),
+        sums.args(fit.selected, fit.selected_beta, residual_clip=min(clip, UNCLIPPED)),
         label=Labels.NOISE_VARIANCE,
         rho=rho,
         sites=sums.sites,
     )
-    picks = len(fit.picked)
+    selections = len(fit.selected)
     square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)
-    freedom = 1.0 - picks / sums.n
-    value = (square - picks * fit.step_sd**2) / freedom
+    freedom = 1.0 - selections / sums.n
+    value = (square - selections * fit.step_sd**2) / freedom
     if not value > 0.0:
         raise NotAvailableError(
             "the noise hides the variance of the errors: increase its share with extra_shares="

@@ -115,20 +115,20 @@ def check_extras(
     """
     if bootstrap_draws is not None:
         check_count(bootstrap_draws, "bootstrap_draws", least=LEAST_DRAWS)
-    law = check_choice(bootstrap_multipliers, Multipliers, "bootstrap_multipliers")
-    if bootstrap_draws is None and law != "rademacher":
+    multipliers = check_choice(bootstrap_multipliers, Multipliers, "bootstrap_multipliers")
+    if bootstrap_draws is None and multipliers != "rademacher":
         raise ArgumentError("bootstrap_multipliers= requires bootstrap_draws=")
-    asked = {
+    requested = {
         "bootstrap": bootstrap_draws is not None,
         "eigenvalues": bool(restricted_eigenvalues or bias_bound),
         "noise_variance": bool(noise_variance),
     }
-    shares = _shares(extra_shares, asked)
+    shares = _shares(extra_shares, requested)
     return ExtrasPlan(
         bootstrap_draws=bootstrap_draws,
         bootstrap_multipliers=bootstrap_multipliers,
-        eigenvalues=asked["eigenvalues"],
-        noise_variance=asked["noise_variance"],
+        eigenvalues=requested["eigenvalues"],
+        noise_variance=requested["noise_variance"],
         bias_bound=bool(bias_bound),
         bootstrap_share=shares["bootstrap"],
         eigenvalues_share=shares["eigenvalues"],
@@ -137,27 +137,27 @@ def check_extras(
     )
 
 
-def _shares(given: Mapping[str, float] | None, asked: Mapping[str, bool]) -> dict[str, float]:
-    if given is not None and not isinstance(given, Mapping):
+def _shares(extra_shares: Mapping[str, float] | None, requested: Mapping[str, bool]) -> dict[str, float]:
+    if extra_shares is not None and not isinstance(extra_shares, Mapping):
         raise ArgumentError(
             "extra_shares must be a mapping from names of extra releases to their shares of the budget"
         )
-    for name in given or {}:
-        if not asked.get(name, False):
-            known = ", ".join(name for name, wanted in asked.items() if wanted) or "none"
+    for name in extra_shares or {}:
+        if not requested.get(name, False):
+            names = ", ".join(name for name, is_requested in requested.items() if is_requested) or "none"
             raise ArgumentError(
-                f"extra_shares contains {name}, which this fit does not release; it releases {known}"
+                f"extra_shares contains {name}, which this fit does not release; it releases {names}"
             )
-    shares = EXTRA_SHARES | dict(given or {})
-    found = {
-        name: check_fraction(shares[name], f"extra_shares[{name!r}]") if wanted else 0.0
-        for name, wanted in asked.items()
+    shares = EXTRA_SHARES | dict(extra_shares or {})
+    checked = {
+        name: check_fraction(shares[name], f"extra_shares[{name!r}]") if is_requested else 0.0
+        for name, is_requested in requested.items()
     }
-    if sum(found.values()) >= 1.0:
+    if sum(checked.values()) >= 1.0:
         raise ArgumentError(
             "the shares in extra_shares must sum to less than one: the rest of the budget is for the fit"
         )
-    return found
+    return checked
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -239,12 +239,12 @@ def run_extras(
     elif plan.bias_bound:
         reasons["bias_bound"] = reasons["eigenvalues"]
     if plan.noise_variance:
-        own = plan.price(plan.noise_variance_share, rho)
-        release("noise_variance", lambda: noise_variance(sums, fit, own))
+        estimate_price = plan.price(plan.noise_variance_share, rho)
+        release("noise_variance", lambda: noise_variance(sums, fit, estimate_price))
     if plan.bootstrap_draws is not None:
         draws = plan.bootstrap_draws
         rest = plan.price(plan.bootstrap_share, rho)
-        law = plan.bootstrap_multipliers
+        multipliers = plan.bootstrap_multipliers
         release(
             "bootstrap",
             lambda: bootstrap_draws(
@@ -254,7 +254,7 @@ def run_extras(
                 debiased.columns,
                 draws,
                 rest,
-                multipliers=law,
+                multipliers=multipliers,
                 public_seed=seed,
             ),
         )
@@ -270,14 +270,14 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "bias_bound": plan.bias_bound,
     }
     text = f"{reason}; its share of the budget was not spent"
-    return Extras(reasons={name: text for name, wanted in requested.items() if wanted})
+    return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
 
 
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
     noise = fit.step_sd**2
     total = fit.efficiency * fit.scale**2 / n + noise
     members = np.count_nonzero(debiased.columns, axis=0)
-    return privacy_slack(debiased.coordinates.column, members, len(fit.picked), noise / total, ratio)
+    return privacy_slack(debiased.coordinates.column, members, len(fit.selected), noise / total, ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,13 +325,13 @@ def joint_bootstrap(
     if bias is not None:
         away = np.maximum(np.abs(away) - bias, 0.0)
     pvalues = drawn.pvalues(away / bse, alpha)
-    found = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
+    quantiles = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
     return SimultaneousResults(
         names=chosen.labels,
         effect=effect,
         bse=bse,
         null=chosen.q,
-        max_t=found,
+        max_t=quantiles,
         alpha=alpha,
         method="private-bootstrap",
         bias=bias,

@@ -42,7 +42,7 @@ from privinf.lasso.plan import (
     target_positions,
 )
 from privinf.lasso.results import (
-    ASTRAY_NOTE,
+    DIVERGED_NOTE,
     METHOD,
     NONE_SELECTED,
     THROUGH_MIDDLE,
@@ -133,7 +133,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     with server.reserving([ConcentratedLoss(full_plan.rho)]):
         joint = _fitted(sums, rows, plan, options.score_target)
         extras = _extras(sums, joint, requested, full_plan.rho)
-    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return _joint_results(rows, plan, sums, joint, report, extras, options.score_target)
 
 
@@ -152,7 +152,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     with secure.reserving([price]):
         joint = _fitted(sums, rows, plan, options.score_target, server)
         extras = _extras(sums, joint, requested, full_plan.rho)
-    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return _joint_results(rows, plan, sums, joint, report, extras, options.score_target, server)
 
 
@@ -175,7 +175,7 @@ def _joint_results(
 ) -> LassoResults:
     """Return the results of a joint fit: with intervals, or without where the noise hides all of them."""
     fit = joint.fit
-    sparsity = plan.told(joint.fit.support, rows.constant)
+    sparsity = plan.sparsity_text(joint.fit.support, rows.constant)
     if joint.debiased is None:
         return _results_without_intervals(rows, sparsity, sums, joint, report, extras, target, vectors)
     detection = None
@@ -209,10 +209,10 @@ def _results_without_intervals(
 ) -> LassoResults:
     """Return what a joint fit bought of which no target is debiased: its sparse fit, and the reason."""
     fit = joint.fit
-    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.astray)
+    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
     settings["target"] = target
     settings["extras"] = extras.settings(np.ones(0))
-    notes: tuple[str | Note, ...] = must_read(ASTRAY_NOTE) * fit.astray
+    notes: tuple[str | Note, ...] = must_read(DIVERGED_NOTE) * fit.diverged
     notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
     if joint.missed is not None:
         settings["missed"] = joint.missed.settings()
@@ -220,7 +220,7 @@ def _results_without_intervals(
     if vectors is not None:
         settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
         notes += (cost_note(vectors.releases, len(rows.names)),)
-    sparse = dict(zip(fit.picked, fit.picked_beta, strict=True))
+    sparse = dict(zip(fit.selected, fit.selected_beta, strict=True))
     return results_without_intervals(
         rows,
         settings,
@@ -243,30 +243,30 @@ def _fitted(
         sums.center((1.0 - RESPONSE_SHARE) * plan.means_price, always)
     if (price := plan.response_price) > 0.0:
         center_response(sums, price)
-    sums.centred = not plan.every and not always
+    sums.centred = not plan.all_targets and not always
     fit = sparse_fit(
         sums,
         plan.sparsity,
-        plan.shares.thresholding(plan.rho, every=plan.every),
+        plan.shares.thresholding(plan.rho, all_targets=plan.all_targets),
         blocks=plan.blocks,
         clip=plan.clip,
         always=always,
-        targets=() if plan.every else plan.targets or (),
+        targets=() if plan.all_targets else plan.targets or (),
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
     )
     fit, suspects = screen_omitted(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
-    prices = plan.shares.debiasing(plan.rho, every=plan.every)
-    count = plan.neighbours
+    prices = plan.shares.debiasing(plan.rho, all_targets=plan.all_targets)
+    count = plan.neighbors
     further = 0.0 if suspects is None else suspects.further
     prices = replace(prices, score=prices.score + fit.unspent - further)
     try:
         if not targets:
             raise HiddenByNoise(NONE_SELECTED)
-        if plan.every:
+        if plan.all_targets:
             debiased = debias_all(sums, fit, replace(prices, center=plan.means_price))
         else:
-            debiased = debias(sums, fit, targets, prices, neighbours=count, excluded=always, target=aim)
+            debiased = debias(sums, fit, targets, prices, neighbors=count, excluded=always, target=aim)
     except HiddenByNoise as hidden:
         missed = None if suspects is None else suspects.test(rows, sparse_columns(fit, plan))
         return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
@@ -279,11 +279,11 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     """Return the fit in which every site has a part of its own."""
     if rows.constant is not None:
         raise NotAvailableError("heterogeneous=True fits have no constant: columns and response are centered")
-    if (isinstance(options.targets, str) and not options.every) or isinstance(options.sparsity, str):
+    if (isinstance(options.targets, str) and not options.all_targets) or isinstance(options.sparsity, str):
         raise ArgumentError(
             "heterogeneous=True requires targets='all' or a list of columns, and a number as sparsity="
         )
-    targets = range(len(rows.names)) if options.every else options.targets
+    targets = range(len(rows.names)) if options.all_targets else options.targets
     plan = plan_of(rows, replace(options, targets=targets, shares=None, center=options.center or "released"))
     chosen = () if plan.targets is None else plan.targets
     site_plan = check_site_plan(
@@ -291,7 +291,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
         means=plan.means_price,
         sparsity=plan.sparsity,
         shared_sparsity=options.shared_sparsity,
-        neighbours=plan.site_neighbours,
+        neighbors=plan.site_neighbors,
         shares=options.shares,
         targets=len(chosen),
         p=len(rows.names),
@@ -306,7 +306,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([joint_loss(site_plan)]):
         fits = fit_sites(server, units, site_plan, chosen)
-    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
     return results_by_site(fits, units, chosen, rows, report, level)
 
@@ -324,7 +324,7 @@ def fit_by_paper(
             f"options are {', '.join(sorted(PAPER_OPTIONS))}"
         )
     paper = studied("paper.model", "variant='paper'")
-    targets = range(len(rows.names)) if options.every else options.targets
+    targets = range(len(rows.names)) if options.all_targets else options.targets
     fit: LassoResults | MachineResults = paper.fit_paper(
         rows,
         server_of(rows, ledger, rng),
@@ -358,7 +358,7 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
     else:
         epsilon = check_number(options.epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
         rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
-    released = options.every and "means" in (options.shares or ("means",))
+    released = options.all_targets and "means" in (options.shares or ("means",))
     center: Center = options.center or ("released" if released else "declared")
     largest = options.max_sparsity
     if largest is None and options.sparsity == "auto" and not gaussian:

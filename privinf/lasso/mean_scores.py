@@ -109,13 +109,13 @@ class _Forms:
         """Largest residual that public bounds allow."""
         units = self.sums.units
         fit = self.fit
-        return units.y_limit + float(units.reach[fit.picked] @ np.abs(fit.picked_beta))
+        return units.y_limit + float(units.reach[fit.selected] @ np.abs(fit.selected_beta))
 
     def ask(self, op: str, rho: float, label: str, **extra: PlainValue) -> Any:
         """Release a sum."""
         args = self.sums.args(
-            self.fit.picked,
-            self.fit.picked_beta,
+            self.fit.selected,
+            self.fit.selected_beta,
             columns=np.asarray(self.union),
             transform=self.transform,
             unit=self.fit.scale,
@@ -172,7 +172,7 @@ def mean_scores(
         targets=np.asarray(targets),
         norm=_slope_norm(forms, SLOPES_SHARE * slopes),
     )
-    released = NoisyGram.of(
+    released = NoisyGram.from_sum(
         forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **layers)
     )
     meat = shrunk(released.mean, float(released.scale / released.rows), correlation)
@@ -212,7 +212,7 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     counts, sd = counts_above(release.values, float(release.scale))
     rest = (1.0 - COUNTS_SHARE) * rho
     return layered(
-        tail_of(thresholds, counts, sd, n, top, seen=DETECTION_SDS), k, math.sqrt(2.0 * rest)
+        tail_of(thresholds, counts, sd, n, top, visible_sds=DETECTION_SDS), k, math.sqrt(2.0 * rest)
     ), rest
 
 

@@ -38,7 +38,7 @@ from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import THRESHOLD, standing_out
 from privinf.lasso.radii import norm_moments, residual_moments
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, UNSETTLED, SparseFit, step
+from privinf.lasso.thresholding import GRAM_ROOM, NOT_CONVERGED, PRODUCT_CLIP, SparseFit, step
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
@@ -92,7 +92,7 @@ class ColumnRegression:
     step_sd: float
     effects: float
     effects_sd: float
-    unsettled: bool
+    not_converged: bool
     tail: float
 
 
@@ -127,7 +127,7 @@ def column_regression(
             step_sd=0.0,
             effects=0.0,
             effects_sd=0.0,
-            unsettled=False,
+            not_converged=False,
             tail=0.0,
         )
     look = _look(sums, target, regressors, rho)
@@ -147,8 +147,8 @@ def column_regression(
         moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
     g, noise = shrunk(g, root, noise)
     _, scale = _sizes(column, look, regressors, g, price)
-    settled = UNSETTLED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
-    unsettled = math.isfinite(rho) and (moved > settled or look.clear < HIDDEN)
+    tolerance = NOT_CONVERGED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
+    not_converged = math.isfinite(rho) and (moved > tolerance or look.clear < HIDDEN)
     effects, effects_sd = _effects(sums, fit, regressors, root, EFFECTS * rho)
     tail = _tail(column, regressors, g, root, scale, TAIL * rho)
     return ColumnRegression(
@@ -159,7 +159,7 @@ def column_regression(
         step_sd=noise,
         effects=effects,
         effects_sd=effects_sd,
-        unsettled=unsettled,
+        not_converged=not_converged,
         tail=tail,
     )
 
@@ -283,7 +283,7 @@ def _effects(
 
     Of v only the directions are used in which a d that is zero on the fit's columns has its d~.
     """
-    new = [position for position, column in enumerate(regressors) if column not in fit.picked]
+    new = [position for position, column in enumerate(regressors) if column not in fit.selected]
     if not new:
         return 0.0, 0.0
     root = root @ np.linalg.qr(np.linalg.inv(root)[:, new])[0]
@@ -295,8 +295,8 @@ def _effects(
         transform=root,
         norm=norm,
         residual=bound * fit.scale,
-        support=fit.picked,
-        beta=fit.picked_beta,
+        support=fit.selected,
+        beta=fit.selected_beta,
     )
     mean, sd = sums.score(score, rho, Labels.EFFECTS_OF_NEIGHBOURS)
     slope = norm_moments(norm, size)[0] * residual_moments(bound)[0]

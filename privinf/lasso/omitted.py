@@ -49,20 +49,20 @@ import numpy as np
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.columns import NEAR_CLIP, found_correlation
+from privinf.lasso.columns import NEAR_CLIP, detectable_correlation
 from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
-from privinf.lasso.secure import NEIGHBOURS
+from privinf.lasso.secure import NEIGHBORS
 from privinf.lasso.selection import DETECTION_PROBABILITY, PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import (
     CHEAP_GRAM_SHARE,
     GRAM_ROOM,
-    UNSETTLED,
+    NOT_CONVERGED,
     SparseFit,
     error_covariance,
     positions,
@@ -179,7 +179,7 @@ class MissedColumnTest:
     faint: int = 0
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
+    def from_dict(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
         """Return the test that `settings` describe."""
         plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
         plain |= {name: int(settings[name]) for name in WHOLE_NUMBERS}
@@ -391,7 +391,7 @@ def screen_omitted(
     **Privacy.** Spends the plan's price of it for the first suspect and, for each that stands out, that of a
     fit and of another look.
     """
-    if plan.every:
+    if plan.all_targets:
         return fit, _none_beside_all(sums, fit)
     rho = plan.price("missed")
     excluded = () if constant is None else (constant,)
@@ -405,7 +405,7 @@ def screen_omitted(
     def look(fit: SparseFit) -> tuple[int, float, SparseFit]:
         limit = (bound if clip is None else clip) * fit.scale
         allowed = _allowed(sums, fit, excluded)
-        suspect = sums.pick(fit.picked, fit.picked_beta, limit, 1, allowed, PICK * rho, SUSPECT)[0]
+        suspect = sums.select(fit.selected, fit.selected_beta, limit, 1, allowed, PICK * rho, SUSPECT)[0]
         return suspect, *_tested(sums, fit, suspect, rho, plan.automatic)
 
     scores = plan.shares.debiasing(plan.rho).score
@@ -466,10 +466,10 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     """Return a fit that a column joined, with the noise of its Gram matrix, fitted again; spends `rho`."""
     far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
     clip = max(clip, far / fit.scale)
-    beta = fit.picked_beta
+    beta = fit.selected_beta
     noise = 0.0
     moved = 0.0
-    noisy, sd = selection_gram(sums, fit.picked, CHEAP_GRAM_SHARE * rho, fit.root)
+    noisy, sd = selection_gram(sums, fit.selected, CHEAP_GRAM_SHARE * rho, fit.root)
     # None is lengthened: rows were shrunk, and lengthening what that hides would go on for ever.
     values, vectors = np.linalg.eigh(noisy)
     root = fit.root @ (vectors / np.sqrt(np.maximum(values, 1.0)))
@@ -477,27 +477,27 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
         before = noise
         start = beta
         price = (1.0 - CHEAP_GRAM_SHARE) * share * rho
-        beta, noise = step(sums, fit.picked, beta, root, fit.scale, clip, price)
+        beta, noise = step(sums, fit.selected, beta, root, fit.scale, clip, price)
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
-    unsettled = moved > UNSETTLED * math.sqrt(len(beta)) * math.hypot(before, noise)
+    not_converged = moved > NOT_CONVERGED * math.sqrt(len(beta)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(beta), clip, rho)
     variance = efficiency * fit.scale**2 / sums.n + noise**2
     return replace(
         fit,
-        picked_beta=beta,
+        selected_beta=beta,
         step_sd=noise,
-        beta=fit.beta + (beta - fit.picked_beta)[positions(fit.support, fit.picked)],
+        beta=fit.beta + (beta - fit.selected_beta)[positions(fit.support, fit.selected)],
         efficiency=efficiency,
-        picked_errors=np.sqrt(variance * (root**2).sum(axis=1)),
+        selected_errors=np.sqrt(variance * (root**2).sum(axis=1)),
         root=root,
-        astray=fit.astray or (math.isfinite(rho) and unsettled),
+        diverged=fit.diverged or (math.isfinite(rho) and not_converged),
         clear=clearance(noisy, sd),
     )
 
 
 def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:
     allowed = np.ones(len(sums.units.scale), dtype=bool)
-    allowed[[*fit.picked, *excluded]] = False
+    allowed[[*fit.selected, *excluded]] = False
     return allowed
 
 
@@ -517,13 +517,13 @@ def _tested(
     if suspect not in sums.units.sized:
         score_rho -= 0.0 if clear else SIZE * rho
         sums.size_columns([suspect], SIZE * rho)
-    union = [*fit.picked, suspect]
+    union = [*fit.selected, suspect]
     white = np.eye(len(union))
     white[:-1, :-1] = fit.root
     norm = math.inf if clear else math.sqrt(GRAM_ROOM * len(union))
     noisy, gram_sd = sums.gram(union, norm, GRAM * rho, Labels.GRAM_OF_SUSPECT, transform=white)
-    noisy[:-1, :-1] = np.eye(len(fit.picked))
-    column = precision_columns(floored(noisy), [[len(fit.picked), *range(len(fit.picked))]])
+    noisy[:-1, :-1] = np.eye(len(fit.selected))
+    column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])
     unit = math.sqrt(column[-1, 0])
     radius = product_radius(sums.n, score_rho).bound
     bound = min(radius, ALL_BUT_INFINITE) * fit.scale
@@ -532,8 +532,8 @@ def _tested(
         transform=white @ column / unit,
         norm=math.inf,
         residual=bound,
-        support=fit.picked,
-        beta=fit.picked_beta,
+        support=fit.selected,
+        beta=fit.selected_beta,
     )
     mean, sd = sums.target_scores(
         score, [suspect], score_rho, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
@@ -542,8 +542,8 @@ def _tested(
     square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
     if not clear:
         square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
-    error = error_covariance(np.eye(len(fit.picked)), fit, sums.n)
-    noise = column_noise_variance(column, gram_sd, np.arange(len(fit.picked)), error)[0] / unit**2
+    error = error_covariance(np.eye(len(fit.selected)), fit, sums.n)
+    noise = column_noise_variance(column, gram_sd, np.arange(len(fit.selected)), error)[0] / unit**2
     variance = (sd * bound) ** 2 + slope**2 * float(noise)
     size = float(mean[0]) * bound
     error_of_size = math.sqrt(square / sums.n + variance)
@@ -562,14 +562,14 @@ def _joined(
     root[:, -1] = direction
     wider = replace(
         fit,
-        picked=[*fit.picked, column],
-        picked_beta=np.append(fit.picked_beta, 0.0) + change,
-        picked_errors=np.append(fit.picked_errors, direction[-1] * error),
+        selected=[*fit.selected, column],
+        selected_beta=np.append(fit.selected_beta, 0.0) + change,
+        selected_errors=np.append(fit.selected_errors, direction[-1] * error),
         root=root,
     )
     if not keep:
         return wider
-    kept_beta = fit.beta + change[positions(fit.support, fit.picked)]
+    kept_beta = fit.beta + change[positions(fit.support, fit.selected)]
     return replace(wider, support=[*fit.support, column], beta=np.append(kept_beta, change[-1]))
 
 
@@ -609,27 +609,27 @@ def missed_column_test(
     errors = np.sqrt(parts.variance)
     if len(targets) > 1:
         sizes = zip(targets, np.abs(parts.params) / errors, strict=True)
-        inside = set(fit.support if plan.every else fit.picked)
+        inside = set(fit.support if plan.all_targets else fit.selected)
         suspects = replace(suspects, targets={j: float(t) for j, t in sizes if j not in inside})
     releases = () if vectors is None else vectors.releases
-    seen_from, correlation = _sight(suspects.seen_from, sums, fit, debiased, plan, releases)
-    sight = TargetDetection(
+    seen_from, correlation = _detection(suspects.seen_from, sums, fit, debiased, plan, releases)
+    detection = TargetDetection(
         seen_from=seen_from,
         correlation=correlation,
         sampling=np.sqrt(parts.sampling),
         errors=errors,
         unit=sums.units.scale[list(targets)],
     )
-    return suspects.test(rows, sparse_columns(fit, plan), sight)
+    return suspects.test(rows, sparse_columns(fit, plan), detection)
 
 
 def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
     """Return the columns that a linear sparse fit ended with."""
-    ratios = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
+    ratios = dict(zip(fit.selected, np.abs(fit.selected_beta) / fit.selected_errors, strict=True))
     return SparseColumns(kept=fit.support, ratios=ratios, automatic=plan.automatic)
 
 
-def _sight(
+def _detection(
     seen_from: float,
     sums: SparseSums,
     fit: SparseFit,
@@ -638,11 +638,13 @@ def _sight(
     releases: Sequence[PickRelease],
 ) -> tuple[float, float]:
     """Return from where on effects, and correlations with targets, are found."""
-    near = () if debiased.marks is None else debiased.marks.picked
-    price = plan.shares.debiasing(plan.rho).neighbours / max(len(near), 1)
-    correlation = found_correlation(sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP)
-    if (pick := sharpest(releases, SUSPECT)) is not None:
-        seen_from = max(seen_from, pick.found_from * math.sqrt(sums.n) / fit.scale)
-    if (look := sharpest(releases, NEIGHBOURS)) is not None:
+    near = () if debiased.marks is None else debiased.marks.selected
+    price = plan.shares.debiasing(plan.rho).neighbors / max(len(near), 1)
+    correlation = detectable_correlation(
+        sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP
+    )
+    if (selection := sharpest(releases, SUSPECT)) is not None:
+        seen_from = max(seen_from, selection.found_from * math.sqrt(sums.n) / fit.scale)
+    if (look := sharpest(releases, NEIGHBORS)) is not None:
         correlation = min(look.found_from, 1.0)
     return seen_from, correlation

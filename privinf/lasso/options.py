@@ -118,14 +118,14 @@ class LassoOptions:
     cov_type: CovWord | None = None
 
     @property
-    def every(self) -> bool:
+    def all_targets(self) -> bool:
         """Whether all columns are targets."""
         return isinstance(self.targets, str) and self.targets == "all"
 
     @property
     def score_target(self) -> ScoreTarget:
         """What the scores aim at, where nothing is said the mean if it can be had."""
-        return self.target or ("robust" if self.every else "mean")
+        return self.target or ("robust" if self.all_targets else "mean")
 
     def kind(self, trust: Trust, family: LassoFamily) -> FitKind:
         """Return which kind of fit is asked for.
@@ -140,14 +140,14 @@ class LassoOptions:
         paper = check_choice(self.variant, Variant, "variant") == "paper"
         kind: FitKind = "paper" if paper else "heterogeneous" if self.heterogeneous else "joint"
         if family == "binomial":
-            check_logistic("targets='all'" if self.every else WORDS[kind] * (kind != "joint"), trust)
+            check_logistic("targets='all'" if self.all_targets else WORDS[kind] * (kind != "joint"), trust)
             kind = "binomial"
         elif trust == "secure-sum":
             kind = self._secure(kind)
         check_level(kind, epsilon=self.epsilon, mu=self.mu, rho=self.rho)
         if self.target is not None and check_choice(self.target, ScoreTarget, "target") == "mean":
-            alone = "targets='all'" if self.every else WORDS[kind]
-            if self.every or kind in ("heterogeneous", "paper"):
+            alone = "targets='all'" if self.all_targets else WORDS[kind]
+            if self.all_targets or kind in ("heterogeneous", "paper"):
                 raise NotAvailableError(NO_MEAN.format(alone))
         if kind in {"joint", "binomial"} and self.accounting == "per-interval":
             raise NotAvailableError(
@@ -155,7 +155,7 @@ class LassoOptions:
                 "variant='paper' only: in this fit the scores of all targets are one release, and its "
                 "noise affects every interval"
             )
-        for option in [one for one in fields(self) if one.name not in OF_EVERY_FIT]:
+        for option in [candidate for candidate in fields(self) if candidate.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
                 homes = " or ".join(WORDS[home] for home, names in OPTIONS.items() if option.name in names)
                 raise ArgumentError(
@@ -183,22 +183,22 @@ class LassoOptions:
 def check_level(kind: str, *, epsilon: float | None, mu: float | None, rho: float | None) -> None:
     """Refuse no level, two, and one that means nothing for this kind of fit."""
     levels = {"epsilon": epsilon, "mu": mu, "rho": rho}
-    given = [name for name, level in levels.items() if level is not None]
-    if not given:
+    names = [name for name, level in levels.items() if level is not None]
+    if not names:
         raise ArgumentError(NO_LEVEL)
-    if len(given) > 1:
-        raise ArgumentError(f"pass exactly one of epsilon=, mu= and rho=, not {' and '.join(given)}")
+    if len(names) > 1:
+        raise ArgumentError(f"pass exactly one of epsilon=, mu= and rho=, not {' and '.join(names)}")
     if kind == "paper" and epsilon is None:
         raise ArgumentError(PAPER_LEVEL)
     if kind != "secure" and mu is not None:
         raise ArgumentError(NOT_GAUSSIAN)
 
 
-def check_logistic(asked: str, trust: Trust) -> None:
-    """Raise NotAvailableError where a logistic fit is `asked` for what it has not, or without trust."""
-    if asked:
+def check_logistic(refused: str, trust: Trust) -> None:
+    """Raise NotAvailableError where a logistic fit cannot have `refused`, or lacks trust."""
+    if refused:
         raise NotAvailableError(
-            f"family='binomial' cannot be used with {asked}: it debiases named or selected targets, "
+            f"family='binomial' cannot be used with {refused}: it debiases named or selected targets, "
             "with variant='default' and heterogeneous=False"
         )
     if trust == "secure-sum":

@@ -21,12 +21,12 @@ from privinf.lasso.thresholding import (
 )
 from privinf.validation import check_choice, check_count, check_positive, shown
 
-NEIGHBOURS = 4  # of every target, by default, where sites have parts of their own
+NEIGHBORS = 4  # of every target, by default, where sites have parts of their own
 MEANS_SHARE = 0.04  # of the whole budget, where means are released
 RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
 MISSED_SHARE = 0.05  # of the whole budget, for the test of columns outside the fit; free if all are targets
 EDGE_ROOM = 0.25  # largest noise of the Gram matrix of picked columns, by default (`largest_sparsity`)
-MOST_PICKS = 50  # columns that are picked by default
+MAX_SELECTIONS = 50  # columns that are picked by default
 MOST_LOGISTIC = 10  # the same of a logistic fit, which picks all of them, and pays for each
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.
 ALL_SHARES = {
@@ -72,8 +72,8 @@ class LassoShares:
     score: float = 0.34
 
     @classmethod
-    def of(
-        cls, given: Mapping[str, float] | None, every: bool, extras: Mapping[str, float]
+    def from_options(
+        cls, shares: Mapping[str, float] | None, all_targets: bool, extras: Mapping[str, float]
     ) -> tuple[LassoShares, dict[str, float]]:
         """Return the default shares, those of `every` column, or those given, and the shares of extras.
 
@@ -84,32 +84,32 @@ class LassoShares:
         ArgumentError
             A name is unknown or missing, a share is not positive, or they do not sum to one.
         """
-        names = [one.name for one in fields(cls)]
-        if given is None:
-            basic = cls(**ALL_SHARES) if every else cls()
-            left = 1.0 - sum(extras.values())
-            return cls(**{name: left * getattr(basic, name) for name in names}), dict(extras)
-        found = check_shares(given, [*names, *extras])
-        return cls(**{name: found[name] for name in names}), {name: found[name] for name in extras}
+        names = [field.name for field in fields(cls)]
+        if shares is None:
+            basic = cls(**ALL_SHARES) if all_targets else cls()
+            rest = 1.0 - sum(extras.values())
+            return cls(**{name: rest * getattr(basic, name) for name in names}), dict(extras)
+        checked = check_shares(shares, [*names, *extras])
+        return cls(**{name: checked[name] for name in names}), {name: checked[name] for name in extras}
 
-    def thresholding(self, rho: float, *, every: bool = False) -> ThresholdingBudget:
+    def thresholding(self, rho: float, *, all_targets: bool = False) -> ThresholdingBudget:
         """Return the prices of the sparse fit."""
         rho *= ROUNDING
-        residuals = self.scales / (2.0 if every else 3.0)
+        residuals = self.scales / (2.0 if all_targets else 3.0)
         # The sizes of the columns that join later, as targets, are a quarter of all.
         return ThresholdingBudget(
             self.selection * rho, self.refit * rho, residuals * rho, self.scales * rho * 0.375
         )
 
-    def debiasing(self, rho: float, *, every: bool = False) -> DebiasingBudget:
+    def debiasing(self, rho: float, *, all_targets: bool = False) -> DebiasingBudget:
         """Return the prices of the debiasing."""
         return DebiasingBudget(
-            neighbours=self.neighbours * rho * ROUNDING,
+            neighbors=self.neighbours * rho * ROUNDING,
             gram=self.gram * rho * ROUNDING,
             sizes=self.scales * 0.125 * rho * ROUNDING,
             slopes=self.slopes * rho * ROUNDING,
             score=self.score * rho * ROUNDING,
-            center=0.0 if every else self.scales / 12.0 * rho * ROUNDING,
+            center=0.0 if all_targets else self.scales / 12.0 * rho * ROUNDING,
         )
 
     def response(self, rho: float) -> float:
@@ -117,15 +117,15 @@ class LassoShares:
         return self.scales / 12.0 * rho * ROUNDING
 
 
-def check_shares(given: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+def check_shares(shares: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Return the shares given, one for each name, positive and of sum one; else ArgumentError."""
-    if not isinstance(given, Mapping) or set(given) != set(names):
+    if not isinstance(shares, Mapping) or set(shares) != set(names):
         raise ArgumentError(f"shares must be a mapping with a share for each of {', '.join(names)}")
-    for name, share in given.items():
+    for name, share in shares.items():
         check_positive(share, f"shares[{name!r}]")
-    if abs(sum(given.values()) - 1.0) > 1e-9:
-        raise ArgumentError(f"the values of shares sum to {sum(given.values()):.6g}; they must sum to one")
-    return {name: float(share) for name, share in given.items()}
+    if abs(sum(shares.values()) - 1.0) > 1e-9:
+        raise ArgumentError(f"the values of shares sum to {sum(shares.values()):.6g}; they must sum to one")
+    return {name: float(share) for name, share in shares.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +157,9 @@ class LassoPlan:
     rho: float
     delta: float
     sparsity: int
-    neighbours: int | None
+    neighbors: int | None
     targets: tuple[int, ...] | None
-    every: bool
+    all_targets: bool
     automatic: bool
     blocks: int
     clip: float
@@ -167,23 +167,25 @@ class LassoPlan:
     extras: Mapping[str, float]
 
     @property
-    def site_neighbours(self) -> int:
+    def site_neighbors(self) -> int:
         """Neighbours of every target where sites have parts of their own."""
-        return NEIGHBOURS if self.neighbours is None else self.neighbours
+        return NEIGHBORS if self.neighbors is None else self.neighbors
 
     @property
     def response_price(self) -> float:
         """Price of the mean of the response."""
-        return RESPONSE_SHARE * self.means_price + (0.0 if self.every else self.shares.response(self.rho))
+        return RESPONSE_SHARE * self.means_price + (
+            0.0 if self.all_targets else self.shares.response(self.rho)
+        )
 
     @property
     def means_price(self) -> float:
         """Price of the means of columns and response before the fit; "all" pays it once more after it."""
-        return self.price("means") / (2.0 if self.every else 1.0) if "means" in self.extras else 0.0
+        return self.price("means") / (2.0 if self.all_targets else 1.0) if "means" in self.extras else 0.0
 
-    def told(self, kept: Sequence[int], constant: int | None) -> str:
+    def sparsity_text(self, selected: Sequence[int], constant: int | None) -> str:
         """Return the sparsity as a summary tells it; a constant among the kept columns does not count."""
-        count = len(set(kept) - {constant})
+        count = len(set(selected) - {constant})
         return f"auto, {count} of at most {self.sparsity}" if self.automatic else str(self.sparsity)
 
     def price(self, extra: str) -> float:
@@ -195,34 +197,34 @@ def check_plan(
     options: LassoOptions, *, rho: float, delta: float, names: Sequence[str], constant: int | None
 ) -> LassoPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
-    every = options.every
-    extras = {} if every else {"missed": MISSED_SHARE}
+    all_targets = options.all_targets
+    extras = {} if all_targets else {"missed": MISSED_SHARE}
     if check_choice(options.center or "declared", Center, "center") == "released":
         extras["means"] = MEANS_SHARE
-    parts, extra_shares = LassoShares.of(options.shares, every, extras)
+    parts, extra_shares = LassoShares.from_options(options.shares, all_targets, extras)
     columns = len(names) - (constant is not None)
     sparsity, automatic = _sparsity(options.sparsity, options.max_sparsity, columns)
-    if every and constant is not None:
+    if all_targets and constant is not None:
         raise NotAvailableError(
             "targets='all' requires centered columns and a centered response, without a constant"
         )
-    neighbours = options.precision_sparsity
-    if every and neighbours:
+    neighbors = options.precision_sparsity
+    if all_targets and neighbors:
         raise ArgumentError(
             "precision_sparsity= cannot be used with targets='all', whose nodewise regressions "
             "select no neighbors: leave it out"
         )
-    if neighbours is not None:
-        check_count(neighbours, "precision_sparsity", least=0)
-    targets = tuple(range(len(names))) if every else target_positions(options.targets, names, constant)
+    if neighbors is not None:
+        check_count(neighbors, "precision_sparsity", least=0)
+    targets = tuple(range(len(names))) if all_targets else target_positions(options.targets, names, constant)
     blocks = BLOCKS if options.iterations is None else check_count(options.iterations, "iterations")
     return LassoPlan(
         rho=rho,
         delta=delta,
         sparsity=sparsity,
-        neighbours=neighbours,
+        neighbors=neighbors,
         targets=targets,
-        every=every,
+        all_targets=all_targets,
         automatic=automatic,
         blocks=blocks,
         clip=PRODUCT_CLIP if options.clip is None else check_positive(options.clip, "clip"),
@@ -255,27 +257,27 @@ def largest_sparsity(rows: int, rho: float, columns: int) -> int:
     [2, 10, 28]
     """
     if math.isinf(rho):
-        return min(columns, MOST_PICKS)
+        return min(columns, MAX_SELECTIONS)
     gram = (1.0 - CHEAP_FITS) * GRAM_SHARE * LassoShares().refit * rho
-    picks = (EDGE_ROOM * rows * math.sqrt(2.0 * gram) / (2.0 * GRAM_ROOM)) ** (2.0 / 3.0)
-    return max(min(int(picks) - 2, columns, MOST_PICKS), 1)
+    selections = (EDGE_ROOM * rows * math.sqrt(2.0 * gram) / (2.0 * GRAM_ROOM)) ** (2.0 / 3.0)
+    return max(min(int(selections) - 2, columns, MAX_SELECTIONS), 1)
 
 
-def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int, bool]:
+def _sparsity(sparsity: int | str, max_sparsity: int | None, columns: int) -> tuple[int, bool]:
     """Return the number of columns to keep, and whether it is only the most."""
     automatic = isinstance(sparsity, str)
     if automatic:
         if sparsity != "auto":
             raise ArgumentError(f"sparsity={shown(sparsity)} must be a number or 'auto'")
-        if most is None:
+        if max_sparsity is None:
             raise ArgumentError(
                 "sparsity='auto' with trust='secure-sum' requires max_sparsity=, the number of columns "
                 "that are selected"
             )
-    elif most is not None:
+    elif max_sparsity is not None:
         raise ArgumentError("max_sparsity= can be used only with sparsity='auto'")
     name = "max_sparsity" if automatic else "sparsity"
-    count = check_count(most if automatic else sparsity, name)
+    count = check_count(max_sparsity if automatic else sparsity, name)
     if count > columns:
         raise ArgumentError(f"{name}={count} is larger than the number of columns, {columns}")
     return count, automatic
@@ -308,7 +310,7 @@ def target_positions(targets: Targets, names: Sequence[str], constant: int | Non
 def _position(target: Any, names: Sequence[str]) -> int:
     if isinstance(target, str) and target in names:
         return list(names).index(target)
-    whole = hasattr(target, "__index__") and not isinstance(target, bool)
-    if whole and 0 <= int(target) < len(names):
+    is_integer = hasattr(target, "__index__") and not isinstance(target, bool)
+    if is_integer and 0 <= int(target) < len(names):
         return int(target)
     raise ArgumentError(f"target {shown(target)} is not one of the {len(names)} columns")

@@ -280,7 +280,7 @@ class ResidualSizes:
         return max(self.middle, min(self.spread, MOST_SPREAD * self.middle))
 
     @classmethod
-    def of(cls, counts: NoisySum, edges: Floats) -> ResidualSizes:
+    def from_counts(cls, counts: NoisySum, edges: Floats) -> ResidualSizes:
         """Return what counts below the first edge, between edges and from the last one on say."""
         threshold = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
         cells = np.where(counts.values > threshold, counts.values, 0.0) / counts.rows

@@ -20,7 +20,7 @@ from privinf.typing import RngLike
 from privinf.wire import Labels, readable
 
 SELECTION = Labels.SELECTION
-NEIGHBOURS = Labels.NEIGHBOURS
+NEIGHBORS = Labels.NEIGHBOURS
 # Chance that of columns without signal any stands out of its error.
 FALSE_PICKS = 0.05
 HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
@@ -115,11 +115,12 @@ def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
         "No trusted server: columns were selected from noisy sums of products with all "
         f"{columns} columns, whose noise grows with the square root of the number of columns."
     ]
-    for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBOURS, "a correlation")):
-        if (pick := sharpest(releases, label)) is not None:
+    for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBORS, "a correlation")):
+        if (selection := sharpest(releases, label)) is not None:
+            title = readable(label).capitalize()
             text.append(
-                f"{readable(label).capitalize()}: {pick.entries} numbers at once, sd {pick.sd:.3g}; {unit} "
-                f"is found from {pick.found_from:.3g} on."
+                f"{title}: {selection.entries} numbers at once, sd {selection.sd:.3g}; {unit} "
+                f"is found from {selection.found_from:.3g} on."
             )
     return " ".join(text)
 
@@ -148,17 +149,17 @@ def detection_of(
     what they share of the error of their release.
     """
     selection = sharpest(server.releases, SELECTION)
-    neighbours = sharpest(server.releases, NEIGHBOURS)
+    neighbors = sharpest(server.releases, NEIGHBORS)
     assert selection is not None
-    picked = np.array(fit.picked) != (-1 if constant is None else constant)
-    sizes = np.sort((np.abs(fit.picked_beta) / fit.picked_errors)[picked])[::-1]
+    selected = np.array(fit.selected) != (-1 if constant is None else constant)
+    sizes = np.sort((np.abs(fit.selected_beta) / fit.selected_errors)[selected])[::-1]
     sparsity = plan.sparsity
     clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
     spare = max(len(sizes) - sparsity, 1)
     share = selection.sampling_sd / selection.sd
     quiet = min(clear, upper_quantile(FALSE_PICKS / 2.0 / spare) + share * clear)
     unseen = max(sparsity - int((sizes > clear).sum()), 0)
-    correlation = 1.0 if neighbours is None else min(neighbours.found_from, 1.0)
+    correlation = 1.0 if neighbors is None else min(neighbors.found_from, 1.0)
     at = [debiased.union.index(j) for j in targets]
     precision = debiased.columns[at, np.arange(len(at))] ** 2
     errors = np.sqrt(debiased.coordinates.variance)

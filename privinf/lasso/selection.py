@@ -227,7 +227,7 @@ class VectorServer:
     def _clips(self, args: Mapping[str, Any], norm: float, entries: int, residual: bool) -> dict[str, float]:
         """Return the clips of a vector: of its norm alone, or without noise those of peeling alone."""
         if math.isfinite(norm):
-            return {"norm": norm, "bound": UNCLIPPED if residual else float(self._reach(args).max())}
+            return {"norm": norm, "bound": UNCLIPPED if residual else float(self._sensitivity(args).max())}
         bound = float(args["bound"])
         return {"norm": ROOM * math.sqrt(entries) * (bound if residual else bound**2), "bound": bound}
 
@@ -235,23 +235,23 @@ class VectorServer:
         """Return the arguments with what was not clipped at its public bounds: sums go on a finite grid."""
         bounded = dict(args)
         if bounded.get("residual_clip", 0.0) >= UNCLIPPED:
-            bounded["residual_clip"] = ROOM * self._residual_reach(args)
+            bounded["residual_clip"] = ROOM * self._residual_sensitivity(args)
         if bounded.get("clip", 0.0) >= UNCLIPPED:
-            reach = self._reach(args)[np.asarray(args["columns"])]
+            reach = self._sensitivity(args)[np.asarray(args["columns"])]
             forms = reach @ np.abs(args["transform"]) if "transform" in args else reach
             bounded["clip"] = ROOM * float(np.linalg.norm(forms))
         return bounded
 
-    def _reach(self, args: Mapping[str, Any]) -> Floats:
+    def _sensitivity(self, args: Mapping[str, Any]) -> Floats:
         sizes = np.maximum(np.abs(self.low - args["center"]), np.abs(self.high - args["center"]))
         return np.asarray(sizes / args["scale"])
 
-    def _residual_reach(self, args: Mapping[str, Any]) -> float:
+    def _residual_sensitivity(self, args: Mapping[str, Any]) -> float:
         reach = self.response + abs(float(args.get("intercept", 0.0)))
         if "response" in args:
-            reach = float(self._reach(args)[int(args["response"])])
+            reach = float(self._sensitivity(args)[int(args["response"])])
         if "support" in args:
-            reach += float(self._reach(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
+            reach += float(self._sensitivity(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
         return reach
 
 
@@ -292,16 +292,16 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
     (0.9, 5.6)
     """
     if math.isinf(rho):
-        return CLEAR_CLIP, picked_from(n, columns, 0.0, *product_moments(CLEAR_CLIP))
+        return CLEAR_CLIP, detection_limit(n, columns, 0.0, *product_moments(CLEAR_CLIP))
     detected = [
-        picked_from(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
+        detection_limit(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
         for bound in PICK_CLIPS
     ]
     best = int(np.argmin(detected))
     return float(PICK_CLIPS[best]), float(detected[best])
 
 
-def picked_from(n: float, columns: int, scale: float, slope: float, square: float) -> float:
+def detection_limit(n: float, columns: int, scale: float, slope: float, square: float) -> float:
     """Return the z that is picked with `DETECTION_PROBABILITY` from sums with such Gumbel noise."""
     spread = math.sqrt(n * square)
     log_count = math.log(2.0 * columns)

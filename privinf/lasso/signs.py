@@ -43,7 +43,9 @@ class SignCounts:
     lie: float
 
     @classmethod
-    def of(cls, coordinates: Integers, answers: Integers, sizes: Integers, p: int, lie: float) -> SignCounts:
+    def from_answers(
+        cls, coordinates: Integers, answers: Integers, sizes: Integers, p: int, lie: float
+    ) -> SignCounts:
         """Count answers by coordinate."""
         counts = np.bincount(coordinates, minlength=p)
         hits = np.bincount(coordinates, weights=answers, minlength=p).astype(np.int64)

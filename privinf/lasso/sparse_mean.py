@@ -228,7 +228,9 @@ def sparse_mean(
     if check_count(sparsity, "sparsity") > len(labels):
         raise ArgumentError(f"sparsity={sparsity} is more than the p={len(labels)} coordinates")
     release = channel.release(samples, public_seed=public_seed, ledger=ledger, rng=rng, source=source)
-    counts = SignCounts.of(release.coordinates, release.answers, release.sizes, release.p, release.lie)
+    counts = SignCounts.from_answers(
+        release.coordinates, release.answers, release.sizes, release.p, release.lie
+    )
     estimate = sign_estimate(counts)
     unknown = int((counts.asked == 0).sum())
     if estimate.saturated.any() or unknown:
@@ -252,7 +254,7 @@ def sparse_mean(
         * minimax_rate(n=n, machines=m, p=release.p, sparsity=sparsity, epsilon=channel.epsilon),
         error=scale**2 * near_zero,
         nobs=int(release.sizes.sum()),
-        privacy=PrivacyReport.of(release.entries, ledger),
+        privacy=PrivacyReport.from_entries(release.entries, ledger),
         entries=release.entries,
         counts=counts,
         scale=scale,

@@ -120,7 +120,7 @@ class SparseSums:
             rho=rho,
             sites=self.sites,
         )
-        sizes = ResidualSizes.of(counts, edges)
+        sizes = ResidualSizes.from_counts(counts, edges)
         if self.response is not None:
             return sizes.middle
         self.sizes.append(sizes)
@@ -218,7 +218,7 @@ class SparseSums:
             sites=self.sites,
         )
 
-    def pick(
+    def select(
         self,
         support: Sequence[int],
         beta: Floats,
@@ -229,7 +229,7 @@ class SparseSums:
         label: str,
     ) -> list[int]:
         """Return the k columns whose clipped products with the residuals have the largest sums."""
-        picks = self.server.top_k(
+        selections = self.server.top_k(
             Statistics.CLIPPED_PRODUCTS,
             self.args(support, beta, bound=bound),
             k,
@@ -239,9 +239,9 @@ class SparseSums:
             label=label,
             sites=self.sites,
         )
-        return [int(j) for j in picks.support]
+        return [int(j) for j in selections.support]
 
-    def neighbours(
+    def neighbors(
         self,
         targets: Sequence[int],
         k: int,
@@ -256,7 +256,7 @@ class SparseSums:
         """
         forms = {} if transform is None else {"transform": transform}
         rows = len(allowed)
-        picks = self.server.top_k(
+        selections = self.server.top_k(
             Statistics.COLUMN_PRODUCTS,
             self.args((), np.empty(0), targets=np.asarray(targets), bound=bound, **forms),
             k,
@@ -266,7 +266,7 @@ class SparseSums:
             label=Labels.NEIGHBOURS,
             sites=self.sites,
         )
-        return [[int(j) for j in row] for row in picks.support]
+        return [[int(j) for j in row] for row in selections.support]
 
     def gram(
         self,

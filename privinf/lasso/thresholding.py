@@ -55,9 +55,9 @@ CHEAP_STEPS = (0.5, 0.5)  # the same in the fits between blocks
 GRAM_SHARE = 0.25  # share of a fit's price for its Gram matrix
 CHEAP_GRAM_SHARE = 0.4  # the same in the fits between blocks
 CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
-ASTRAY = 1.15  # residuals of a fit larger than this many times the response: its steps diverged
+DIVERGED = 1.15  # residuals of a fit larger than this many times the response: its steps diverged
 # A last step longer than this many times what its noise and the one's before explain has not converged.
-UNSETTLED = 2.5
+NOT_CONVERGED = 2.5
 # Smallest eigenvalue of the released Gram matrix over the largest of its noise, below which steps astray were
 # common in simulations: without a word intervals covered .87 at .5 to .7, and .94 above.
 CLEAR = 0.75
@@ -86,7 +86,7 @@ class SparseFit:
         Their coefficients; those of columns in every fit take over the mean of what was dropped.
     picked : list of int
         All columns that were picked: the kept ones and those that were dropped again.
-    picked_beta : ndarray
+    selected_beta : ndarray
         Their coefficients before anything was dropped: where debiasing starts.
     scale : float
         Typical size of the residuals.
@@ -94,8 +94,8 @@ class SparseFit:
         Noise of the last step in whitened coordinates.
     efficiency : float
         Sampling variance of the clipped end point relative to least squares, under normal errors.
-    picked_errors : ndarray
-        Standard errors of `picked_beta`.
+    selected_errors : ndarray
+        Standard errors of `selected_beta`.
     astray : bool
         Whether the steps did not get there: the residuals are larger than the response was, or the last step
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
@@ -109,25 +109,25 @@ class SparseFit:
 
     support: list[int]
     beta: Floats
-    picked: list[int]
-    picked_beta: Floats
+    selected: list[int]
+    selected_beta: Floats
     scale: float
     step_sd: float
     efficiency: float
-    picked_errors: Floats
-    astray: bool = False
+    selected_errors: Floats
+    diverged: bool = False
     root: Floats = field(default_factory=lambda: np.empty((0, 0)))
     clear: float = math.inf
     unspent: float = 0.0
 
 
-def block_sizes(picks: int, blocks: int) -> list[int]:
+def block_sizes(selections: int, blocks: int) -> list[int]:
     """Return sizes of blocks that sum to `picks`: half of what is left each time, the rest in the last."""
     sizes: list[int] = []
-    while picks > 0 and len(sizes) < blocks - 1:
-        sizes.append((picks + 1) // 2)
-        picks -= sizes[-1]
-    return [*sizes, picks] if picks else sizes
+    while selections > 0 and len(sizes) < blocks - 1:
+        sizes.append((selections + 1) // 2)
+        selections -= sizes[-1]
+    return [*sizes, selections] if selections else sizes
 
 
 def center_response(sums: SparseSums, rho: float) -> None:
@@ -182,12 +182,12 @@ def sparse_fit(
     p = len(sums.units.scale)
     allowed = np.ones(p, dtype=bool)
     allowed[[*always, *excluded]] = False
-    picks = min(sparsity + extra, int(allowed.sum()))
-    open_sizes = [min(OPEN_BLOCK, picks - start) for start in range(0, picks, OPEN_BLOCK)]
-    sizes = open_sizes if threshold else block_sizes(picks, blocks)
-    joining = targets if len(targets) <= picks else ()
+    selections = min(sparsity + extra, int(allowed.sum()))
+    open_sizes = [min(OPEN_BLOCK, selections - start) for start in range(0, selections, OPEN_BLOCK)]
+    sizes = open_sizes if threshold else block_sizes(selections, blocks)
+    joining = targets if len(targets) <= selections else ()
     price = budget.sizes / (len(sizes) + bool(joining))
-    parts = _parts(len(sizes), 1.0) if threshold else np.array(sizes) / max(picks, 1)
+    parts = _parts(len(sizes), 1.0) if threshold else np.array(sizes) / max(selections, 1)
     cheap = CHEAP_FITS * budget.refit * _parts(len(sizes) - 1, 1.0 if threshold else 0.0)
     looked = budget.scales / (len(sizes) + len(STEPS))
     support = list(always)
@@ -208,7 +208,7 @@ def sparse_fit(
                 break
             scale = sums.residual_scale(support, beta, looked, Labels.SCALE_OF_RESIDUALS)
         rho = float(parts[block]) * budget.selection
-        new = sums.pick(support, beta, clip * scale, size, allowed, rho, Labels.SELECTION)
+        new = sums.select(support, beta, clip * scale, size, allowed, rho, Labels.SELECTION)
         sums.size_columns(new, price)
         allowed[new] = False
         support = support + new
@@ -220,7 +220,7 @@ def sparse_fit(
     beta = np.append(beta, np.zeros(len(new)))
     full_fit = _full_fit(sums, support, beta, scale, max(clip, far / scale), refit_price, looked, doubtful)
     fit = _select_largest(full_fit, sums.n, sparsity, threshold, len(always))
-    return replace(fit, astray=full_fit.scale > ASTRAY * first or full_fit.unsettled, unspent=unspent)
+    return replace(fit, diverged=full_fit.scale > DIVERGED * first or full_fit.not_converged, unspent=unspent)
 
 
 def _cheap_fit(
@@ -251,7 +251,7 @@ class _FullFit:
     scale: float
     step_sd: float
     efficiency: float
-    unsettled: bool
+    not_converged: bool
     clear: float
 
 
@@ -281,9 +281,9 @@ def _full_fit(
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
         scale = sums.residual_scale(support, beta, price, Labels.SCALE_OF_RESIDUALS)
-    settled = UNSETTLED * math.sqrt(len(support)) * math.hypot(before, noise)
+    tolerance = NOT_CONVERGED * math.sqrt(len(support)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(support), clip, rho)
-    unsettled = math.isfinite(rho) and (moved > settled or clear < CLEAR)
+    not_converged = math.isfinite(rho) and (moved > tolerance or clear < CLEAR)
     return _FullFit(
         support=support,
         beta=beta,
@@ -291,7 +291,7 @@ def _full_fit(
         scale=scale,
         step_sd=noise,
         efficiency=efficiency,
-        unsettled=unsettled,
+        not_converged=not_converged,
         clear=clear,
     )
 
@@ -314,12 +314,12 @@ def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fix
     return SparseFit(
         support=[support[i] for i in places],
         beta=beta_of_places,
-        picked=list(support),
-        picked_beta=beta,
+        selected=list(support),
+        selected_beta=beta,
         scale=full.scale,
         step_sd=full.step_sd,
         efficiency=full.efficiency,
-        picked_errors=errors,
+        selected_errors=errors,
         root=full.root,
         clear=full.clear,
     )

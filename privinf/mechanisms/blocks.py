@@ -216,8 +216,8 @@ class RecordBlocks(Generic[T]):
     rows : Rows
     columns : sequence of str
         Those that are read.
-    encoded : callable (Rows, seen=) -> T
-        Makes of some rows what noise is for; `seen` as for `encode`.
+    encoded : callable (Rows, seen_levels=) -> T
+        Makes of some rows what noise is for; `seen_levels` as for `encode`.
     whole : bool
         One block of all rows, in memory.
     numbers : callable (block) -> T, optional
@@ -247,7 +247,7 @@ class RecordBlocks(Generic[T]):
         self._encoded_blocks = list[T]()
         if whole:
             opened = rows.opened(columns, design.schema)
-            self._encoded_blocks = [encoded(opened, seen=None)]
+            self._encoded_blocks = [encoded(opened, seen_levels=None)]
             self.n = len(opened)
         elif design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
@@ -286,7 +286,7 @@ class RecordBlocks(Generic[T]):
             if numbers is not None and isinstance(part, np.ndarray):
                 yield numbers(part)
             else:
-                yield self._encoded(part, seen=seen_columns)
+                yield self._encoded(part, seen_levels=seen_columns)
         check_levels(self._design.schema, needed(self._design), seen_columns)
         if n < (p := len(self._design.columns)):
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")

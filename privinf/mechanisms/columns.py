@@ -118,7 +118,7 @@ class ColumnPasses:
         seen_columns = set[str]()
         n = 0
         for frame in self.frames():
-            reader = Reader(frame, self.schema, self._rows.missing, seen=seen_columns)
+            reader = Reader(frame, self.schema, self._rows.missing, seen_levels=seen_columns)
             reader.open(self._names)
             yield reader
             n += len(reader)
@@ -268,7 +268,7 @@ class AskedSums:
     def grid(self, name: str) -> ColumnGrid:
         """Return the steps of a column: 2^-20 of half its public range, about its middle."""
         middle, half = (np.array([part]) for part in range_of(self.schema, name))
-        return ColumnGrid.of(middle - half, middle + half, middle, half, math.inf)
+        return ColumnGrid.from_bounds(middle - half, middle + half, middle, half, math.inf)
 
 
 def _number(reader: Reader, schema: Schema, name: str) -> Floats:

@@ -125,7 +125,7 @@ class NoisyCDF:
     n: int
 
     @classmethod
-    def of(cls, edges: Floats, noisy: Floats, scale: float, n: int) -> NoisyCDF:
+    def from_counts(cls, edges: Floats, noisy: Floats, scale: float, n: int) -> NoisyCDF:
         """Return the distribution from L h + N(0, scale^2); the noise is conditioned on the total, n."""
         g = undoing(len(noisy))
         last = g[::-1] / math.sqrt(float(g @ g))
@@ -216,7 +216,7 @@ class OpenColumns:
         recorded = spending.ledger.spend(entry)
         self._charged = True
         noisy = noisy_prefixes(cells.counts, scale, spending.source)
-        return NoisyCDF.of(cells.edges, noisy, scale, self.n), recorded
+        return NoisyCDF.from_counts(cells.edges, noisy, scale, self.n), recorded
 
     def _line(self, label: str, cells: int, share: float, spending: Spending) -> Line:
         return Line(

@@ -23,7 +23,7 @@ from privinf.mechanisms.decoding import by_polars
 from privinf.mechanisms.lines import CheckedLines
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
-from privinf.sealed import unreadable
+from privinf.storage.checksummed import unreadable
 from privinf.validation import blanks_alone, check_path
 
 ROWS = 1 << 16  # rows a block

@@ -80,7 +80,7 @@ class Spending:
     ledger: Ledger
 
     @classmethod
-    def of(cls, words: SpendingWords, ledger: Ledger | None) -> Spending:
+    def from_options(cls, words: SpendingWords, ledger: Ledger | None) -> Spending:
         """Check the spending words of a `release` or `fit` call (before any row is read)."""
         check_words(words, WORDS)
         total = total_mu(words)
@@ -308,7 +308,7 @@ def noisy_scalar(
         "rng": rng,
         "source": source,
     }
-    spending = Spending.of(words, ledger)
+    spending = Spending.from_options(words, ledger)
     line = Line(
         label=label,
         mechanism=Mechanisms.GAUSSIAN,

@@ -265,7 +265,7 @@ class Moments:
                 "leave it out"
             )
         share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
-        budget = Spending.of(options.spending(), ledger)
+        budget = Spending.from_options(options.spending(), ledger)
         if to is not None and self.trust != "local":
             raise ArgumentError(
                 "to= can be used only for releases of rows, with trust='local': write a release of "
@@ -288,30 +288,37 @@ class Moments:
         warn_of_large_delta(budget.delta, passes.n)
         for query, scale in zip(queries, scales, strict=True):
             largest_count = passes.n if "unit_norm" in query.args else passes.n / max_rows(self.design)
-            check_room(largest_count * query.reach.bound, scale, budget.source)
+            check_room(largest_count * query.record_sensitivity.bound, scale, budget.source)
         recorded = budget.ledger.spend(*entries)
         arrays = {"moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public}
-        law = _law(self.trust, weight, scales[0], budget) | imputing(checked_rows.missing)
+        noise_model = _noise_model(self.trust, weight, scales[0], budget) | imputing(checked_rows.missing)
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
-            moment_scale = MomentScale.of(self.design, weight, q2, passes.n, scales[0], scales[1], units)
-            plan = ResidualPlan.of(full, moment_scale)
-            unit = plan.largest if law["noise_free"] else plan.bound
+            moment_scale = MomentScale.from_design(
+                self.design, weight, q2, passes.n, scales[0], scales[1], units
+            )
+            plan = ResidualPlan.from_moments(full, moment_scale)
+            unit = plan.largest if noise_model["noise_free"] else plan.bound
             factor = 1.0 / (unit * self.design.y_scale)
             residual_args = {"response_factor": factor, "coefficients": plan.coefficients / unit}
             if units:
                 residual_args["residual_clip"] = plan.residual / unit
-                law["units"] = units
+                noise_model["units"] = units
             queries[1] = replace(queries[1], args={**queries[1].args, **residual_args})
             second = after_the_charge(partial(queries[1].over, passes, exact=scales[1] > 0.0))
             arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
-            law |= {
-                "residual_bound": math.inf if law["noise_free"] else unit,
+            noise_model |= {
+                "residual_bound": math.inf if noise_model["noise_free"] else unit,
                 "residual_scale": scales[1] * unit**2,
                 "residual_largest": plan.largest,
             }
         return Release(
-            kind="moments", arrays=arrays, law=law, design=self.design, entries=recorded, nobs=passes.n
+            kind="moments",
+            arrays=arrays,
+            law=noise_model,
+            design=self.design,
+            entries=recorded,
+            nobs=passes.n,
         )
 
     def _release_records(self, rows: Rows, budget: Spending, mu: float, to: AnyPath | None) -> Release:
@@ -323,20 +330,20 @@ class Moments:
         sizes = PublicSizes(np.zeros(self.layout.public), 0.0)
         q2 = 0.0
         for block in blocks:
-            sizes = sizes.joined(PublicSizes.of(block.public))
+            sizes = sizes.joined(PublicSizes.from_array(block.public))
             q2 = max(q2, float(np.einsum("ij,ij->i", block.public, block.public).max(initial=0.0)))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         (query,) = self._queries(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
         scale, entry = self._line(query, mu).calibrated(budget.source)
         recorded = budget.ledger.spend(entry)
-        law = _law(self.trust, weight, scale, budget) | imputing(rows.missing)
+        noise_model = _noise_model(self.trust, weight, scale, budget) | imputing(rows.missing)
 
         def block_arrays(block: EncodedRows) -> dict[str, Any]:
             sizes.check(block.public)  # which the scale of the noise counts on
             return self._noisy_records(block, weight, scale, budget.source)
 
         release = Release(
-            kind="moments", arrays={}, law=law, design=self.design, entries=recorded, nobs=blocks.n
+            kind="moments", arrays={}, law=noise_model, design=self.design, entries=recorded, nobs=blocks.n
         )
         return write_rows(target, release, map(block_arrays, blocks))
 
@@ -395,7 +402,7 @@ class Moments:
         if self.trust == "central":
             args |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
         total = args | {"response_factor": weight / design.y_scale, "response_bound": weight * design.y_norm}
-        queries = [OwnSum.of(Statistics.MOMENTS_TOTAL, Labels.MOMENTS, total, self.layout)]
+        queries = [OwnSum.from_statistic(Statistics.MOMENTS_TOTAL, Labels.MOMENTS, total, self.layout)]
         if robust:
             # In units of their clipping bound, which the first release decides.
             residual = {"response_factor": 1.0, "coefficients": np.zeros(self.layout.size - 1)}
@@ -404,7 +411,7 @@ class Moments:
             if units:
                 args["unit_norm"] = 1.0
                 label = Labels.RESIDUAL_MOMENTS_OF_UNITS.format(unit=unit_name(self.design))
-            queries.append(OwnSum.of(Statistics.MOMENTS_RESIDUAL, label, args, self.layout))
+            queries.append(OwnSum.from_statistic(Statistics.MOMENTS_RESIDUAL, label, args, self.layout))
         return queries
 
     def _line(self, query: OwnSum, mu: float) -> Line:
@@ -414,12 +421,12 @@ class Moments:
         return Line(
             label=query.label,
             mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=query.reach.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
+            sensitivity=query.record_sensitivity.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
             derivation=Derivations.RECORD_MOMENTS.format(label=query.label),
-            dimension=query.reach.size * (rows_per_unit if local else 1),
+            dimension=query.record_sensitivity.size * (rows_per_unit if local else 1),
             mu=mu,
             # No entry of one record passes the sensitivity; totals are checked by `check_room`.
-            reach=query.reach.l2 if local else 0.0,
+            reach=query.record_sensitivity.l2 if local else 0.0,
             unit=unit_name(self.design),
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds, placed=local),
@@ -438,7 +445,7 @@ def _design_of_columns(
     return columns_design(schema, columns, radius=radius)
 
 
-def _law(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[str, Any]:
+def _noise_model(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[str, Any]:
     return {
         "trust": trust,
         "response_weight": weight,

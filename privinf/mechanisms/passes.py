@@ -93,7 +93,7 @@ class RowPasses:
         "_stream",
         "_weights",
         "read",
-        "seen",
+        "seen_levels",
     )
 
     def __init__(
@@ -118,7 +118,7 @@ class RowPasses:
         self._private = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
         self._names = numeric_names(design) if weights is None else None
         self._ones = np.broadcast_to(1.0, (BLOCK_ROWS, 1))
-        self.seen: set[str] = set()
+        self.seen_levels: set[str] = set()
         self._count: int | None = None
         self._plain = False
         self._public = public
@@ -225,7 +225,7 @@ class RowPasses:
             yield block
             start += len(block)
         self._counted(start)
-        check_levels(self._design.schema, needed(self._design), self.seen)
+        check_levels(self._design.schema, needed(self._design), self.seen_levels)
 
     def part(self) -> Iterator[SiteBlock]:
         """Yield the rows of a table that is not in memory, be it a part of one: whose rows can be few."""
@@ -234,7 +234,7 @@ class RowPasses:
             if isinstance(part, np.ndarray):  # the response, and the columns of the design
                 yield self._block(part[:, 1:], part[:, 0], None, start)
             else:
-                block = self._block(*self._evaluated(part, None, self.seen), start)
+                block = self._block(*self._evaluated(part, None, self.seen_levels), start)
                 yield block if self._stream is None else self._with_inputs(block, part)
             start += len(part)
 
@@ -242,7 +242,7 @@ class RowPasses:
         """Return a block of a site with the marks of inputs that lie outside their bounds."""
         if not self._design.clipped_inputs:
             return block
-        reader = Reader(table, self._design.schema, self._rows.missing, seen=self.seen)
+        reader = Reader(table, self._design.schema, self._rows.missing, seen_levels=self.seen_levels)
         return replace(block, inputs=inputs_outside(self._design, reader))
 
     def _slices(self) -> Iterator[slice]:
@@ -347,7 +347,7 @@ class RowPasses:
         """Return matrix, response and weights of some rows."""
         design = self._design
         rows = Rows(table, y, self._rows.missing)
-        matrix = self._with_ones(design.released(table, missing=rows.missing, seen=seen_columns))
+        matrix = self._with_ones(design.released(table, missing=rows.missing, seen_levels=seen_columns))
         return (
             matrix,
             response_of(design, rows, seen_columns),
@@ -378,12 +378,12 @@ class RowPasses:
         norm2 = 0.0
         for block in self.blocks():
             assert block.clear is not None
-            sizes = sizes.joined(PublicSizes.of(block.clear))
+            sizes = sizes.joined(PublicSizes.from_array(block.clear))
             norm2 = max(norm2, float(np.einsum("ij,ij->i", block.clear, block.clear).max()))
         self._public = sizes
-        reach = np.where(sizes.columns == 0.0, 1.0, sizes.columns)
-        rounding = 0.5 * np.linalg.norm(reach[public != self._design.constant]) / FULL_SCALE
-        return reach, float((np.sqrt(norm2) + rounding) ** 2)
+        record_sensitivity = np.where(sizes.columns == 0.0, 1.0, sizes.columns)
+        rounding = 0.5 * np.linalg.norm(record_sensitivity[public != self._design.constant]) / FULL_SCALE
+        return record_sensitivity, float((np.sqrt(norm2) + rounding) ** 2)
 
     def __repr__(self) -> str:
         return "<RowPasses, rows not shown>"
@@ -402,12 +402,12 @@ class OwnSum:
     op: SiteOp
     label: str
     args: Args
-    reach: RecordSensitivity
+    record_sensitivity: RecordSensitivity
 
     @classmethod
-    def of(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:
+    def from_statistic(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:
         """Return the question to one of `MOMENT_OPS`; checks the arguments."""
-        return cls(op := MOMENT_OPS[name], label, args, op.reach(args, layout.private, own=True))
+        return cls(op := MOMENT_OPS[name], label, args, op.record_sensitivity(args, layout.private, own=True))
 
     def over(self, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
         """Return the sum over all rows, exact or for no noise in doubles; SchemaError for wrong ones."""
@@ -417,7 +417,7 @@ class OwnSum:
             )
         if passes.adds(exact=exact):
             return cast("MomentSums", passes.push([(self.op, self.args)], exact=exact)[0])
-        sums = self.sums(passes.empty) if exact else PlainSums(self.op, self.args, self.reach)
+        sums = self.sums(passes.empty) if exact else PlainSums(self.op, self.args, self.record_sensitivity)
         for block in passes.blocks():
             sums.update(block)
         return sums

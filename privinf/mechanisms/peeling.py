@@ -216,18 +216,18 @@ class PeelingLines:
     times: int
 
     def entry(
-        self, mechanism: str, loss: Loss, norm: str, reach: float, law: str, scale: float
+        self, mechanism: str, loss: Loss, norm: str, reach: float, noise_model: str, scale: float
     ) -> LedgerEntry:
         """Return one line; its noise is `law` at `scale`, none at 0."""
         clear = scale == 0.0
         times = self.times
         secure = self.source.secure and not clear
-        law = (
+        noise_model = (
             NoiseLaws.NONE
             if clear
-            else NoiseLaws.DISCRETE.format(law=law)
-            if secure and law != NoiseLaws.GUMBEL
-            else law
+            else NoiseLaws.DISCRETE.format(law=noise_model)
+            if secure and noise_model != NoiseLaws.GUMBEL
+            else noise_model
         )
         return LedgerEntry(
             mechanism=mechanism,
@@ -237,7 +237,7 @@ class PeelingLines:
             trust=self.trust,
             sensitivity=Sensitivity(norm=norm, value=reach, derivation=self.derivation),
             noise={
-                "law": law,
+                "law": noise_model,
                 "scale": scale,
                 "grid": grid_step(scale) if secure else 0.0,
                 "picks": self.k,

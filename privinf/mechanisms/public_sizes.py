@@ -35,7 +35,7 @@ class PublicSizes:
     norm2: float
 
     @classmethod
-    def of(cls, public: Floats) -> PublicSizes:
+    def from_array(cls, public: Floats) -> PublicSizes:
         """Return the sizes of some rows, shape (n, k)."""
         norms = np.zeros(len(public))
         for column in public.T:
@@ -48,6 +48,6 @@ class PublicSizes:
 
     def check(self, public: Floats) -> None:
         """Raise AlignmentError if one of some rows, shape (n, k), is larger."""
-        sizes = PublicSizes.of(public)
+        sizes = PublicSizes.from_array(public)
         if sizes.norm2 > self.norm2 or (sizes.columns > self.columns).any():
             raise AlignmentError(ROWS_BEYOND)

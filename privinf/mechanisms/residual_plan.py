@@ -53,7 +53,7 @@ class MomentScale:
     units: int = 0
 
     @classmethod
-    def of(
+    def from_design(
         cls,
         design: Design,
         weight: float,
@@ -100,7 +100,7 @@ class ResidualPlan:
     residual: float
 
     @classmethod
-    def of(cls, mean_moments: Floats, scale: MomentScale) -> ResidualPlan:
+    def from_moments(cls, mean_moments: Floats, scale: MomentScale) -> ResidualPlan:
         r"""Return the plan that noisy mean moments of z, shape (p + 1, p + 1), lead to.
 
         Notes

@@ -245,12 +245,12 @@ def project_ball(x: Floats, radius: float) -> Floats:
 
 
 def encode(
-    design: Design, rows: Rows, weights: str | None = None, *, seen: set[str] | None = None
+    design: Design, rows: Rows, weights: str | None = None, *, seen_levels: set[str] | None = None
 ) -> EncodedRows:
     """Return the rows in scaled units, clipped to the public bounds and projected into the ball.
 
-    `weights` names the column of observation weights (see `weight_bound`). `seen` says that the rows are a
-    part of a table (see `privinf.schema.reading.Reader`): they need not be enough for a fit.
+    `weights` names the column of observation weights (see `weight_bound`). With `seen_levels` the rows
+    are a part of a table (see `privinf.schema.reading.Reader`): they need not be enough for a fit.
 
     Raises
     ------
@@ -265,14 +265,14 @@ def encode(
     **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
     """
     rows = rows.opened(needed(design, weights), design.schema)
-    response = response_of(design, rows, seen)
-    matrix = design.released(rows.features, missing=rows.missing, seen=seen)
+    response = response_of(design, rows, seen_levels)
+    matrix = design.released(rows.features, missing=rows.missing, seen_levels=seen_levels)
     n, p = matrix.shape
     if len(response) != n:
         raise AlignmentError(
             f"the response has {len(response)} rows and the features have {n}: pass the same rows in both"
         )
-    if n < p and seen is None:
+    if n < p and seen_levels is None:
         raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
     if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
         name = design.names[design.constant]
@@ -295,10 +295,10 @@ def needed(design: Design, weights: str | None = None) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def response_of(design: Design, rows: Rows, seen: set[str] | None = None) -> Floats:
+def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None) -> Floats:
     """Return the response, shape (n,), in user units; SchemaError where it is not what the design says."""
     if rows.response is None:
-        return design.response_values(rows.features, missing=rows.missing, seen=seen)
+        return design.response_values(rows.features, missing=rows.missing, seen_levels=seen_levels)
     try:
         y = np.asarray(rows.response, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -417,10 +417,10 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
     return codes
 
 
-def check_levels(schema: Schema | None, names: Iterable[str], seen: set[str]) -> None:
+def check_levels(schema: Schema | None, names: Iterable[str], seen_levels: set[str]) -> None:
     """Raise SchemaError for a factor of whose declared levels no part of the table had any."""
     declarations = {} if schema is None else schema.columns
     for name in names:
         declared = declarations.get(name)
-        if isinstance(declared, Factor) and declared.other is not None and name not in seen:
+        if isinstance(declared, Factor) and declared.other is not None and name not in seen_levels:
             raise SchemaError(NO_DECLARED_LEVEL.format(name))

@@ -153,7 +153,7 @@ def release_sample(
     sensitivities are proved in `privinf.mechanisms.statistics.samples`.
     """
     statistic = SAMPLE_STATISTICS[question.kind]
-    price = Price.of(statistic, spending, noise, ledger)
+    price = Price.from_options(statistic, spending, noise, ledger)
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
         raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
@@ -179,7 +179,7 @@ def release_sample(
         half=ranges[:, 1],
         levels=sums.levels,
         entries=recorded,
-        recorded=PrivacyReport.of(recorded, ledger, delta=price.delta),
+        recorded=PrivacyReport.from_entries(recorded, ledger, delta=price.delta),
         missing=rows.missing,
     )
 
@@ -198,14 +198,14 @@ class Price:
     ledger: Ledger
 
     @classmethod
-    def of(
+    def from_options(
         cls, statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, ledger: Ledger | None
     ) -> Price:
         """Check the words, before any row is read, and choose the law of the noise."""
         check_words(words, WORDS)
         check_choice(noise, NoiseChoice, "noise")
         if not _laplace(statistic, words, noise, alone=ledger is None):
-            spending = Spending.of(words, ledger)
+            spending = Spending.from_options(words, ledger)
             return cls(
                 weighted=statistic.l2,
                 loss=GaussianLoss(spending.mu),
@@ -247,7 +247,7 @@ class Price:
             return line.calibrated(source)
         bare = self.weighted.sensitivity
         scale, total = solve_peeling_scale(bare, 1.0 / self.loss.epsilon, float(entries), source)
-        law = NoiseLaws.DISCRETE_LAPLACE if source.secure else NoiseLaws.LAPLACE
+        noise_model = NoiseLaws.DISCRETE_LAPLACE if source.secure else NoiseLaws.LAPLACE
         return scale, LedgerEntry(
             mechanism=Mechanisms.LAPLACE,
             label=label,
@@ -255,7 +255,7 @@ class Price:
             relation="replace-one",
             trust="central",
             sensitivity=Sensitivity(norm=Norms.L1, value=total, derivation=derivation),
-            noise={"law": law, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
+            noise={"law": noise_model, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
             loss=self.loss,
             source=source.name,
             secure=source.secure,

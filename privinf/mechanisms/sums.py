@@ -101,7 +101,7 @@ class ExactSum:
         self._low &= (1 << _WORD) - 1
 
     @classmethod
-    def of(cls, integers: np.ndarray[Any, np.dtype[np.object_]]) -> ExactSum:
+    def from_integers(cls, integers: np.ndarray[Any, np.dtype[np.object_]]) -> ExactSum:
         """Return Python's integers, none larger than 2^94."""
         result = cls(())
         result._high = np.asarray(integers >> _WORD, dtype=np.int64)

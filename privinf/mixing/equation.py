@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import UNATTRIBUTED
-from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance
+from privinf.inference.linear_scores import ScoreDistribution, homoskedastic_variance
 from privinf.inference.solution import quadratic
 from privinf.mixing.rows import (
     EQUATION,
@@ -183,7 +183,7 @@ class MixedLeastSquares:
         self._noise = variances[slopes]
         self.df = float(k - d)
         self.df_resid = np.inf
-        self.law = ScoreLaw(k, d)
+        self.distribution = ScoreDistribution(k, d)
         self.A, self.g = self._equations()
 
     def scores(self, beta: Floats) -> None:
@@ -286,7 +286,7 @@ class MixedLeastSquares:
         statistic = independent_fit(
             self._X, self._y - self._X @ slopes, self._common(slopes), self._row_noise(slopes), tested, z
         )
-        return statistic, self.law.pvalue(statistic, int(tested.sum()))
+        return statistic, self.distribution.pvalue(statistic, int(tested.sum()))
 
     def _equations(self) -> tuple[Floats, Floats]:
         cross = self._X.T @ self._y / self._effective_n

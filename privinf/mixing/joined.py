@@ -13,7 +13,7 @@ from privinf.error_boundary import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
-from privinf.release_kinds import JOINED, JoinedMixingLaw, RandomMixingLaw
+from privinf.release_kinds import JOINED, JoinedMixingNoiseModel, RandomMixingNoiseModel
 from privinf.releases import Release
 from privinf.results.notes import IMPUTING, imputes
 from privinf.schema import Design, Schema
@@ -29,14 +29,14 @@ AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan",
 WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
 
 
-def party_law(release: Release) -> RandomMixingLaw:
+def party_noise_model(release: Release) -> RandomMixingNoiseModel:
     """Return what one party's release says of its noise; of rows that were not mixed without the matrix."""
-    return cast(RandomMixingLaw, release.law)
+    return cast(RandomMixingNoiseModel, release.law)
 
 
-def joined_law(release: Release) -> JoinedMixingLaw:
+def joined_noise_model(release: Release) -> JoinedMixingNoiseModel:
     """Return what joined releases say of their noise; of rows that were not mixed without the matrix."""
-    return cast(JoinedMixingLaw, release.law)
+    return cast(JoinedMixingNoiseModel, release.law)
 
 
 @door
@@ -78,27 +78,32 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
         arrays["ones"] = first.arrays["ones"]
     if "ones_row" in first.arrays:
         arrays["ones_row"] = np.concatenate([release.arrays["ones_row"] for release in by_party.values()])
-    laws = {name: party_law(release) for name, release in by_party.items()}
-    deltas = [law["delta"] for law in laws.values() if law["delta"] is not None]
+    laws = {name: party_noise_model(release) for name, release in by_party.items()}
+    deltas = [noise_model["delta"] for noise_model in laws.values() if noise_model["delta"] is not None]
     widths = {name: release.arrays["rows"].shape[1] for name, release in by_party.items()}
-    law = {key: first.law[key] for key in AGREED if key in first.law} | {
+    noise_model = {key: first.law[key] for key in AGREED if key in first.law} | {
         "parties": list(by_party),
         "noise": [laws[name]["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
         "delta": max(deltas, default=None),
-        "noise_free": any(law["noise_free"] for law in laws.values()),
+        "noise_free": any(noise_model["noise_free"] for noise_model in laws.values()),
     }
     if imputes(*laws.values()):
-        law["missing"] = IMPUTING
+        noise_model["missing"] = IMPUTING
     if named := first.law.get("regression"):
-        law |= (
+        noise_model |= (
             {"regression": named}
             if all(party_terms.get("regression") == named for party_terms in laws.values())
             else {}
         )
     entries = tuple(entry for release in by_party.values() for entry in release.entries)
-    design = party_design(schema, centred=party_law(first)["centred"])
+    design = party_design(schema, centred=party_noise_model(first)["centred"])
     return Release(
-        kind=JOINED + first.kind, arrays=arrays, law=law, design=design, entries=entries, nobs=first.nobs
+        kind=JOINED + first.kind,
+        arrays=arrays,
+        law=noise_model,
+        design=design,
+        entries=entries,
+        nobs=first.nobs,
     )
 
 
@@ -115,7 +120,7 @@ def _named(releases: Any) -> dict[str, Release]:
     for key, release in pairs:
         if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
             raise ArgumentError("join() needs releases of parties, as made by RandomMixing or GaussianRows")
-        name = party_law(release)["party"] or key or f"party {len(by_party) + 1}"
+        name = party_noise_model(release)["party"] or key or f"party {len(by_party) + 1}"
         if name in by_party:
             raise AlignmentError(f"there are two releases of party {name!r}: pass one release for each party")
         by_party[name] = release
@@ -127,14 +132,16 @@ def _named(releases: Any) -> dict[str, Release]:
 def _check_agreement(first: Release, second: Release) -> None:
     for key in AGREED:
         if first.law.get(key) != second.law.get(key):
-            parties = f"parties {party_law(first)['party'] or 1!r} and {party_law(second)['party'] or 2!r}"
+            names = party_noise_model(first)["party"] or 1, party_noise_model(second)["party"] or 2
+            parties = f"parties {names[0]!r} and {names[1]!r}"
             raise AlignmentError(
                 f"{parties} do not agree in {WORDS.get(key, key)}, so they did not follow the same plan: "
                 "release again with one plan"
             )
     if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], second.arrays["ones"]):
+        name = party_noise_model(second)["party"]
         raise AlignmentError(
-            f"party {party_law(second)['party']!r} used another mixing matrix, since its mixture of "
+            f"party {name!r} used another mixing matrix, since its mixture of "
             "ones differs: release again with the common plan"
         )
 
@@ -259,7 +266,7 @@ def regression_release(joined: Release, design: Design) -> Release:
     ones = joined.arrays.get("ones", np.ones(m))
     ones_row = joined.arrays.get("ones_row") if design.constant is not None else None
     weight = math.sqrt(share) * n
-    noise = np.asarray(joined_law(joined)["noise"])
+    noise = np.asarray(joined_noise_model(joined)["noise"])
     features = np.empty((m, len(design.columns)))
     variances = np.zeros(len(design.columns))
     top = np.empty(len(design.columns))
@@ -280,9 +287,11 @@ def regression_release(joined: Release, design: Design) -> Release:
     if ones_row is not None:
         arrays["ones_row"] = top
         arrays["ones_response"] = np.array([factor * ones_row[at] + shift * weight])
-    law = {key: value for key, value in joined.law.items() if key != "noise"}
-    law |= {"noise": variances.tolist(), "y_noise": float(factor**2 * noise[at]), "share": share}
-    return Release(kind=REGRESSION, arrays=arrays, law=law, design=design, entries=joined.entries, nobs=n)
+    noise_model = {key: value for key, value in joined.law.items() if key != "noise"}
+    noise_model |= {"noise": variances.tolist(), "y_noise": float(factor**2 * noise[at]), "share": share}
+    return Release(
+        kind=REGRESSION, arrays=arrays, law=noise_model, design=design, entries=joined.entries, nobs=n
+    )
 
 
 # ---- how it is read off

@@ -20,13 +20,13 @@ from privinf.mixing.joined import (
     RegressionOptions,
     formula_design,
     join,
-    joined_law,
+    joined_noise_model,
     label_design,
     regression_options,
     regression_release,
 )
 from privinf.mixing.results import MixingResults, MixingSettings, mixing_system, plain_fit, shrunk_params
-from privinf.release_kinds import RegressionLaw
+from privinf.release_kinds import RegressionNoiseModel
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import (
@@ -161,7 +161,7 @@ class PartyModel(Model[PartyModelOptions]):
         joined = join(releases)
         joined.require(f"joined {cls.method}", cls.__name__)
         model = cls._from_release(joined, ledger)
-        named: RegressionLaw = {} if label is not None else joined.law.get("regression", {})
+        named: RegressionNoiseModel = {} if label is not None else joined.law.get("regression", {})
         model._options = None
         model._order = named.get("order")
         model._label = named.get("response", label)
@@ -307,7 +307,7 @@ class PartyModel(Model[PartyModelOptions]):
             )
             for name, seed in zip(plan.parties, seeds, strict=True)
         }
-        regression = self._regression_law()
+        regression = self._regression_noise_model()
         return {
             name: replace(release, law={**release.law, "regression": regression})
             for name, release in releases.items()
@@ -516,11 +516,11 @@ class PartyModel(Model[PartyModelOptions]):
             reported=reported,
         )
 
-    def _regression_law(self) -> RegressionLaw:
+    def _regression_noise_model(self) -> RegressionNoiseModel:
         """Return the regression that the model is made for, as its releases name it."""
         if self._formula is not None:
             return {"formula": self._formula}
-        named: RegressionLaw = {} if self._label is None else {"response": self._label}
+        named: RegressionNoiseModel = {} if self._label is None else {"response": self._label}
         return named if self._order is None else {**named, "order": list(self._order)}
 
     def _response(self) -> str | None:
@@ -533,8 +533,8 @@ class PartyModel(Model[PartyModelOptions]):
 
 
 def _method(joined: Release) -> str:
-    law = joined_law(joined)
-    parties = len(law["parties"])
-    if law["method"] == "gaussian-rows":
+    noise_model = joined_noise_model(joined)
+    parties = len(noise_model["parties"])
+    if noise_model["method"] == "gaussian-rows":
         return f"all rows with noise, {parties} parties"
-    return f"{law['k']} mixed rows ({law['kind']}), {parties} parties"
+    return f"{noise_model['k']} mixed rows ({noise_model['kind']}), {parties} parties"

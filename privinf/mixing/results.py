@@ -21,7 +21,7 @@ from privinf.mechanisms.mixing.theory import guessed_variances
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.rows import nonnegative, row_draws
 from privinf.mixing.shrinkage import shrunk_slopes
-from privinf.release_kinds import MixingRegressionLaw
+from privinf.release_kinds import MixingRegressionNoiseModel
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, describes_restrictions
@@ -89,7 +89,7 @@ class MixedScoreTests(ScoreTests):
         beta[design.private] = design.scaled_slopes(slopes)
         statistic, pvalue = system.exact_score_test(beta, public_normals(release))
         return ScoreTestResult(
-            statistic=statistic, pvalue=pvalue, df=len(slopes), null=slopes, law=system.law
+            statistic=statistic, pvalue=pvalue, df=len(slopes), null=slopes, law=system.distribution
         )
 
 
@@ -313,12 +313,12 @@ def mixing_system(release: Release, *, population: bool = True, rows: Integers |
     population's in any case. With `rows` it is that of these mixed rows, in place of all.
     """
     arrays = release.arrays
-    law = cast(MixingRegressionLaw, release.law)
+    noise_model = cast(MixingRegressionNoiseModel, release.law)
     design = release.design
-    noise = np.asarray(law["noise"])
-    if law["method"] == "gaussian-rows":
+    noise = np.asarray(noise_model["noise"])
+    if noise_model["method"] == "gaussian-rows":
         return CorrectedLeastSquares(
-            arrays["features"], arrays["response"], np.diag(noise), y_noise_var=law["y_noise"]
+            arrays["features"], arrays["response"], np.diag(noise), y_noise_var=noise_model["y_noise"]
         )
     top = arrays.get("ones_response")
     chosen = slice(None) if rows is None else rows
@@ -326,14 +326,14 @@ def mixing_system(release: Release, *, population: bool = True, rows: Integers |
         arrays["features"][chosen],
         arrays["response"][chosen],
         noise,
-        y_noise=law["y_noise"],
+        y_noise=noise_model["y_noise"],
         n=release.nobs,
-        share=law["share"],
+        share=noise_model["share"],
         constant=design.constant,
         ones_row=arrays.get("ones_row"),
         ones_response=None if top is None else float(top[0]),
         population=population,
-        disjoint=law.get("kind") == "countsketch",
+        disjoint=noise_model.get("kind") == "countsketch",
     )
 
 
@@ -388,7 +388,7 @@ def shrunk_params(release: Release) -> Floats:
         The release has single rows, or no all-ones row, from which column means come.
     """
     arrays = release.arrays
-    law = cast(MixingRegressionLaw, release.law)
+    noise_model = cast(MixingRegressionNoiseModel, release.law)
     design = release.design
     if "ones_row" not in arrays or design.constant is None:
         raise NotAvailableError(
@@ -405,9 +405,9 @@ def shrunk_params(release: Release) -> Floats:
     fit = shrunk_slopes(
         arrays["features"][:, slopes] - np.outer(c, means),
         arrays["response"] - c * mean,
-        np.asarray(law["noise"])[slopes],
-        law["y_noise"],
-        kept=(1.0 - law["share"]) * release.nobs,
+        np.asarray(noise_model["noise"])[slopes],
+        noise_model["y_noise"],
+        kept=(1.0 - noise_model["share"]) * release.nobs,
         signal_bounds=3.0 * bounds,
         label_variance_bound=(design.y_diameter / 2.0) ** 2,
     )

@@ -14,7 +14,7 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
-from privinf.release_kinds import ModulationLaw
+from privinf.release_kinds import ModulationNoiseModel
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
@@ -24,9 +24,9 @@ from privinf.validation import ReadRows, check_count, check_flag, check_positive
 Estimator = Literal["client-average", "pooled", "last"]
 
 
-def modulation_law(release: Release) -> ModulationLaw:
+def modulation_noise_model(release: Release) -> ModulationNoiseModel:
     """Return what a release of kind "modulation" says of its noise."""
-    return cast(ModulationLaw, release.law)
+    return cast(ModulationNoiseModel, release.law)
 
 
 def _assemble(design: Design, private: Floats, public: Floats) -> Floats:
@@ -63,7 +63,7 @@ class FeatureNoise:
     cumulants: Floats
 
     @classmethod
-    def of(cls, mask: Flags, cov: Floats, directions: Floats, cumulants: Floats) -> FeatureNoise:
+    def from_cumulants(cls, mask: Flags, cov: Floats, directions: Floats, cumulants: Floats) -> FeatureNoise:
         """Return the law, widened from the d private columns to all p."""
         return cls(_embed(cov, mask, rows=True), _embed(directions, mask, rows=False), cumulants)
 
@@ -81,7 +81,7 @@ def round_system(
 ) -> CorrectedLeastSquares:
     """Return the system of one round: the server's view while the iterative protocol runs."""
     shape = {"contraction": contraction, "amplitude": amplitude}
-    noise = FeatureNoise.of(
+    noise = FeatureNoise.from_cumulants(
         design.private,
         modulation_noise_cov(directions, scale=scale, **shape),
         directions,
@@ -95,8 +95,8 @@ def round_system(
 def round_systems(release: Release) -> list[CorrectedLeastSquares]:
     """Return the rounds' systems of an iterative release."""
     arrays = release.arrays
-    law = modulation_law(release)
-    rounds = zip(arrays["features"], arrays["directions"], law["scales"], strict=True)
+    noise_model = modulation_noise_model(release)
+    rounds = zip(arrays["features"], arrays["directions"], noise_model["scales"], strict=True)
     return [
         round_system(
             release.design,
@@ -105,8 +105,8 @@ def round_systems(release: Release) -> list[CorrectedLeastSquares]:
             arrays["public"],
             arrays["response"],
             scale=scale,
-            contraction=law["contraction"],
-            amplitude=law["amplitude"],
+            contraction=noise_model["contraction"],
+            amplitude=noise_model["amplitude"],
         )
         for features, directions, scale in rounds
     ]
@@ -114,7 +114,7 @@ def round_systems(release: Release) -> list[CorrectedLeastSquares]:
 
 def round_weights(release: Release) -> Floats:
     """Return the rounds' weights in a client's average: proportional to 1/sigma_t^2, sum one."""
-    scales = np.asarray(modulation_law(release)["scales"], dtype=np.float64)
+    scales = np.asarray(modulation_noise_model(release)["scales"], dtype=np.float64)
     if (scales == 0.0).any():
         return np.full(len(scales), 1.0 / len(scales))
     precision = scales**-2.0
@@ -130,18 +130,18 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
     average has ``sum_t w_t^2 S_t`` and fourth cumulants w_t^4 k_t along each round's directions; the
     pooled moments subtract ``sum_t w_t S_t``.
     """
-    law = modulation_law(release)
-    shape = {"contraction": law["contraction"], "amplitude": law["amplitude"]}
+    noise_model = modulation_noise_model(release)
+    shape = {"contraction": noise_model["contraction"], "amplitude": noise_model["amplitude"]}
     directions = _rounds(release, "directions")
     weights = round_weights(release)
     power = 1 if estimator == "pooled" else 2
-    scales = zip(weights, directions, law["scales"], strict=True)
+    scales = zip(weights, directions, noise_model["scales"], strict=True)
     cov = sum(w**power * modulation_noise_cov(v, scale=s, **shape) for w, v, s in scales)
     cumulants = [
         (1.0 if estimator == "pooled" else w**4) * modulation_cumulants(v, **shape)
         for w, v in zip(weights, directions, strict=True)
     ]
-    return FeatureNoise.of(
+    return FeatureNoise.from_cumulants(
         release.design.private, np.asarray(cov), np.concatenate(list(directions)), np.concatenate(cumulants)
     )
 
@@ -170,7 +170,7 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     cover 74% where 95% is asked.
     """
     arrays = release.arrays
-    law = modulation_law(release)
+    noise_model = modulation_noise_model(release)
     design = release.design
     noise = feature_noise(release, estimator)
     columns = {name: np.asarray(arrays[name]) for name in ("response", "groups", "weights") if name in arrays}
@@ -178,7 +178,7 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     groups = columns.get("groups")
     clear = columns.get("weights")
     common: dict[str, Any] = {
-        "y_noise_var": law["response_scale"] ** 2,
+        "y_noise_var": noise_model["response_scale"] ** 2,
         "fourth_directions": noise.directions,
         "fourth_cumulants": noise.cumulants,
     }
@@ -189,7 +189,9 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
         stacked = features.reshape(rounds * n, -1)
         clients = np.arange(n) if groups is None else groups
         return CorrectedLeastSquares(
-            _assemble(design, stacked / (1.0 - law["contraction"]), np.tile(arrays["public"], (rounds, 1))),
+            _assemble(
+                design, stacked / (1.0 - noise_model["contraction"]), np.tile(arrays["public"], (rounds, 1))
+            ),
             np.tile(response, rounds),
             noise.cov,
             groups=np.tile(clients, rounds),
@@ -206,11 +208,13 @@ def averaged_rows(release: Release) -> Floats:
     """Return the columns of the design, shape (n, p), each client's messages averaged over the rounds."""
     design = release.design
     arrays = release.arrays
-    keep = 1.0 - modulation_law(release)["contraction"]
+    keep = 1.0 - modulation_noise_model(release)["contraction"]
     if isinstance(messages := arrays["features"], ReadRows):
         width = len(design.private)
         public = arrays["public"]
-        rows = ReadRows.of(lambda x, clear: _assemble(design, x / keep, clear), width, messages, public)
+        rows = ReadRows.from_function(
+            lambda x, clear: _assemble(design, x / keep, clear), width, messages, public
+        )
         return cast(Floats, rows)
     features = _rounds(release, "features")
     weights = round_weights(release)
@@ -233,11 +237,11 @@ def part_system(release: Release, maps: Floats) -> CorrectedLeastSquares:
     the modulation: the covariance of the two is subtracted too.
     """
     arrays = release.arrays
-    law = modulation_law(release)
+    noise_model = modulation_noise_model(release)
     noise = feature_noise(release)
     S = np.zeros((maps.shape[1],) * 2)
     S[:-1, :-1] = noise.cov
-    S[-1, -1] = law["response_scale"] ** 2
+    S[-1, -1] = noise_model["response_scale"] ** 2
     directions = noise.directions @ maps[:, :-1].T
     rows = np.column_stack([averaged_rows(release), arrays["response"]]) @ maps.T
     S = maps @ S @ maps.T

@@ -582,7 +582,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         origin = self.mechanism if self._release is None else self._release
         covariance = check_records(options.cov_type, origin.design.schema)
         protocol = options.protocol()
-        release = self._given_release({**spending, "rounds": rounds, "schedule": schedule, "method": method})
+        release = self._release_or_none(
+            {**spending, "rounds": rounds, "schedule": schedule, "method": method}
+        )
         if release is None:
             method = "one-shot" if method is None else method
             check_method(method, {**protocol, "estimator": estimator})

@@ -15,11 +15,11 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
 from privinf.modulation.equation import (
     feature_noise,
-    modulation_law,
+    modulation_noise_model,
     modulation_system,
     part_system,
 )
-from privinf.release_kinds import ModulationLaw
+from privinf.release_kinds import ModulationNoiseModel
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema.columns import each_formula, sub_design
@@ -79,7 +79,7 @@ class ModulatedOLSResults(Results):
         system = self._client_average()
         b = self._scaled(beta)
         noise = feature_noise(self._source_release)
-        response_noise = float(self._law["response_scale"]) ** 2
+        response_noise = float(self._noise_model["response_scale"]) ** 2
         return theory.gradient_variance(
             b,
             second_moment=system.A,
@@ -144,14 +144,14 @@ class ModulatedOLSResults(Results):
             beta_norm=beta_norm,
             feature_norm=design.norm,
             response_norm=response_norm,
-            scale=max(self._law["scales"]),
-            contraction=self._law["contraction"],
-            amplitude=self._law["amplitude"],
+            scale=max(self._noise_model["scales"]),
+            contraction=self._noise_model["contraction"],
+            amplitude=self._noise_model["amplitude"],
             dimension=int(design.private.sum()),
             nobs=self.nobs,
             directions=int(np.shape(self._source_release.arrays["directions"])[-2]),
             alignment=alignment,
-            response_noise=float(self._law["response_scale"]) ** 2,
+            response_noise=float(self._noise_model["response_scale"]) ** 2,
         )
 
     def convergence_bound(self, *, distance: float, rounds: int, variance: float) -> float:
@@ -198,7 +198,7 @@ class ModulatedOLSResults(Results):
         Scaled units. Where y is sent in clear, its information about x at the estimate is included.
         """
         system = self._client_average()
-        scales = np.asarray(self._law["scales"], dtype=np.float64)
+        scales = np.asarray(self._noise_model["scales"], dtype=np.float64)
         scales = scales if rounds is None else np.resize(scales, rounds)
         design = self._source_release.design
         b = self._scaled(None)
@@ -208,9 +208,9 @@ class ModulatedOLSResults(Results):
         return theory.reconstruction_bound(
             dimension=int(design.private.sum()),
             scales=scales,
-            contraction=self._law["contraction"],
-            amplitude=self._law["amplitude"],
-            frequency=self._law["frequency"],
+            contraction=self._noise_model["contraction"],
+            amplitude=self._noise_model["amplitude"],
+            frequency=self._noise_model["frequency"],
             directions=int(np.shape(self._source_release.arrays["directions"])[-2]),
             phase=phase,
             beta_norm=float(np.linalg.norm(b[design.private])),
@@ -218,8 +218,8 @@ class ModulatedOLSResults(Results):
         )
 
     @property
-    def _law(self) -> ModulationLaw:
-        return modulation_law(self._source_release)
+    def _noise_model(self) -> ModulationNoiseModel:
+        return modulation_noise_model(self._source_release)
 
     @property
     def _source_release(self) -> Any:

@@ -12,7 +12,7 @@ from privinf.error_boundary import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.solve import Fit, build_results
 from privinf.moments import correlation, equation, iv
-from privinf.moments.equation import MomentMap, layout_of, moments_law
+from privinf.moments.equation import MomentMap, layout_of, moments_noise_model
 from privinf.moments.model import MomentOLS, moment_system
 from privinf.moments.records import MomentSystem
 from privinf.releases import Release
@@ -191,7 +191,7 @@ class Analyses:
             The formula names a column that was not released, there are fewer instruments than endogenous
             columns, or the release is of records.
         """
-        stages = iv.Stages.of(self._release.design, formula)
+        stages = iv.Stages.from_design(self._release.design, formula)
         return iv.two_stage(self._release, formula, stages, stage_system(self._release, stages))
 
     def means(self) -> Results:
@@ -257,7 +257,7 @@ class Analyses:
         if released.raw is not None:
             maps = scaled_maps(released, released.user)
         part = part_of(self._release, maps)
-        return correlation.MeanMoments.of(self._release, moment_system(self._release, part), part)
+        return correlation.MeanMoments.from_release(self._release, moment_system(self._release, part), part)
 
 
 def part_of(release: Release, maps: Floats) -> MomentMap:
@@ -265,7 +265,7 @@ def part_of(release: Release, maps: Floats) -> MomentMap:
     layout, order = layout_of(release.design)
     entries = np.empty_like(maps)
     entries[:, order] = maps[:, :-1]
-    entries[:, -1] = maps[:, -1] / moments_law(release)["response_weight"]
+    entries[:, -1] = maps[:, -1] / moments_noise_model(release)["response_weight"]
     return MomentMap(layout.public, entries[:-1], entries[-1])
 
 
@@ -278,13 +278,13 @@ def stored_system(release: Release, settings: Json) -> MomentSystem:
 
 def stored_iv(release: Release, settings: Json) -> iv.TwoStageEquation:
     """Return the two-stage equation of stored results."""
-    return stage_system(release, iv.Stages.of(release.design, settings["formula"]))
+    return stage_system(release, iv.Stages.from_design(release.design, settings["formula"]))
 
 
 def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
     """Return the two-stage equation of a formula's stages, scaled units."""
-    law = moments_law(release)
-    if law["trust"] == "local":
+    noise_model = moments_noise_model(release)
+    if noise_model["trust"] == "local":
         raise NotAvailableError(
             'iv() needs a release of totals (trust="central", "server" or "secure-sum"), and this '
             "is a release of records"
@@ -293,7 +293,7 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
     W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
     part = part_of(release, stages.maps)
     columns = len(stages.endogenous)
-    return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=law["scale"])
+    return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=noise_model["scale"])
 
 
 def check_formula_covariance(release: Release, cov_type: str | None) -> None:

@@ -29,7 +29,7 @@ from privinf.inference.estimate import (
 )
 from privinf.inference.linear_scores import partialled
 from privinf.inference.solution import semidefinite
-from privinf.moments.equation import MomentMap, moments_law
+from privinf.moments.equation import MomentMap, moments_noise_model
 from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.notebook import html_frame
 from privinf.releases import Release
@@ -79,7 +79,7 @@ class MeanMoments:
     spread: Floats | None
 
     @classmethod
-    def of(cls, release: Release, system: MomentSystem, part: MomentMap) -> MeanMoments:
+    def from_release(cls, release: Release, system: MomentSystem, part: MomentMap) -> MeanMoments:
         """Return the moments of all columns of a release; `system` is of its last column on the others.
 
         Raises NotAvailableError without a constant, and where rows are weighted or not independent.
@@ -100,7 +100,7 @@ class MeanMoments:
                 "standard errors are not available, because the rows are weighted and the release "
                 "does not contain the variance of weighted rows"
             )
-        scale = moments_law(release)["scale"]
+        scale = moments_noise_model(release)["scale"]
         records = isinstance(system, NoisyRecordMoments)
         sd = scale / (math.sqrt(system.n) if records else system.n)
         spread = system.covariance if isinstance(system, NoisyRecordMoments) else None

@@ -16,7 +16,7 @@ from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
 from privinf.mechanisms.statistics.moments import MomentLayout
-from privinf.release_kinds import MomentsLaw
+from privinf.release_kinds import MomentsNoiseModel
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Design, Numeric, Schema
@@ -164,9 +164,9 @@ def spectral_edge(noise_free: Flags, sd: float) -> float:
 # ---- totals
 
 
-def moments_law(release: Release) -> MomentsLaw:
+def moments_noise_model(release: Release) -> MomentsNoiseModel:
     """Return what a release of kind "moments" says of its noise."""
-    return cast(MomentsLaw, release.law)
+    return cast(MomentsNoiseModel, release.law)
 
 
 class NoisyTotals(LargeSample):
@@ -375,16 +375,16 @@ def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
 
     Empty where the public bounds keep residuals inside the clip, and where it is wide enough.
     """
-    law = moments_law(release)
+    noise_model = moments_noise_model(release)
     if not isinstance(system, NoisyTotals) or "residual_moments" not in release.arrays:
         return {}
-    bound = float(law["residual_bound"])
+    bound = float(noise_model["residual_bound"])
     b = np.asarray(np.linalg.lstsq(system.A, system.g, rcond=None)[0], dtype=np.float64)
     variance = system.residual_variance(b)
-    if units := law.get("units", 0):
+    if units := noise_model.get("units", 0):
         # The mean square of a unit's length: at most of units that all have as many records as one may have.
         variance = max(units * float(np.trace(system.clean_meat(b)[0])), 0.0)
-    if bound >= law.get("residual_largest", math.inf) or bound**2 >= MEASURED_MULTIPLE**2 * variance:
+    if bound >= noise_model.get("residual_largest", math.inf) or bound**2 >= MEASURED_MULTIPLE**2 * variance:
         return {}
     return {"clipped_at": bound / math.sqrt(variance)}
 
@@ -405,8 +405,8 @@ def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, 
         return {}
     if abs(system.A[constant, constant] - 1.0) > 1e-9:  # rows are weighted
         return {}
-    law = moments_law(release)
-    sd = law["scale"] / (release.nobs * math.sqrt(2.0))
+    noise_model = moments_noise_model(release)
+    sd = noise_model["scale"] / (release.nobs * math.sqrt(2.0))
     schema = design.schema
     response = design.outcome.column
 
@@ -422,7 +422,7 @@ def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, 
     if is_number(response) and design.y_low is not None and design.y_high is not None:
         names.append(design.response)
         ends = ((end - design.y_center) / design.y_scale for end in (design.y_low, design.y_high))
-        of_response = float(system.g[constant]), sd / law["response_weight"], *ends
+        of_response = float(system.g[constant]), sd / noise_model["response_weight"], *ends
         means, sds, low, high = (
             np.append(values, response_value)
             for values, response_value in zip((means, sds, low, high), of_response, strict=True)
@@ -442,7 +442,7 @@ def described(release: Release) -> dict[str, str]:
 
 def release_cov_type(release: Release) -> CovWord:
     """Return the covariance that a moment release supports."""
-    if "groups" in release.arrays or moments_law(release).get("units"):
+    if "groups" in release.arrays or moments_noise_model(release).get("units"):
         return "cluster"
     robust = release.law["trust"] == "local" or "residual_moments" in release.arrays
     return "HC0" if robust else "nonrobust"
@@ -475,7 +475,7 @@ def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) ->
 def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals:
     """Return the estimating equation of a total, scaled units: of its design, or of a part of it."""
     arrays = release.arrays
-    law = moments_law(release)
+    noise_model = moments_noise_model(release)
     layout, order = layout_of(release.design)
     residual = None
     if part is None and "residual_moments" in arrays:
@@ -490,11 +490,11 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
         n=release.nobs,
         public=layout.public,
         order=order,
-        weight=law["response_weight"],
+        weight=noise_model["response_weight"],
         part=part,
-        scale=law["scale"],
+        scale=noise_model["scale"],
         residual_moments=residual,
-        units=law.get("units", 0),
+        units=noise_model.get("units", 0),
     )
 
 

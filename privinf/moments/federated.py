@@ -167,7 +167,7 @@ class FederatedMoments:
             stack.enter_context(rounds.server.reserving(price))
             first = rounds.ask(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
             arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
-            law: dict[str, Any] = {
+            noise_model: dict[str, Any] = {
                 "trust": self.trust,
                 "response_weight": self.response_weight,
                 "scale": first.scale,
@@ -179,7 +179,7 @@ class FederatedMoments:
             }
             if len(parts) > 1:
                 plan = self._plan(arrays, n, first.scale, parts[1])
-                bound = plan.largest if law["noise_free"] else plan.bound
+                bound = plan.largest if noise_model["noise_free"] else plan.bound
                 args = self._shared_args() | {
                     "response_factor": 1.0 / self.design.y_scale,
                     "coefficients": plan.coefficients,
@@ -187,13 +187,18 @@ class FederatedMoments:
                 }
                 second = rounds.ask(Statistics.MOMENTS_RESIDUAL, args, Labels.RESIDUAL_MOMENTS, parts[1])
                 arrays["residual_moments"] = second.values
-                law |= {
+                noise_model |= {
                     "residual_bound": bound,
                     "residual_scale": second.scale,
                     "residual_largest": plan.largest,
                 }
             return Release(
-                kind="moments", arrays=arrays, law=law, design=self.design, entries=rounds.entries, nobs=n
+                kind="moments",
+                arrays=arrays,
+                law=noise_model,
+                design=self.design,
+                entries=rounds.entries,
+                nobs=n,
             )
 
     @property
@@ -216,8 +221,8 @@ class FederatedMoments:
         layout = MomentLayout(constants, len(design.names) - constants)
         full = layout.matrix(arrays["moments"], arrays["public_moments"]) / n
         residual = residual_moment_sensitivity(design.norm, constants) / mu
-        scale = MomentScale.of(design, self.response_weight, constants, n, noise, residual)
-        return ResidualPlan.of(full, scale)
+        scale = MomentScale.from_design(design, self.response_weight, constants, n, noise, residual)
+        return ResidualPlan.from_moments(full, scale)
 
     def _shared_args(self) -> dict[str, Any]:
         """Return what both statistics are told: units that differ from the user's, and the constant."""

@@ -62,7 +62,7 @@ class Stages:
     excluded: Flags
 
     @classmethod
-    def of(cls, released: Design, formula: str) -> Stages:
+    def from_design(cls, released: Design, formula: str) -> Stages:
         """Return what ``"y ~ x + [w ~ z]"`` reads of a release.
 
         Raises
@@ -209,7 +209,7 @@ Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
             projection[:, ~rows] = -np.linalg.solve(inner.T, cross[np.ix_(rows, ~tested)].T).T
             free[np.append(~tested, False)] = -np.linalg.solve(inner, moments_of_tested)
         tensor = np.einsum("ki,lj,klab->ijab", lift, lift, self._tensor, optimize=True)
-        return ScoreSurface.of(cross, self.h, tensor, self.n, Concentrated(projection, free))
+        return ScoreSurface.from_arrays(cross, self.h, tensor, self.n, Concentrated(projection, free))
 
 
 def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEquation) -> IVResults:
@@ -218,7 +218,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
     solution = solve(system)
     transform, shift = design.to_user
     sampling = solution.sampling_cov
-    law = release.law
+    noise_model = release.law
     return IVResults(
         solution.estimate(design.names).transformed(transform, shift=shift, names=design.names),
         Context(
@@ -235,7 +235,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
                 "Excluded instruments": str(int(stages.excluded.sum())),
             },
             settings={"formula": formula},
-            notes=() if law["noise_free"] else (Note(CLIPPED, "header"),),
+            notes=() if noise_model["noise_free"] else (Note(CLIPPED, "header"),),
         ),
     )
 
@@ -305,14 +305,14 @@ class AndersonRubinTests(ScoreTests):
         rows = stages.excluded.copy()
         rows[exogenous[tested & ~stages.endogenous]] = True
         surface = system.surface(tested, rows, np.eye(len(tested)))
-        statistic = surface.least(Restriction.of(R[:, tested], q).lift)
+        statistic = surface.least(Restriction.from_arrays(R[:, tested], q).lift)
         df = int(rows.sum()) - (int(tested.sum()) - len(R))
         return ScoreTestResult(
             statistic=statistic,
-            pvalue=system.law.pvalue(statistic, df),
+            pvalue=system.distribution.pvalue(statistic, df),
             df=df,
             null=restrictions.q,
-            law=system.law,
+            law=system.distribution,
         )
 
     def slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
@@ -331,7 +331,11 @@ class AndersonRubinTests(ScoreTests):
         statistic = float(surface.evaluate(np.linalg.solve(surface.unwhiten, w)[None])[0][0])
         df = int(stages.excluded.sum())
         return ScoreTestResult(
-            statistic=statistic, pvalue=system.law.pvalue(statistic, df), df=df, null=null, law=system.law
+            statistic=statistic,
+            pvalue=system.distribution.pvalue(statistic, df),
+            df=df,
+            null=null,
+            law=system.distribution,
         )
 
     def all_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
@@ -348,7 +352,7 @@ class AndersonRubinTests(ScoreTests):
             if not stages.endogenous[place]:
                 rows[exogenous[place]] = True
             surface = system.surface(tested, rows, transform / factors[:, None])
-            (score_set,) = projected_sets(surface, [int(tested[:place].sum())], alpha, system.law)
+            (score_set,) = projected_sets(surface, [int(tested[:place].sum())], alpha, system.distribution)
             if not score_set.pieces:
                 raise NotAvailableError(
                     "no coefficients agree with all the instruments, so some instrument is not "
@@ -365,7 +369,7 @@ class AndersonRubinTests(ScoreTests):
                 "Anderson-Rubin tests are not available, because this result was stored without the "
                 "release that they need"
             )
-        return context.system, Stages.of(context.release.design, context.settings["formula"])
+        return context.system, Stages.from_design(context.release.design, context.settings["formula"])
 
 
 @doors

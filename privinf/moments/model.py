@@ -490,20 +490,20 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             calibration=calibration,
             source=source,
         )
-        given = to_file(options, to)
-        for option in [option for option in ("source", "to") if self._federated and option in given]:
+        call_options = to_file(options, to)
+        for option in [option for option in ("source", "to") if self._federated and option in call_options]:
             raise ArgumentError(f"{option}= {SITES_NOISE}")
         rounds = {"cov_type": options.cov_type, "robust_share": options.robust_share}
-        if (made := self.mechanism) is not None:
-            rounds["cov_type"] = equation.asked_kind(cov_type, made.design.schema, made.trust)
-        given |= {name: value for name, value in rounds.items() if value is not None}
+        if (mechanism := self.mechanism) is not None:
+            rounds["cov_type"] = equation.asked_kind(cov_type, mechanism.design.schema, mechanism.trust)
+        call_options |= {name: value for name, value in rounds.items() if value is not None}
         account = self.ledger if ledger is None else check_ledger(ledger)
-        told = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}
+        round_options = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}
         if self._federated:
-            return self.mechanism.release(ledger=account, **told, **given)  # type: ignore[no-any-return]
-        for name in [name for name, value in told.items() if value not in (None, 0)]:
+            return self.mechanism.release(ledger=account, **round_options, **call_options)  # type: ignore[no-any-return]
+        for name in [name for name, value in round_options.items() if value not in (None, 0)]:
             raise ArgumentError(f"{name}= is only for a model over a federation")
-        return self._released(account, given)
+        return self._released(account, call_options)
 
     @refuses(STATSMODELS, NotAvailableError)
     def fit(
@@ -599,7 +599,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             calibration=calibration,
             source=source,
         )
-        how = Fit(
+        fit_options = Fit(
             stabilization=options.stabilization,
             ridge=options.ridge,
             fuller=options.fuller,
@@ -607,22 +607,22 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         )
         if options.stabilization == "fuller":
             raise NotAvailableError(equation.FULLER_REASON)
-        most = check_count(options.max_colluding, "max_colluding", least=0) or None
+        colluding_limit = check_count(options.max_colluding, "max_colluding", least=0) or None
         rounds = {
             "robust_share": options.robust_share,
-            "max_colluding": most,
+            "max_colluding": colluding_limit,
             "checkpoint": options.checkpoint,
         }
-        given: dict[str, Any] = {**options.spending()}
-        given |= {name: value for name, value in rounds.items() if value is not None}
-        release = self._given_release(given)
+        call_options: dict[str, Any] = {**options.spending()}
+        call_options |= {name: value for name, value in rounds.items() if value is not None}
+        release = self._release_or_none(call_options)
         if release is None:
-            release = self.release(cov_type=options.cov_type, **given)
+            release = self.release(cov_type=options.cov_type, **call_options)
         schema = release.design.schema
         covariance = requested_covariance(options.cov_type, schema)
         check_release_covariance(covariance, equation.release_cov_type(release), schema)
         system = moment_system(release)
-        found = build_results(
+        results = build_results(
             Results,
             system,
             release=release,
@@ -630,12 +630,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             reread=self._release is not None,
             model=type(self).__name__,
             method=equation.METHOD,
-            fit=how,
+            fit=fit_options,
             options=equation.described(release),
             settings=equation.caveats(release, system) | equation.at_ends(release, system, release.design),
         )
-        found = with_covariance(found._noted(equation.advice_of(found, system, release.design)), covariance)
-        return equation.without(found, self._effects) if self._effects else found
+        results = with_covariance(
+            results._noted(equation.advice_of(results, system, release.design)), covariance
+        )
+        return equation.without(results, self._effects) if self._effects else results
 
     def __repr__(self) -> str:
         if self._federated:

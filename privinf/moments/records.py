@@ -22,7 +22,7 @@ from privinf.moments.equation import (
     MomentMap,
     NoisyTotals,
     layout_of,
-    moments_law,
+    moments_noise_model,
     spectral_edge,
 )
 from privinf.releases import Release
@@ -204,7 +204,7 @@ def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecor
     With `part`, of that regression on released columns.
     """
     arrays = release.arrays
-    law = moments_law(release)
+    noise_model = moments_noise_model(release)
     layout, order = layout_of(release.design)
     weights = arrays.get("weights")
     return NoisyRecordMoments(
@@ -212,9 +212,9 @@ def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecor
         public=arrays["public"],
         private=layout.private,
         order=order,
-        weight=law["response_weight"],
+        weight=noise_model["response_weight"],
         part=part,
-        scale=law["scale"],
+        scale=noise_model["scale"],
         groups=arrays.get("groups"),
         weights=None if weights is None else np.asarray(weights),
     )

@@ -161,7 +161,7 @@ class Study:
         return self._people_for(goal)
 
     def _people_for(self, goal: Goal) -> int:
-        people = Aim.of(self.case, self._names, goal).people()
+        people = Aim.from_goal(self.case, self._names, goal).people()
         if people is None:
             raise NotAvailableError(
                 f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() lists what "
@@ -214,7 +214,7 @@ class Study:
         return self._budget_for(goal)
 
     def _budget_for(self, goal: Goal) -> float:
-        aim = Aim.of(self.case, self._names, goal)
+        aim = Aim.from_goal(self.case, self._names, goal)
         narrowest = max(self.floor[self.case.which.index(name)] for name in aim.case.which)
         if narrowest > aim.target:
             raise NotAvailableError(
@@ -270,7 +270,7 @@ class Study:
         import pandas as pd
 
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
-        aim = Aim.of(self.case, self._names, goal)
+        aim = Aim.from_goal(self.case, self._names, goal)
         rows = [("as planned", aim.width(aim.case))]
         solvers: tuple[tuple[str, Callable[[Goal], float]], ...] = (
             ("n = {:,}", self._people_for),

@@ -116,7 +116,7 @@ def _check_mapping(value: Any, name: str) -> Mapping[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnLaw:
+class ColumnDistribution:
     """The law of one column, as a function of a standard normal number.
 
     Attributes
@@ -165,7 +165,7 @@ def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str
             )
 
 
-def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
+def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
     """Return the law of a column (ArgumentError if what is guessed of it cannot be)."""
     item = schema[name]
     if isinstance(item, Factor):
@@ -198,7 +198,7 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnLaw:
             )
         room = "guessed" if abs(reached - skewness) < 0.05 else "the nearest that mean, sd and bounds allow"
         description += f", skewness {reached:.2f} ({room})"
-    return ColumnLaw(name, item.low + width * places, None, description)
+    return ColumnDistribution(name, item.low + width * places, None, description)
 
 
 def moments_of(name: str, low: float, high: float, guesses: Guesses) -> tuple[float, float]:
@@ -250,7 +250,7 @@ def _skewed_quantiles(mean: float, sd: float, skew: float) -> Floats:
 def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
     """Return these quantiles where the skewness is that of the beta law on [0, 1], or more."""
 
-    def of(log_end: float) -> Floats:
+    def quantiles_to(log_end: float) -> Floats:
         end = math.exp(log_end)
         centre = mean
         spread = sd
@@ -262,14 +262,14 @@ def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
         return quantiles
 
     def short(log_end: float) -> float:
-        return _grid_moments(of(log_end))[2] - skew
+        return _grid_moments(quantiles_to(log_end))[2] - skew
 
     if short(LONGEST_END) <= 0.0:
-        return of(LONGEST_END)
-    return of(float(brentq(short, 0.0, LONGEST_END, xtol=1e-2)) if short(0.0) < 0.0 else 0.0)
+        return quantiles_to(LONGEST_END)
+    return quantiles_to(float(brentq(short, 0.0, LONGEST_END, xtol=1e-2)) if short(0.0) < 0.0 else 0.0)
 
 
-def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> ColumnLaw:
+def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> ColumnDistribution:
     """Return the law of a factor, in the order of its levels."""
     texts = [str(level) for level in item.levels]
     named = {
@@ -283,46 +283,59 @@ def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> Col
     shares = [named.get(text, rest / max(free, 1)) for text in texts]
     listed = ", ".join(f"{text} {share:.3g}" for text, share in zip(texts, shares, strict=True))
     cuts: Floats = norm.ppf(np.minimum(np.cumsum(shares)[:-1], 1.0))
-    return ColumnLaw(name, item.levels, cuts, f"{name}: {listed} ({'guessed' if guessed else 'not guessed'})")
+    return ColumnDistribution(
+        name, item.levels, cuts, f"{name}: {listed} ({'guessed' if guessed else 'not guessed'})"
+    )
 
 
-def drawn(laws: tuple[ColumnLaw, ...], root: Floats, n: int, rng: np.random.Generator) -> pd.DataFrame:
+def drawn(
+    distributions: tuple[ColumnDistribution, ...], root: Floats, n: int, rng: np.random.Generator
+) -> pd.DataFrame:
     """Return `n` rows of columns, joined by normal numbers of this root of a correlation matrix."""
-    z = rng.standard_normal((n, len(laws))) @ root.T
-    return pd.DataFrame({law.name: law.column(z[:, place]) for place, law in enumerate(laws)}, index=range(n))
+    z = rng.standard_normal((n, len(distributions))) @ root.T
+    return pd.DataFrame(
+        {
+            distribution.name: distribution.column(z[:, place])
+            for place, distribution in enumerate(distributions)
+        },
+        index=range(n),
+    )
 
 
-def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
+def root_of(distributions: tuple[ColumnDistribution, ...], guesses: Guesses) -> Floats:
     """Return a root of the correlations behind the columns that gives the columns the guessed ones."""
-    places = {law.name: place for place, law in enumerate(laws)}
-    target = np.eye(len(laws))
+    places = {distribution.name: place for place, distribution in enumerate(distributions)}
+    target = np.eye(len(distributions))
     for a, partners in guesses.correlations.items():
         for b, value in partners.items():
             check_number(value, f"the guessed correlation of {a!r} and {b!r}", low=-0.999, high=0.999)
             if a in places and b in places and a != b:
                 target[places[a], places[b]] = target[places[b], places[a]] = value
-                if max(laws[places[a]].levels, laws[places[b]].levels) > 2:
+                if max(distributions[places[a]].levels, distributions[places[b]].levels) > 2:
                     raise ArgumentError(
                         f"guesses has a correlation of {a!r} and {b!r}, but a column with more than two "
                         "levels has no correlation; omit it"
                     )
     latent = target.copy()
     is_guessed = target != 0.0
-    z = np.random.default_rng(1).standard_normal((PILOT, len(laws)))
+    z = np.random.default_rng(1).standard_normal((PILOT, len(distributions)))
     root = target
     gap = np.zeros_like(target)
-    for _ in range(12 if np.any(target != np.eye(len(laws))) else 0):
+    for _ in range(12 if np.any(target != np.eye(len(distributions))) else 0):
         values, vectors = np.linalg.eigh(latent)
         root = vectors * np.sqrt(np.maximum(values, 1e-9))
         root /= np.linalg.norm(root, axis=1, keepdims=True)
         moved = z @ root.T
-        reached = np.corrcoef([law.numbers(moved[:, place]) for place, law in enumerate(laws)])
+        reached = np.corrcoef(
+            [distribution.numbers(moved[:, place]) for place, distribution in enumerate(distributions)]
+        )
         gap = np.where(is_guessed, target - reached, 0.0)
         latent = np.clip(latent + gap, -0.999, 0.999)
         np.fill_diagonal(latent, 1.0)
     for row, column in np.argwhere(np.abs(gap) > NEAR):
+        first, second = distributions[row].name, distributions[column].name
         raise ArgumentError(
-            f"the guessed correlation of {laws[row].name!r} and {laws[column].name!r} is impossible with the "
+            f"the guessed correlation of {first!r} and {second!r} is impossible with the "
             f"other guesses; the nearest is {target[row, column] - gap[row, column]:.2f}"
         )
     return root

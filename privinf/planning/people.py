@@ -16,7 +16,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.gaussian import total_mu
 from privinf.planning.guesses import (
     PILOT,
-    ColumnLaw,
+    ColumnDistribution,
     Guesses,
     drawn,
     law_of,
@@ -24,12 +24,12 @@ from privinf.planning.guesses import (
     root_of,
 )
 from privinf.planning.response import (
-    ResidualLaw,
+    ResidualDistribution,
     constant_for,
     inverse_link,
     of_response,
     outcome_of,
-    residual_law,
+    residual_distribution,
     residual_of,
 )
 from privinf.schema import Design, Schema
@@ -68,13 +68,13 @@ class Population:
     design : Design
         Of this formula.
     guesses : Guesses
-    laws : tuple of ColumnLaw
+    distributions : tuple of ColumnDistribution
         Of the columns that the formula reads.
     root : array, shape (k, k)
         Of the correlations of the normal numbers behind the columns.
     slopes : array, shape (p,)
         Of the design's columns, user units.
-    residuals : ResidualLaw or None
+    residuals : ResidualDistribution or None
         Of a numeric response.
     assumptions : tuple of str
         What was taken for granted, a line each.
@@ -84,7 +84,7 @@ class Population:
     Columns are beta laws on their bounds with the guessed mean and sd (two points at the bounds where the sd
     allows no other; where a skewness is guessed, with another end), joined by normal numbers whose
     correlations are found so that the columns have the guessed ones. A
-    numeric response has the mean ``x'b`` and a `ResidualLaw` around it.
+    numeric response has the mean ``x'b`` and a `ResidualDistribution` around it.
     """
 
     schema: Schema
@@ -92,15 +92,15 @@ class Population:
     design: Design
     family: Family
     guesses: Guesses
-    laws: tuple[ColumnLaw, ...]
+    distributions: tuple[ColumnDistribution, ...]
     root: Floats
     slopes: Floats
-    residuals: ResidualLaw | None
+    residuals: ResidualDistribution | None
     assumptions: tuple[str, ...]
 
     def rows(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Return `n` made-up rows: the columns that the formula reads, the response, and a unit a row."""
-        frame = drawn(self.laws, self.root, n, rng)
+        frame = drawn(self.distributions, self.root, n, rng)
         item = self.schema[self.design.response]
         mean = inverse_link(self.design.matrix(frame) @ self.slopes, self.family)
         frame[self.design.response] = _response(self, item, frame, mean, rng)
@@ -137,27 +137,29 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         refuse_strange(subject, names, names_known)  # a code book serves many formulas
     refuse_strange("coefficient", guesses.coefficients, design.names)
     refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
-    laws = tuple(law_of(schema, name, guesses) for name in inputs)
+    distributions = tuple(law_of(schema, name, guesses) for name in inputs)
     refuse_strange(
-        "spread by a numeric column", guesses.spreads, [law.name for law in laws if law.cuts is None]
+        "spread by a numeric column",
+        guesses.spreads,
+        [distribution.name for distribution in distributions if distribution.cuts is None],
     )
-    root = root_of(laws, guesses)
-    frame = drawn(laws, root, PILOT, np.random.default_rng(0))
+    root = root_of(distributions, guesses)
+    frame = drawn(distributions, root, PILOT, np.random.default_rng(0))
     X = design.matrix(frame)
     slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family)
     residuals = None
     if family == "gaussian":
         places, width = _places(X @ slopes, schema[design.response])
-        residuals = residual_law(residual_sd, guesses, frame, places, width)
+        residuals = residual_distribution(residual_sd, guesses, frame, places, width)
         assumptions.append(_told_of(residuals, guesses))
-    lines = (*(law.description for law in laws), *assumptions)
+    lines = (*(distribution.description for distribution in distributions), *assumptions)
     return Population(
         schema=schema,
         formula=formula,
         design=design,
         family=family,
         guesses=guesses,
-        laws=laws,
+        distributions=distributions,
         root=root,
         slopes=slopes,
         residuals=residuals,
@@ -172,7 +174,7 @@ def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
     return np.clip((mean - low) / (high - low), 1e-4, 1.0 - 1e-4), high - low
 
 
-def _told_of(residuals: ResidualLaw, guesses: Guesses) -> str:
+def _told_of(residuals: ResidualDistribution, guesses: Guesses) -> str:
     by = ", ".join(
         f"times {math.exp(log_ratio):.3g} per sd of {name}" for name, log_ratio in guesses.spreads.items()
     )

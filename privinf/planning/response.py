@@ -107,7 +107,7 @@ def constant_for(predictor: Floats, mean: float, family: Family) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ResidualLaw:
+class ResidualDistribution:
     r"""The residuals of a numeric response: beta laws around the means, of variances that are mixed.
 
     Attributes
@@ -158,11 +158,11 @@ class ResidualLaw:
         return _precision(places, variances)
 
 
-def residual_law(
+def residual_distribution(
     sd: float, guesses: Guesses, frame: pd.DataFrame, places: Floats, width: float
-) -> ResidualLaw:
+) -> ResidualDistribution:
     """Return the law of residuals that have the guessed sd and kurtosis, as far as bounds allow."""
-    plain = ResidualLaw(sd=sd, spreads=guesses.spreads)
+    plain = ResidualDistribution(sd=sd, spreads=guesses.spreads)
     variances = (plain.row_sds(frame) / width) ** 2
     u = (np.random.default_rng(2).permutation(len(places)) + 0.5) / len(places)
 
@@ -174,19 +174,21 @@ def residual_law(
         low, high = -3.0, 3.0
         return math.exp(brentq(excess, low, high, xtol=1e-4) if excess(high) > 0.0 else high)
 
-    def of(mix: float) -> ResidualLaw:
+    def with_mix(mix: float) -> ResidualDistribution:
         spread = 1.0 / (mix * chi2.ppf(u, 1.0 / mix)) if mix > 0.0 else np.ones_like(u)
         factor = factor_of(spread)
         squares, fourths = _moments_of(places, _precision(places, variances * spread * factor**2))
         ratio = float(np.mean(fourths / variances**2) / np.mean(squares / variances) ** 2)
-        return ResidualLaw(sd=sd, spreads=guesses.spreads, factor=factor, mix=mix, kurtosis=ratio - 3.0)
+        return ResidualDistribution(
+            sd=sd, spreads=guesses.spreads, factor=factor, mix=mix, kurtosis=ratio - 3.0
+        )
 
     def short(mix: float) -> float:
-        return of(mix).kurtosis - guesses.kurtosis
+        return with_mix(mix).kurtosis - guesses.kurtosis
 
     if short(0.0) >= 0.0:
-        return of(0.0)
-    return of(brentq(short, 0.0, LARGEST_MIX, xtol=1e-3) if short(LARGEST_MIX) > 0.0 else LARGEST_MIX)
+        return with_mix(0.0)
+    return with_mix(brentq(short, 0.0, LARGEST_MIX, xtol=1e-3) if short(LARGEST_MIX) > 0.0 else LARGEST_MIX)
 
 
 def _precision(places: Floats, variances: Floats) -> Floats:

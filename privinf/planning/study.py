@@ -323,7 +323,7 @@ class Aim:
     effect: float | None = None
 
     @classmethod
-    def of(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
+    def from_goal(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
         """Return what a goal asks for; `names` of estimators, the first of which is the default."""
         width = goal.width
         effect = goal.effect

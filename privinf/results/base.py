@@ -22,7 +22,7 @@ from privinf.results.paper_table import paper_table
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.resampling import privacy_line
 from privinf.results.summary import SummaryOptions, summarize
-from privinf.sealed import save_text
+from privinf.storage.checksummed import save_text
 from privinf.typing import AnyPath, PaperCells, RngLike, SummaryNotes
 from privinf.validation import check_fraction
 

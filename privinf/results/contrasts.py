@@ -14,7 +14,13 @@ from statsmodels.stats.contrast import ContrastResults, WaldTestResults
 from statsmodels.tools.sm_exceptions import ValueWarning
 
 from privinf.inference.estimate import Estimate
-from privinf.inference.intervals import JointLaw, Precision, joint_law, law_of_inverse, precision_of
+from privinf.inference.intervals import (
+    JointDistribution,
+    Precision,
+    joint_distribution,
+    law_of_inverse,
+    precision_of,
+)
 from privinf.notebook import html_frame, html_table
 from privinf.typing import Alternative, Floats
 
@@ -127,18 +133,18 @@ class JointContrast(Contrasts):
     ----------
     contrast : ContrastResults
         The statistic as statsmodels has it.
-    law : JointLaw
+    distribution : JointDistribution
     """
 
-    def __init__(self, contrast: ContrastResults, law: JointLaw) -> None:
+    def __init__(self, contrast: ContrastResults, distribution: JointDistribution) -> None:
         super().__init__(contrast)
-        self.noncentrality = law.noncentrality
+        self.noncentrality = distribution.noncentrality
         if self.distribution == "F":
-            self.df_denom = law.df
-            self.dist_args = (self.df_num, law.df)
-            self.pvalue = np.float64(law.pvalue(float(np.squeeze(self.statistic)) * law.k))
+            self.df_denom = distribution.df
+            self.dist_args = (self.df_num, distribution.df)
+            self.pvalue = np.float64(distribution.pvalue(float(np.squeeze(self.statistic)) * distribution.k))
         else:
-            self.pvalue = np.float64(law.pvalue(float(np.squeeze(self.statistic))))
+            self.pvalue = np.float64(distribution.pvalue(float(np.squeeze(self.statistic))))
 
 
 class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
@@ -201,13 +207,19 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         if self._one_law:
             return Contrasts(contrast)
         R = _matrix(r_matrix)
-        law = joint_law(self._estimate, R) if invcov is None else law_of_inverse(self._estimate, R, invcov)
-        df = law.df
+        distribution = (
+            joint_distribution(self._estimate, R)
+            if invcov is None
+            else law_of_inverse(self._estimate, R, invcov)
+        )
+        df = distribution.df
         if contrast.distribution != "F":
             df = math.inf
         elif not self.use_t:
             df = float(self.df_resid)
-        return JointContrast(contrast, JointLaw(df_constraints or law.k, df, law.noncentrality))
+        return JointContrast(
+            contrast, JointDistribution(df_constraints or distribution.k, df, distribution.noncentrality)
+        )
 
     def wald_test_terms(self, *args: Any, **options: Any) -> WaldTestResults:
         """Test each term of the model; see `Results.wald_test_terms`."""

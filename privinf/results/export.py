@@ -21,7 +21,7 @@ from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import SummaryOptions, large_delta, summarize
-from privinf.sealed import write_json, write_parquet
+from privinf.storage.checksummed import write_json, write_parquet
 from privinf.typing import AnyPath, IntervalMethod
 from privinf.validation import check_fraction
 from privinf.wire import Formats, readable

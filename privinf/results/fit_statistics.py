@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.errors import NotAvailableError
-from privinf.inference.intervals import joint_law, joint_statistic
+from privinf.inference.intervals import joint_distribution, joint_statistic
 from privinf.results.wald import Inference
 from privinf.typing import Floats
 
@@ -63,9 +63,11 @@ class FitStatistics:
     @property
     def f_pvalue(self) -> float:
         """p-value of `fvalue`. Where columns add up to a constant, the null is that the mean is constant."""
-        law = joint_law(self.inference.estimate, self._all_slopes)
-        law = law if self.inference.use_t else replace(law, df=float(self.inference.df_resid))
-        return law.pvalue(self.fvalue * law.k)
+        distribution = joint_distribution(self.inference.estimate, self._all_slopes)
+        distribution = (
+            distribution if self.inference.use_t else replace(distribution, df=float(self.inference.df_resid))
+        )
+        return distribution.pvalue(self.fvalue * distribution.k)
 
     @property
     def _all_slopes(self) -> Floats:

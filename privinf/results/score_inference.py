@@ -277,9 +277,9 @@ class Uncentred:
         return self.system.cov_type
 
     @property
-    def law(self) -> Any:
-        """Law of the score statistic."""
-        return self.system.law
+    def distribution(self) -> Any:
+        """Distribution of the score statistic."""
+        return self.system.distribution
 
     @cached_property
     def A(self) -> Floats:

@@ -21,8 +21,8 @@ from privinf.results.context import Context
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note
 from privinf.schema import Design
-from privinf.sealed import reads
-from privinf.storage import read_container, write_container
+from privinf.storage.checksummed import reads
+from privinf.storage.containers import read_container, write_container
 from privinf.validation import check_array, check_vacant
 from privinf.wire import Formats
 

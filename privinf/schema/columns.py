@@ -136,7 +136,7 @@ def sub_design(released: Design, formula: str) -> SubDesign:
 
 def scaled_maps(released: Design, design: Design) -> Floats:
     """Return columns and response of a design, scaled units, as sums of those of a release in theirs."""
-    released_columns = _ReleasedColumns.of(released)
+    released_columns = _ReleasedColumns.from_design(released)
     outcome = design.outcome.column
     spans = np.vstack([released_columns.scaled_span(column) for column in (*design.columns, outcome)])
     center = np.append(design.center, design.y_center)
@@ -207,7 +207,7 @@ class _ReleasedColumns:
     scale: Floats
 
     @classmethod
-    def of(cls, released: Design) -> _ReleasedColumns:
+    def from_design(cls, released: Design) -> _ReleasedColumns:
         assert released.schema is not None
         columns = all_columns(released.user)
         sums = np.eye(len(columns))

@@ -471,7 +471,7 @@ class Design:
         missing: Missing = "raise",
         *,
         extrapolate: bool = False,
-        seen: set[str] | None = None,
+        seen_levels: set[str] | None = None,
     ) -> Floats:
         """Return the columns of raw rows to which noise is added, before a change of basis.
 
@@ -499,7 +499,7 @@ class Design:
         """
         if self.is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
-        reader = self._reader(table, missing, seen)
+        reader = self._reader(table, missing, seen_levels)
         reader.open(self.inputs)
         return self.evaluate(reader, extrapolate=extrapolate)
 
@@ -556,7 +556,7 @@ class Design:
         return table.ndim == 2 and table.shape[1] == len(self.columns)
 
     def response_values(
-        self, table: Table, missing: Missing = "raise", *, seen: set[str] | None = None
+        self, table: Table, missing: Missing = "raise", *, seen_levels: set[str] | None = None
     ) -> Floats:
         """Return the response of raw rows, in user units.
 
@@ -589,7 +589,9 @@ class Design:
             table = {self.response: table}
         bounds = self.outcome.bounds
         middles = {} if bounds is None else {self.response: bounds.middle}
-        reader = Reader(table=table, schema=self.schema, missing=missing, middles=middles, seen=seen)
+        reader = Reader(
+            table=table, schema=self.schema, missing=missing, middles=middles, seen_levels=seen_levels
+        )
         reader.open(self.outcome.column.inputs)
         return self.evaluate_response(reader)
 
@@ -759,7 +761,7 @@ class Design:
             )
         return self.outcome.bounds
 
-    def _reader(self, table: Any, missing: Missing, seen: set[str] | None = None) -> Reader:
+    def _reader(self, table: Any, missing: Missing, seen_levels: set[str] | None = None) -> Reader:
         if isinstance(table, np.ndarray):
             if self.schema is not None or table.ndim != 2 or table.shape[1] != len(self.columns):
                 raise SchemaError(
@@ -770,7 +772,9 @@ class Design:
         middles = None
         if self.schema is None:
             middles = stand_ins(self.names, self.private, self.low, self.high)
-        return Reader(table=table, schema=self.schema, missing=missing, middles=middles, seen=seen)
+        return Reader(
+            table=table, schema=self.schema, missing=missing, middles=middles, seen_levels=seen_levels
+        )
 
 
 def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) -> Design:

@@ -19,7 +19,7 @@ import tomli_w
 
 from privinf.errors import PrivinfError, SchemaError
 from privinf.schema.declared import Blank, Declaration, Factor, Numeric, as_declaration, date_number
-from privinf.sealed import read_text
+from privinf.storage.checksummed import read_text
 from privinf.typing import Json
 
 TOP_LINES = """\

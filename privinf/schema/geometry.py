@@ -162,7 +162,9 @@ class Reachable:
     vertices: Floats | None
 
     @classmethod
-    def of(cls, low: Floats, high: Floats, blocks: Sequence[Sequence[int]], radius: float) -> Reachable:
+    def from_blocks(
+        cls, low: Floats, high: Floats, blocks: Sequence[Sequence[int]], radius: float
+    ) -> Reachable:
         """Return the set of rows between bounds, its corners where there are at most 4,096."""
         exclusive = tuple(tuple(int(j) for j in block) for block in blocks)
         return cls(

@@ -213,29 +213,29 @@ class Ranged:
     interval: Interval
 
     @classmethod
-    def of(cls, values: Floats, interval: Interval) -> Ranged:
+    def from_values(cls, values: Floats, interval: Interval) -> Ranged:
         """Return values put into their interval."""
         return cls(interval.inside(values), interval)
 
     def __add__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values + other.values, self.interval + other.interval)
+        return Ranged.from_values(self.values + other.values, self.interval + other.interval)
 
     def __sub__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values - other.values, self.interval - other.interval)
+        return Ranged.from_values(self.values - other.values, self.interval - other.interval)
 
     def __neg__(self) -> Ranged:
         return Ranged(-self.values, -self.interval)
 
     def __mul__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values * other.values, self.interval * other.interval)
+        return Ranged.from_values(self.values * other.values, self.interval * other.interval)
 
     def __truediv__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values / other.values, self.interval / other.interval)
+        return Ranged.from_values(self.values / other.values, self.interval / other.interval)
 
     def power(self, exponent: float) -> Ranged:
         """Return the numbers raised to a fixed exponent."""
         base = self.values if exponent.is_integer() else np.maximum(self.values, 0.0)
-        return Ranged.of(power(base, exponent), self.interval.power(exponent))
+        return Ranged.from_values(power(base, exponent), self.interval.power(exponent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +260,9 @@ def _interval_function(name: str, value: Interval) -> Interval:
 def _ranged_function(name: str, value: Ranged) -> Ranged:
     image = _interval_function(name, value.interval)
     if name == "abs":
-        return Ranged.of(np.abs(value.values), image)
+        return Ranged.from_values(np.abs(value.values), image)
     function = _FUNCTIONS[name]
-    return Ranged.of(function.array(np.maximum(value.values, function.domain_start)), image)
+    return Ranged.from_values(function.array(np.maximum(value.values, function.domain_start)), image)
 
 
 def _array_function(name: str, value: Floats) -> Floats:
@@ -270,12 +270,12 @@ def _array_function(name: str, value: Floats) -> Floats:
 
 
 def _ranged_limit(limit: np.ufunc, a: Ranged, b: Ranged) -> Ranged:
-    return Ranged.of(limit(a.values, b.values), a.interval.limited(limit, b.interval))
+    return Ranged.from_values(limit(a.values, b.values), a.interval.limited(limit, b.interval))
 
 
 def _ranged_choice(truth: Ranged, yes: Ranged, no: Ranged) -> Ranged:
     image = truth.interval.choice(yes.interval, no.interval)
-    return Ranged.of(np.where(truth.values > 0.5, yes.values, no.values), image)
+    return Ranged.from_values(np.where(truth.values > 0.5, yes.values, no.values), image)
 
 
 # Steps on intervals.
@@ -292,7 +292,9 @@ RANGED: Algebra[Ranged] = Algebra(
     constant=lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
     power=Ranged.power,
     function=_ranged_function,
-    test=lambda test, a, b: Ranged.of(1.0 * test(a.values, b.values), a.interval.compared(test, b.interval)),
+    test=lambda test, a, b: Ranged.from_values(
+        1.0 * test(a.values, b.values), a.interval.compared(test, b.interval)
+    ),
     limit=_ranged_limit,
     choose=_ranged_choice,
 )

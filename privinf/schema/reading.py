@@ -70,7 +70,7 @@ class Reader:
     **Privacy.** Holds raw rows; never outlives the call that made it. Errors name columns only.
     """
 
-    __slots__ = ("_bases", "_codes", "_frame", "_middles", "_missing", "_numbers", "_schema", "_seen")
+    __slots__ = ("_bases", "_codes", "_frame", "_middles", "_missing", "_numbers", "_schema", "_seen_levels")
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Reader:
         schema: Schema | None,
         missing: Missing = "raise",
         middles: Mapping[str, float] | None = None,
-        seen: set[str] | None = None,
+        seen_levels: set[str] | None = None,
     ) -> None:
         self._missing: Missing = check_choice(missing, Missing, "missing")
         self._frame = as_frame(table)
         self._schema = schema
         self._middles = middles or {}
-        self._seen = seen
+        self._seen_levels = seen_levels
         self._numbers: dict[str, Floats] = {}
         self._codes: dict[str, Integers] = {}
         self._bases: dict[tuple[str, Basis], Floats] = {}
@@ -142,7 +142,7 @@ class Reader:
     def ranged(self, name: str) -> Ranged:
         """Return a declared column as numbers inside its declared bounds."""
         assert self._schema is not None
-        return Ranged.of(self.number(name), self._schema.interval(name))
+        return Ranged.from_values(self.number(name), self._schema.interval(name))
 
     def codes(self, name: str) -> Integers:
         """Return a factor column as positions in its declared levels."""
@@ -216,9 +216,9 @@ class Reader:
             codes = np.where(gaps, 0, codes)
         if declared.other is not None:
             if (codes >= 0).any():
-                names_met = {name} if self._seen is None else self._seen
+                names_met = {name} if self._seen_levels is None else self._seen_levels
                 names_met.add(name)
-            elif len(codes) and self._seen is None:
+            elif len(codes) and self._seen_levels is None:
                 level = _blanks_alone(column, declared)
                 raise SchemaError(
                     NO_DECLARED_LEVEL.format(name) if level is None else BLANKS_IN_LEVELS.format(name, level)

@@ -26,7 +26,7 @@ from privinf.schema.declared import (
     as_declaration,
 )
 from privinf.schema.intervals import Interval
-from privinf.sealed import save_text
+from privinf.storage.checksummed import save_text
 from privinf.typing import AnyPath, Floats, Json, Table
 from privinf.typing import ResponseMode as ResponseMode
 from privinf.validation import check_count, listed, nearest, shown

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy import stats as laws
+from scipy import stats as distributions
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import door
@@ -67,7 +67,7 @@ NORMAL_PAIRS = (
 
 
 @dataclass(frozen=True, slots=True)
-class TableLaw:
+class TableModel:
     """Released counts of r x c cells, projected on n records; any number of tables side by side."""
 
     X: Floats
@@ -76,18 +76,18 @@ class TableLaw:
     laplace: bool = False
 
     @classmethod
-    def of(cls, X: Floats, n: int, sd: float, *, laplace: bool = False) -> TableLaw:
+    def from_counts(cls, X: Floats, n: int, sd: float, *, laplace: bool = False) -> TableModel:
         """Return the law of released counts, whose noise has sd `sd`."""
         excess = n - X.sum(axis=(-2, -1), keepdims=True)
         return cls(X + excess / math.prod(X.shape[-2:]), n, sd, laplace)
 
     def margins(self) -> tuple[Floats, Floats]:
         """Return p and q, each at least .5/n and adding up to 1."""
-        both = []
+        margins = []
         for axis in (-1, -2):
             share = np.maximum(self.X.sum(axis=axis), LEAST_MARGIN) / self.n
-            both.append(share / share.sum(axis=-1, keepdims=True))
-        return both[0], both[1]
+            margins.append(share / share.sum(axis=-1, keepdims=True))
+        return margins[0], margins[1]
 
     def independence(self) -> tuple[Floats, Floats, Floats]:
         """Return T, the sign of the first cell's excess, and chi-square corrected for the noise."""
@@ -99,15 +99,19 @@ class TableLaw:
             E -= E.mean(axis=axis, keepdims=True)
         pearson = (E**2 / (p[..., :, None] * q[..., None, :])).sum(axis=(-2, -1))
         pearson -= s2 * ((1.0 / p).sum(axis=-1) - p.shape[-1]) * ((1.0 / q).sum(axis=-1) - q.shape[-1])
-        few, many, F = (p, q, E) if p.shape[-1] <= q.shape[-1] else (q, p, np.swapaxes(E, -1, -2))
-        W, values = _whitened(few)
+        smaller_margin, larger_margin, F = (
+            (p, q, E) if p.shape[-1] <= q.shape[-1] else (q, p, np.swapaxes(E, -1, -2))
+        )
+        W, values = _whitened(smaller_margin)
         F = W @ F
-        many = many[..., None, :]
-        C = self.n * many + s2 * values[..., None]
-        T = (F**2 / C).sum(axis=-1) - (many * F / C).sum(axis=-1) ** 2 / (many**2 / C).sum(axis=-1)
+        larger_margin = larger_margin[..., None, :]
+        C = self.n * larger_margin + s2 * values[..., None]
+        T = (F**2 / C).sum(axis=-1) - (larger_margin * F / C).sum(axis=-1) ** 2 / (larger_margin**2 / C).sum(
+            axis=-1
+        )
         return T.sum(axis=-1), sign, np.maximum(pearson / self.n, 0.0)
 
-    def made_up(self, draws: int = TABLES, stream: int = TABLE_STREAM) -> TableLaw:
+    def simulate(self, draws: int = TABLES, stream: int = TABLE_STREAM) -> TableModel:
         """Return tables of independent rows and columns with the released margins, noise included.
 
         Their axis is the first; of several tables side by side each has draws of its own.
@@ -121,7 +125,7 @@ class TableLaw:
             if self.laplace
             else rng.normal(0.0, self.sd, cells.shape)
         )
-        return TableLaw.of((cells + noise).reshape(draws, *self.X.shape), self.n, self.sd)
+        return TableModel.from_counts((cells + noise).reshape(draws, *self.X.shape), self.n, self.sd)
 
 
 def _whitened(p: Floats) -> tuple[Floats, Floats]:
@@ -242,57 +246,61 @@ def chi2_contingency(
     level = base.check_level(confidence_level)
     if levels is not None and len(levels) != 2:
         raise ArgumentError("levels= must be a pair, with the levels of a and the levels of b")
-    asked, names = asked_table(a, b, (None, None) if levels is None else levels, options)
-    release = asked.release(
+    request, names = request_table(a, b, (None, None) if levels is None else levels, options)
+    release = request.release(
         SampleQuestion(
             kind="cells", values=(), by=names, label=Labels.BY.format(values=names[0], groups=names[1])
         )
     )
-    law = table_law(release)
-    T, _, pearson = law.independence()
-    r, c = law.X.shape
+    model = table_model(release)
+    T, _, pearson = model.independence()
+    r, c = model.X.shape
     return base.StatResult(
         title="Test of Independence",
         release=release,
-        rows=cell_rows(release, law, level),
+        rows=cell_rows(release, model, level),
         confidence_level=level,
         statistic=float(T),
-        pvalue=rank(law.made_up().independence()[0], float(T)),
+        pvalue=rank(model.simulate().independence()[0], float(T)),
         df=float((r - 1) * (c - 1)),
         null=f"{names[0]} and {names[1]} independent",
-        effects={"Cramer's V": min(math.sqrt(float(pearson) / (law.n * (min(r, c) - 1))), 1.0)},
+        effects={"Cramer's V": min(math.sqrt(float(pearson) / (model.n * (min(r, c) - 1))), 1.0)},
     )
 
 
-def asked_table(
+def request_table(
     a: object, b: object, levels: Sequence[Sequence[Label] | None], options: base.SampleOptions
 ) -> tuple[base.SampleRequest, tuple[str, ...]]:
     """Return two columns with levels; numbers from 0 to 1 count as the levels 0 and 1."""
-    told = [None if one is None else list(one) for one in levels]
-    if not isinstance(a, str) and told[0] is None and told[1] is not None:
-        told[0] = [0, 1]
-    asked, names = base.asked_columns({"a": a, "b": b}, dict(zip(("a", "b"), told, strict=True)), options)
-    kinds = dict(asked.schema.columns)
+    declared_levels = [None if column_levels is None else list(column_levels) for column_levels in levels]
+    if not isinstance(a, str) and declared_levels[0] is None and declared_levels[1] is not None:
+        declared_levels[0] = [0, 1]
+    request, names = base.request_columns(
+        {"a": a, "b": b}, dict(zip(("a", "b"), declared_levels, strict=True)), options
+    )
+    kinds = dict(request.schema.columns)
     for name in names:
-        declared = kinds[name] if name in kinds else asked.schema[name]
+        declared = kinds[name] if name in kinds else request.schema[name]
         if not isinstance(declared, Factor):
-            base.check_share(asked.schema, name)
+            base.check_share(request.schema, name)
             kinds[name] = Factor((0, 1))
-    schema = Schema(kinds, unit=asked.schema.unit, max_rows=asked.schema.max_rows)
-    return base.SampleRequest(asked.rows, schema, asked.options), names
+    schema = Schema(kinds, unit=request.schema.unit, max_rows=request.schema.max_rows)
+    return base.SampleRequest(request.rows, schema, request.options), names
 
 
-def table_law(release: SampleSums) -> TableLaw:
+def table_model(release: SampleSums) -> TableModel:
     """Return the law of released cells."""
     X = release.sums.reshape([len(levels) for levels in release.levels])
-    return TableLaw.of(X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace")
+    return TableModel.from_counts(
+        X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace"
+    )
 
 
-def cell_rows(release: SampleSums, law: TableLaw, level: float) -> tuple[base.EstimateRow, ...]:
+def cell_rows(release: SampleSums, model: TableModel, level: float) -> tuple[base.EstimateRow, ...]:
     """Return the share of every cell."""
-    low, high = score_interval(law.X.ravel(), law.n, law.sd, level)
-    p = np.clip(law.X.ravel() / law.n, 0.0, 1.0)
-    sd = np.sqrt(p * (1.0 - p) / law.n + (law.sd / law.n) ** 2)
+    low, high = score_interval(model.X.ravel(), model.n, model.sd, level)
+    p = np.clip(model.X.ravel() / model.n, 0.0, 1.0)
+    sd = np.sqrt(p * (1.0 - p) / model.n + (model.sd / model.n) ** 2)
     names = (", ".join(map(str, cell)) for cell in product(*release.levels))
     return tuple(
         base.EstimateRow(name, *map(float, row)) for name, *row in zip(names, p, sd, low, high, strict=True)
@@ -303,7 +311,7 @@ def cell_rows(release: SampleSums, law: TableLaw, level: float) -> tuple[base.Es
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairLaw:
+class PairModel:
     """Released sums of n pairs: the score A, s_u s_v and the variances of what they hold; of any shape."""
 
     A: Floats
@@ -314,17 +322,19 @@ class PairLaw:
     laplace: bool = False
 
     @classmethod
-    def of(cls, sums: Floats, n: int, a: float, b: float, c: float, *, laplace: bool = False) -> PairLaw:
+    def from_sums(
+        cls, sums: Floats, n: int, a: float, b: float, c: float, *, laplace: bool = False
+    ) -> PairModel:
         """Return the law of sums (..., 5), whose noise has these sds; `relative` is inf where one is weak."""
         means = sums[..., :2] / n
         squares = sums[..., 2:4] / n
         s2 = squares - means**2 + (a / n) ** 2
-        known = (b**2 + 4.0 * means**2 * a**2) / float(n) ** 2
+        noise_variance = (b**2 + 4.0 * means**2 * a**2) / float(n) ** 2
         A = sums[..., 4] - n * means[..., 0] * means[..., 1]
         noise = c**2 + (means**2).sum(axis=-1) * a**2 + a**4 / float(n) ** 2
-        weak = (s2 <= HIDDEN_BELOW * np.sqrt(known)).any(axis=-1) | (s2 <= 0.0).any(axis=-1)
-        kept = np.maximum(s2, 1e-12)
-        relative = np.where(weak, np.inf, (known / (4.0 * kept**2)).sum(axis=-1))
+        weak = (s2 <= HIDDEN_BELOW * np.sqrt(noise_variance)).any(axis=-1) | (s2 <= 0.0).any(axis=-1)
+        positive_s2 = np.maximum(s2, 1e-12)
+        relative = np.where(weak, np.inf, (noise_variance / (4.0 * positive_s2**2)).sum(axis=-1))
         return cls(
             A=A,
             product=np.sqrt(np.maximum(s2, 0.0).prod(axis=-1)),
@@ -353,22 +363,22 @@ class PairLaw:
         """Return V(r); infinite where a variance is hidden."""
         size = self.n * self.product**2
         relative = np.where(np.isfinite(self.relative), self.relative, 0.0)
-        known = size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * relative
-        return np.where(np.isfinite(self.relative), known, np.inf)
+        finite_variance = size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * relative
+        return np.where(np.isfinite(self.relative), finite_variance, np.inf)
 
     def tail(self, apart: Floats, variance: Floats) -> Floats:
         """Return half the probability that A is so far from its mean, or farther."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = laws.norm.sf(np.abs(np.nan_to_num(apart / np.sqrt(variance))))
+            normal_tail = distributions.norm.sf(np.abs(np.nan_to_num(apart / np.sqrt(variance))))
         if not self.laplace:
-            return np.asarray(found)
+            return np.asarray(normal_tail)
         rest = np.sqrt(np.maximum(variance - self.noise, 0.0))
-        return np.maximum(found, laplace_tail(np.abs(apart), rest, math.sqrt(float(self.noise) / 2.0)))
+        return np.maximum(normal_tail, laplace_tail(np.abs(apart), rest, math.sqrt(float(self.noise) / 2.0)))
 
     def pvalue(self, alternative: Alternative) -> float:
         """Return the p-value of no correlation."""
         t = float(self.zero())
-        half = float(laws.t.sf(abs(t), self.n - 2))
+        half = float(distributions.t.sf(abs(t), self.n - 2))
         if self.laplace:
             half = max(half, float(self.tail(self.A, self.n * self.product**2 + self.noise)))
         if alternative == "two-sided":
@@ -381,11 +391,11 @@ class PairLaw:
             return -1.0, 1.0
         r = np.linspace(-1.0, 1.0, GRID)
         tail = self.tail(self.A - r * self.n * self.product, self.variance(r))
-        kept = np.flatnonzero(tail >= (1.0 - level) / 2.0)
-        if not len(kept):
+        not_rejected = np.flatnonzero(tail >= (1.0 - level) / 2.0)
+        if not len(not_rejected):
             return float(self.r), float(self.r)
         step = r[1] - r[0]
-        return max(float(r[kept[0]] - step), -1.0), min(float(r[kept[-1]] + step), 1.0)
+        return max(float(r[not_rejected[0]] - step), -1.0), min(float(r[not_rejected[-1]] + step), 1.0)
 
 
 @door
@@ -495,33 +505,33 @@ def pearsonr(
     level = base.check_level(confidence_level, alternative)
     if bounds is not None and len(bounds) != 2:
         raise ArgumentError("bounds= must be a pair, with the bounds of x and the bounds of y")
-    first, second = (None, None) if bounds is None else (base.public_pair(one) for one in bounds)
-    asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, options)
-    release = asked.release(
+    first, second = (None, None) if bounds is None else (base.public_pair(pair) for pair in bounds)
+    request, names = base.request_columns({"x": x, "y": y}, {"x": first, "y": second}, options)
+    release = request.release(
         SampleQuestion(
             kind="pairs", values=names, label=Labels.CORRELATION.format(first=names[0], second=names[1])
         )
     )
     a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
-    law = PairLaw.of(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")
-    size = max(law.n * float(law.product), 1e-300)
-    bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
-    row = base.EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
-    weak = HIDDEN_PAIR if not np.isfinite(law.relative) else NORMAL_PAIRS
-    means = release.sums[0, :2] / law.n
-    sds = release.scale[:2] / law.n
+    model = PairModel.from_sums(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")
+    size = max(model.n * float(model.product), 1e-300)
+    bse = min(math.sqrt(float(model.variance(model.r))) / size, 1.0)
+    row = base.EstimateRow(f"{names[0]}, {names[1]}", float(model.r), bse, *model.interval(level))
+    weak = HIDDEN_PAIR if not np.isfinite(model.relative) else NORMAL_PAIRS
+    means = release.sums[0, :2] / model.n
+    sds = release.scale[:2] / model.n
     near = base.warn_of(base.at_bound([repr(name) for name in names], means, sds))
     return base.StatResult(
         title="Correlation",
         release=release,
         rows=(row,),
         confidence_level=level,
-        statistic=float(law.zero()),
-        pvalue=law.pvalue(alternative),
+        statistic=float(model.zero()),
+        pvalue=model.pvalue(alternative),
         df=release.nobs - 2.0,
         null=f"{names[0]} and {names[1]} uncorrelated",
         alternative=alternative,
-        effects={"r": float(law.r)},
+        effects={"r": float(model.r)},
         cautions=near,
         ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak),
     )

@@ -112,29 +112,29 @@ def or_default(value: Any, default: str) -> Any:
     return default if value is None else value
 
 
-def asked_columns(
-    given: Mapping[str, Any], declared: Mapping[str, Any], options: SampleOptions
+def request_columns(
+    arguments: Mapping[str, Any], declared: Mapping[str, Any], options: SampleOptions
 ) -> tuple[SampleRequest, tuple[str, ...]]:
     """Return the columns of a test, arrays or names of columns, and their names.
 
     `declared` are bounds or levels by argument; None where the schema among the options declares them.
     """
     missing: Missing = check_choice(or_default(options.missing, "raise"), Missing, "missing")
-    if all(isinstance(one, str) for one in given.values()):
-        names = tuple(given.values())
+    if all(isinstance(argument, str) for argument in arguments.values()):
+        names = tuple(arguments.values())
         schema = _schema_of(names, declared, options.schema)
         if options.data is None:
             raise ArgumentError(f"{names[0]!r} is the name of a column: pass its table as data=")
         return SampleRequest(table_rows(options.data, names, schema, missing), schema, options), names
-    if options.data is not None or any(isinstance(one, str) for one in given.values()):
+    if options.data is not None or any(isinstance(argument, str) for argument in arguments.values()):
         raise ArgumentError("columns must all be names of columns in data=, or all be arrays")
     if options.schema is not None:
         raise ArgumentError("schema= needs data=: pass bounds= and levels= with arrays")
-    labels = [_label(one, name) for name, one in given.items()]
+    labels = [_label(argument, name) for name, argument in arguments.items()]
     if len(set(labels)) < len(labels):
-        labels = list(given)
-    arrays = dict(zip(labels, given.values(), strict=True))
-    facts = {label: declared[name] for label, name in zip(labels, given, strict=True)}
+        labels = list(arguments)
+    arrays = dict(zip(labels, arguments.values(), strict=True))
+    facts = {label: declared[name] for label, name in zip(labels, arguments, strict=True)}
     return SampleRequest(
         sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), options
     ), tuple(labels)
@@ -142,10 +142,10 @@ def asked_columns(
 
 def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:
     """Return the schema itself, or one of what the call declared."""
-    given = [value for value in declared.values() if value is not None]
+    declarations = [value for value in declared.values() if value is not None]
     if schema is not None:
         check_schema(schema)
-        if given:
+        if declarations:
             raise ArgumentError("the schema has the bounds and levels: leave out bounds= and levels=")
         return schema
     facts = dict(zip(names, declared.values(), strict=True))
@@ -173,8 +173,8 @@ def at_bound(names: Sequence[str], means: Floats, sds: Floats) -> Cautions:
     With d the mean distance from an end, at most half of the values are farther from it than 2 d (Markov).
     """
     near = [1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND for mean, sd in zip(means, sds, strict=True)]
-    told = (MOSTLY_AT_BOUND.format(name) for name, found in zip(names, near, strict=True) if found)
-    return tuple((ChangedTargetWarning, text) for text in told)
+    texts = (MOSTLY_AT_BOUND.format(name) for name, is_near in zip(names, near, strict=True) if is_near)
+    return tuple((ChangedTargetWarning, text) for text in texts)
 
 
 def of_imputation(missing: Missing) -> Cautions:
@@ -197,8 +197,8 @@ def check_share(schema: Schema, name: str) -> None:
         raise SchemaError(NOT_A_SHARE.format(name))
 
 
-def _label(given: object, argument: str) -> str:
-    name = getattr(given, "name", None)
+def _label(column: object, argument: str) -> str:
+    name = getattr(column, "name", None)
     return name if isinstance(name, str) and name else argument
 
 
@@ -284,7 +284,7 @@ class StatResult(PortableTest):
 
     def __reduce__(self) -> Any:
         """Pickle and copy by fields: the read-only view of the effects cannot be pickled itself."""
-        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
         return _rebuilt, (type(self), state | {"effects": dict(self.effects)})
 
     @property
@@ -372,10 +372,10 @@ class StatResult(PortableTest):
         if not self.null:
             return [("Estimates:", readable(self.release.question.label)), *stamped], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
-        degrees = "-" if any(np.isnan(df)) else ", ".join(number(one, 1) for one in df)
+        degrees = "-" if any(np.isnan(df)) else ", ".join(number(value, 1) for value in df)
         small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
-        left = [("Null:", self.null), ("Alternative:", self.alternative), *stamped, *source[:1]]
-        return left, [
+        left_column = [("Null:", self.null), ("Alternative:", self.alternative), *stamped, *source[:1]]
+        return left_column, [
             ("Statistic:", number(self.statistic)),
             ("Df:", degrees),
             ("P-value:", small),
@@ -389,8 +389,8 @@ class StatResult(PortableTest):
         return self.summary().as_html()
 
     def __repr__(self) -> str:
-        told = f"statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, " if self.null else ""
-        return f"<{self.title}: {told}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"
+        test = f"statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, " if self.null else ""
+        return f"<{self.title}: {test}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"
 
 
 def _rebuilt(kind: type[StatResult], state: dict[str, Any]) -> StatResult:
@@ -412,9 +412,9 @@ def one_sided(
     """Return the interval of a level on the side of an alternative, as scipy does: the other end is open."""
     if alternative == "two-sided":
         return interval(level)
-    both = interval(2.0 * level - 1.0) if level > 0.5 else ConfidenceInterval(*ends)
+    two_sided = interval(2.0 * level - 1.0) if level > 0.5 else ConfidenceInterval(*ends)
     return (
-        ConfidenceInterval(ends.low, both.high)
+        ConfidenceInterval(ends.low, two_sided.high)
         if alternative == "less"
-        else ConfidenceInterval(both.low, ends.high)
+        else ConfidenceInterval(two_sided.low, ends.high)
     )

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy import stats as laws
+from scipy import stats as distributions
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import door, doors
@@ -19,7 +19,7 @@ from privinf.mechanisms.samples import SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import GroupLaw, clip_cautions, contrast_weights
+from privinf.stats.groups import GroupModel, clip_cautions, contrast_weights
 from privinf.stats.quantiles import CoreClip, clipped_groups
 from privinf.typing import (
     Alternative,
@@ -84,15 +84,15 @@ class GroupsResult(base.StatResult):
             A named tuple.
         """
         level = base.check_level(confidence_level)
-        law = GroupLaw.released(self.release)
+        model = GroupModel.released(self.release)
         unit = float(self.release.half[0])
         ends = base.ConfidenceInterval(-2.0 * unit, 2.0 * unit)
 
-        def both(at: float) -> base.ConfidenceInterval:
-            low, high = law.first_difference(at)[0]
+        def two_sided(at: float) -> base.ConfidenceInterval:
+            low, high = model.first_difference(at)[0]
             return base.ConfidenceInterval(unit * low, unit * high)
 
-        return base.one_sided(both, level, self.alternative, ends)
+        return base.one_sided(two_sided, level, self.alternative, ends)
 
     def means(self, confidence_level: float = 0.95) -> base.StatResult:
         """Return the means of the groups with intervals, from the same release.
@@ -129,10 +129,10 @@ class GroupsResult(base.StatResult):
         """
         level = base.check_level(confidence_level)
         c = contrast_weights(weights, self.groups)
-        law = GroupLaw.released(self.release)
+        model = GroupModel.released(self.release)
         unit = self.release.half[0]
-        means = law.means
-        low, high = law.mean_sets(level)
+        means = model.means
+        low, high = model.mean_sets(level)
         ends = np.where(c > 0.0, low, high), np.where(c > 0.0, high, low)
         estimate = float(c @ means)
         below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
@@ -140,7 +140,7 @@ class GroupsResult(base.StatResult):
         row = base.EstimateRow(
             name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
             estimate=unit * estimate,
-            bse=unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
+            bse=unit * (below + above) / 2.0 / float(distributions.norm.isf((1.0 - level) / 2.0)),
             low=unit * max(estimate - below, -span),
             high=unit * min(estimate + above, span),
         )
@@ -160,18 +160,20 @@ class GroupsResult(base.StatResult):
             One row a pair.
         """
         level = base.check_level(confidence_level)
-        law = GroupLaw.released(self.release)
+        model = GroupModel.released(self.release)
         unit = float(self.release.half[0])
         pairs = np.array(list(combinations(range(len(self.groups)), 2)))
         first, second = pairs.T
-        made = law.made_up()
-        t = np.abs(made.differences(first, second, law.means[first] - law.means[second])[0]).max(axis=-1)
+        simulated = model.simulate()
+        t = np.abs(simulated.differences(first, second, model.means[first] - model.means[second])[0]).max(
+            axis=-1
+        )
         quantile = np.full(len(pairs), np.quantile(t, level, method="higher"))
-        low, high = law.difference_sets(first, second, quantile)
-        sd = law.sds(first, second)
+        low, high = model.difference_sets(first, second, quantile)
+        sd = model.sds(first, second)
         rows = tuple(
             base.EstimateRow(
-                f"{self.groups[g]} - {self.groups[h]}", unit * (law.means[g] - law.means[h]), *cells
+                f"{self.groups[g]} - {self.groups[h]}", unit * (model.means[g] - model.means[h]), *cells
             )
             for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
         )
@@ -311,14 +313,14 @@ def ttest_ind(
             raise ArgumentError("the table was passed twice, as the second argument and as data=")
         options = replace(options, data=b)
         b = None
-    asked, question = (
-        asked_groups(a, None, bounds, None, options) if b is None else asked_pair(a, b, bounds, options)
+    request, question = (
+        request_groups(a, None, bounds, None, options) if b is None else request_pair(a, b, bounds, options)
     )
-    if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
+    if len(request.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
             f"ttest_ind compares two levels, and {question.by[0]!r} has a different number: use anova_oneway"
         )
-    return _two_groups(*_group_sums(asked, question, clip), alternative, level)
+    return _two_groups(*_group_sums(request, question, clip), alternative, level)
 
 
 @door
@@ -437,32 +439,32 @@ def anova_oneway(
             raise ArgumentError("the table was passed twice, after the formula and as data=")
         options = replace(options, data=groups)
         groups = None
-    asked, question = asked_groups(values, groups, bounds, levels, options)
-    release, found = _group_sums(asked, question, clip)
-    law = GroupLaw.released(release).present()
-    F, df, pvalue = law.anova()
+    request, question = request_groups(values, groups, bounds, levels, options)
+    release, chosen_clip = _group_sums(request, question, clip)
+    model = GroupModel.released(release).present()
+    F, df, pvalue = model.anova()
     value = question.values[0]
     by = question.by[0]
     return GroupsResult(
         title="One-Way ANOVA (Welch)",
         release=release,
         rows=_mean_rows(release, level),
-        clip=found,
+        clip=chosen_clip,
         confidence_level=level,
         statistic=F,
         pvalue=pvalue,
-        df=(len(law.N) - 1.0, df),
-        effects=law.shares(),
-        null=f"means of {value}{_among(found)} equal over {by}",
-        ranked_notes=_group_notes(release, found),
-        cautions=clip_cautions(release, found),
+        df=(len(model.N) - 1.0, df),
+        effects=model.shares(),
+        null=f"means of {value}{_among(chosen_clip)} equal over {by}",
+        ranked_notes=_group_notes(release, chosen_clip),
+        cautions=clip_cautions(release, chosen_clip),
     )
 
 
 # ---- what is asked
 
 
-def asked_groups(
+def request_groups(
     values: object,
     groups: object,
     bounds: Pair | None,
@@ -479,17 +481,17 @@ def asked_groups(
     if groups is None:
         raise ArgumentError("the groups are missing: pass two samples, groups=, or a formula")
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
-    asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, options)
-    if not hasattr(asked.schema[by], "levels"):
+    request, (value, by) = base.request_columns({"values": values, "groups": groups}, declared, options)
+    if not hasattr(request.schema[by], "levels"):
         raise SchemaError(
             f"column {by!r} has no declared levels: declare them in the schema, or pass levels="
         )
-    return asked, SampleQuestion(
+    return request, SampleQuestion(
         kind="groups", values=(value,), by=(by,), label=Labels.BY.format(values=value, groups=by)
     )
 
 
-def asked_pair(
+def request_pair(
     a: object, b: object, bounds: Pair | None, options: base.SampleOptions
 ) -> tuple[base.SampleRequest, SampleQuestion]:
     """Return two samples below one another, and the question that compares them."""
@@ -505,18 +507,18 @@ def asked_pair(
     if pair is None:
         raise SchemaError("the two samples have no public bounds: pass bounds=(low, high)")
     rows = joined_rows((a, b), ("a", "b"), base.or_default(options.missing, "raise"))
-    asked = base.SampleRequest(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
-    return asked, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
+    request = base.SampleRequest(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
+    return request, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
 
 
 def _group_sums(
-    asked: base.SampleRequest, question: SampleQuestion, clip: ClipRule
+    request: base.SampleRequest, question: SampleQuestion, clip: ClipRule
 ) -> tuple[SampleSums, CoreClip | None]:
     """Release what groups are compared by, and warn where that may be another mean."""
     bounded = check_choice(clip, ClipRule, "clip") == "bounds"
-    made = (asked.release(question), None) if bounded else clipped_groups(asked, question)
-    base.warn_of(clip_cautions(*made))
-    return made
+    release_and_clip = (request.release(question), None) if bounded else clipped_groups(request, question)
+    base.warn_of(clip_cautions(*release_and_clip))
+    return release_and_clip
 
 
 # ---- what is found
@@ -525,19 +527,19 @@ def _group_sums(
 def _two_groups(
     release: SampleSums, clip: CoreClip | None, alternative: Alternative, level: float
 ) -> GroupsResult:
-    law = GroupLaw.released(release)
+    model = GroupModel.released(release)
     unit = float(release.half[0])
-    t, df, tail = law.welch()
+    t, df, tail = model.welch()
     agrees = (t > 0.0) == (alternative == "greater")
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]
     value = release.question.values[0]
-    R = law.squares()[0]
-    N = np.maximum(law.N, 1.0)
-    pooled = 0.0 if law.alone.any() else math.sqrt(max(float((R / N).mean()), 0.0))
-    sd = float(law.sds(FIRST, SECOND)[0])
-    estimate = float(law.means[0] - law.means[1])
-    made = GroupsResult(
+    R = model.squares()[0]
+    N = np.maximum(model.N, 1.0)
+    pooled = 0.0 if model.alone.any() else math.sqrt(max(float((R / N).mean()), 0.0))
+    sd = float(model.sds(FIRST, SECOND)[0])
+    estimate = float(model.means[0] - model.means[1])
+    result = GroupsResult(
         title="Welch's t-Test",
         release=release,
         rows=(),
@@ -552,19 +554,19 @@ def _two_groups(
         ranked_notes=_group_notes(release, clip),
         cautions=clip_cautions(release, clip),
     )
-    ends = made.confidence_interval(level)
+    ends = result.confidence_interval(level)
     row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
-    object.__setattr__(made, "rows", (row, *_mean_rows(release, level)))
-    return made
+    object.__setattr__(result, "rows", (row, *_mean_rows(release, level)))
+    return result
 
 
 def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...]:
-    law = GroupLaw.released(release)
+    model = GroupModel.released(release)
     middle = release.middle[0]
     unit = release.half[0]
-    low, high = law.mean_sets(level)
+    low, high = model.mean_sets(level)
     cells = np.column_stack(
-        [middle + unit * law.means, unit * law.mean_sds(), middle + unit * low, middle + unit * high]
+        [middle + unit * model.means, unit * model.mean_sds(), middle + unit * low, middle + unit * high]
     )
     return tuple(
         base.EstimateRow(str(g), *map(float, row)) for g, row in zip(release.levels[0], cells, strict=True)
@@ -572,8 +574,10 @@ def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...
 
 
 def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str | Note, ...]:
-    law = GroupLaw.released(release)
-    hidden = [str(name) for name, count in zip(release.levels[0], law.N, strict=True) if count < 3.0 * law.a]
+    model = GroupModel.released(release)
+    hidden = [
+        str(name) for name, count in zip(release.levels[0], model.N, strict=True) if count < 3.0 * model.a
+    ]
     about = Note(CLIPPED_GROUPS if clip is None else clip.note(), "header")
     return (about, RARE.format(", ".join(hidden))) if hidden else (about,)
 

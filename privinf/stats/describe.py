@@ -17,9 +17,9 @@ from privinf.results.export import PortableTable
 from privinf.results.notes import sentence
 from privinf.schema import Schema
 from privinf.schema.declared import checked_names
-from privinf.stats.base import Cautions, SampleOptions, asked_columns, check_level, of_imputation
+from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
 from privinf.stats.means import described
-from privinf.stats.quantiles import ColumnLooks, spending, streamed, two_sided
+from privinf.stats.quantiles import OpenedColumn, spending, streamed, two_sided
 from privinf.typing import Calibration, Missing, NoiseChoice, RngLike, SourceName, Table
 from privinf.wire import Labels
 
@@ -210,31 +210,34 @@ def describe(
     if schema is None:
         raise ArgumentError("schema= is missing: describe needs the bounds of the columns")
     names = checked_names(schema.columns if columns is None else columns)
-    both = dict(zip(names, names, strict=True))
-    asked = streamed(asked_columns(both, dict.fromkeys(names), options)[0])
-    opened = {name: ColumnLooks.of(asked, name) for name in names}
+    declared = dict(zip(names, names, strict=True))
+    request = streamed(request_columns(declared, dict.fromkeys(names), options)[0])
+    opened = {name: OpenedColumn.from_request(request, name) for name in names}
     part = 1.0 / len(names)
     entries = []
-    found: dict[str, list[float]] = {}
+    estimates: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
-    for name, looks in opened.items():
+    for name, column in opened.items():
         question = SampleQuestion(
             kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name)
         )
-        sums = spending(asked, looks.spending.mu * math.sqrt(SUMS_SHARE * part)).release(question)
-        first, lines = looks.first((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
+        sums = spending(request, column.spending.mu * math.sqrt(SUMS_SHARE * part)).release(question)
+        first, lines = column.first_distribution((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
         entries += [*sums.entries, *lines]
-        made = described(sums, level=level)
+        mean = described(sums, level=level)
         z = two_sided(level)
         quarters = ordered_intervals(
-            QUARTILES, [quantile_interval(first, q, z, looks.low, looks.high) for q in QUARTILES]
+            QUARTILES, [quantile_interval(first, q, z, column.low, column.high) for q in QUARTILES]
         ).tolist()
-        found[name] = [sums.nobs, made.estimate, made.sd, *(one[0] for one in quarters)]
-        ends[name] = [*made.confidence_interval(level), *(end for one in quarters for end in one[1:])]
+        estimates[name] = [sums.nobs, mean.estimate, mean.sd, *(quartile[0] for quartile in quarters)]
+        ends[name] = [
+            *mean.confidence_interval(level),
+            *(end for quartile in quarters for end in quartile[1:]),
+        ]
     index = pd.MultiIndex.from_product([TOLD_ROWS, ["low", "high"]])
     return Description(
-        pd.DataFrame(found, index=["count", "mean", "std", *TOLD_ROWS[1:]]),
+        pd.DataFrame(estimates, index=["count", "mean", "std", *TOLD_ROWS[1:]]),
         pd.DataFrame(ends, index=index),
-        PrivacyReport.of(entries, ledger, delta=opened[names[0]].spending.delta),
-        asked.rows.missing,
+        PrivacyReport.from_entries(entries, ledger, delta=opened[names[0]].spending.delta),
+        request.rows.missing,
     )

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats as laws
+from scipy import stats as distributions
 
 from privinf.errors import ArgumentError, ChangedTargetWarning
 from privinf.mechanisms.samples import SampleSums
@@ -57,7 +57,7 @@ LARGEST_QUANTILE = 1e60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLaw:
+class GroupModel:
     """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
     `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` says whether it has Laplace's law.
@@ -72,26 +72,32 @@ class GroupLaw:
     laplace: bool = False
 
     @classmethod
-    def of(
+    def from_sums(
         cls, N: Floats, S: Floats, P: Floats, n: int, noise: tuple[float, float], *, laplace: bool = False
-    ) -> GroupLaw:
+    ) -> GroupModel:
         """Return the law of released sums, whose noise has these sds."""
         excess = (n - N.sum(axis=-1, keepdims=True)) / N.shape[-1]
         a, b = noise
         return cls(N=N + excess, S=S, P=P, n=n, a=a, b=b, laplace=laplace and a > 0.0)
 
     @classmethod
-    def released(cls, release: SampleSums) -> GroupLaw:
+    def released(cls, release: SampleSums) -> GroupModel:
         """Return the law of one release."""
         noise = float(release.scale[0]), float(release.scale[2])
         N, S, P = release.sums.T
-        return cls.of(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
+        return cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
 
-    def present(self) -> GroupLaw:
+    def present(self) -> GroupModel:
         """Return the groups that have records: without noise one can tell."""
-        kept = (self.N > 0.0) | (self.a > 0.0)
-        return GroupLaw(
-            N=self.N[kept], S=self.S[kept], P=self.P[kept], n=self.n, a=self.a, b=self.b, laplace=self.laplace
+        nonempty = (self.N > 0.0) | (self.a > 0.0)
+        return GroupModel(
+            N=self.N[nonempty],
+            S=self.S[nonempty],
+            P=self.P[nonempty],
+            n=self.n,
+            a=self.a,
+            b=self.b,
+            laplace=self.laplace,
         )
 
     # ---- spreads
@@ -110,20 +116,20 @@ class GroupLaw:
     def means(self) -> Floats:
         """Means of the groups, inside [-1, 1]; the common one where a count is hidden, shape (..., k)."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.where(self.a < self.N, self.S / self.N, self.common)
-        return np.clip(own, -1.0, 1.0)
+            means = np.where(self.a < self.N, self.S / self.N, self.common)
+        return np.clip(means, -1.0, 1.0)
 
     def squares(self) -> tuple[Floats, Floats]:
         """Return R N/(N - 1), for Welch's variances without noise, and R's noise variance, shape (..., k)."""
-        seen = SEEN_COUNT * self.a < self.N
+        above_noise = SEEN_COUNT * self.a < self.N
         m = self.common
         a2 = self.a**2
-        at = np.where(seen, self.S / np.where(seen, self.N, 1.0), m)
+        at = np.where(above_noise, self.S / np.where(above_noise, self.N, 1.0), m)
         about = self.N - self.P - 2.0 * m * self.S + m**2 * self.N
-        own = self.N - self.P - (self.S**2 - a2 * (1.0 + m**2)) / np.where(seen, self.N, 1.0)
+        within = self.N - self.P - (self.S**2 - a2 * (1.0 + m**2)) / np.where(above_noise, self.N, 1.0)
         noise = a2 * ((1.0 + at**2) ** 2 + 4.0 * at**2) + self.b**2
-        own = own * (self.N / np.where(seen, np.maximum(self.N - 1.0, 1.0), 1.0))
-        return np.maximum(np.where(seen, own, about), -BELOW * a2), noise
+        within = within * (self.N / np.where(above_noise, np.maximum(self.N - 1.0, 1.0), 1.0))
+        return np.maximum(np.where(above_noise, within, about), -BELOW * a2), noise
 
     # ---- tests and sets
 
@@ -152,10 +158,10 @@ class GroupLaw:
         """Return F, its second degrees of freedom and its p-value; nan where nothing can be compared."""
         if self.N.shape[-1] < 2 or self.alone.any():
             return math.nan, math.nan, math.nan
-        F, df = (float(one) for one in self.equal_means())
-        pvalue = float(laws.f.sf(F, self.N.shape[-1] - 1, df))
+        F, df = (float(value) for value in self.equal_means())
+        pvalue = float(distributions.f.sf(F, self.N.shape[-1] - 1, df))
         if self.laplace:
-            pvalue = max(pvalue, rank(self.made_up(equal=True).equal_means()[0], F))
+            pvalue = max(pvalue, rank(self.simulate(equal=True).equal_means()[0], F))
         return F, df, pvalue
 
     def welch(self) -> tuple[float, float, float]:
@@ -164,9 +170,9 @@ class GroupLaw:
             return math.nan, math.nan, math.nan
         pair = np.array([0]), np.array([1])
         (t,), (df,) = self.differences(*pair)
-        tail = float(laws.t.sf(abs(t), df))
+        tail = float(distributions.t.sf(abs(t), df))
         if self.laplace:
-            drawn = self.made_up(equal=True).differences(*pair)[0][:, 0]
+            drawn = self.simulate(equal=True).differences(*pair)[0][:, 0]
             tail = max(tail, rank(np.abs(drawn), abs(float(t))) / 2.0)
         return float(t), float(df), tail
 
@@ -197,9 +203,9 @@ class GroupLaw:
     def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
         """Return the interval of the first mean less the second, and its standard error."""
         first, second = np.array([0]), np.array([1])
-        quantile = np.asarray(laws.t.isf((1.0 - level) / 2.0, self.differences(first, second)[1]))
+        quantile = np.asarray(distributions.t.isf((1.0 - level) / 2.0, self.differences(first, second)[1]))
         if self.laplace:
-            drawn = np.abs(self.made_up().differences(first, second, self.means[0] - self.means[1])[0])
+            drawn = np.abs(self.simulate().differences(first, second, self.means[0] - self.means[1])[0])
             quantile = np.maximum(quantile, np.quantile(drawn, level, method="higher"))
         (low,), (high,) = self.difference_sets(first, second, quantile)
         return (float(low), float(high)), float(self.sds(first, second)[0])
@@ -209,12 +215,12 @@ class GroupLaw:
         (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2
         R = np.where(self.alone, np.inf, R)
         df = _degrees(R + a2, 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise)
-        t = laws.t.isf((1.0 - level) / 2.0, df)
+        t = distributions.t.isf((1.0 - level) / 2.0, df)
         share = a2 * (1.0 - 1.0 / k)
         if self.laplace:
-            made = self.made_up()
-            sd = np.sqrt(np.maximum(made.squares()[0] + a2 + share * self.means**2, 1e-12))
-            drawn = np.abs(made.S - self.means * made.N) / sd
+            simulated = self.simulate()
+            sd = np.sqrt(np.maximum(simulated.squares()[0] + a2 + share * self.means**2, 1e-12))
+            drawn = np.abs(simulated.S - self.means * simulated.N) / sd
             t = np.maximum(t, np.quantile(drawn, level, axis=0, method="higher"))
         t = np.minimum(t, LARGEST_QUANTILE)
         return quadratic_set(
@@ -265,7 +271,7 @@ class GroupLaw:
 
     # ---- made-up releases
 
-    def made_up(self, draws: int = MADE_UP, *, equal: bool = False, stream: int = STREAM) -> GroupLaw:
+    def simulate(self, draws: int = MADE_UP, *, equal: bool = False, stream: int = STREAM) -> GroupModel:
         """Return releases of normal values of these counts, means (or one mean, if `equal`) and spreads."""
         rng = np.random.default_rng(stream)
         size = (draws, *self.N.shape)
@@ -278,7 +284,9 @@ class GroupLaw:
         draw = rng.laplace if self.laplace else rng.normal
         unit = math.sqrt(2.0) if self.laplace else 1.0
         noises = [draw(0.0, sd / unit, size) for sd in (self.a, self.a, self.b)]
-        return GroupLaw.of(N + noises[0], S + noises[1], N - squares + noises[2], self.n, (self.a, self.b))
+        return GroupModel.from_sums(
+            N + noises[0], S + noises[1], N - squares + noises[2], self.n, (self.a, self.b)
+        )
 
 
 def _quadratic_form(A: Floats, p: Floats, d: Floats, s: Floats) -> Floats:
@@ -308,9 +316,9 @@ def _degrees(variance: Floats, scatter: Floats) -> Floats:
         return np.where(scatter > 0.0, np.minimum(2.0 * variance**2 / scatter, 1e15), 1e15)
 
 
-def rank(made: Floats, found: float) -> float:
+def rank(simulated: Floats, statistic: float) -> float:
     """Return the share of made-up statistics that are as large, the found one among them."""
-    return float((1.0 + np.count_nonzero(made >= found)) / (MADE_UP + 1.0))
+    return float((1.0 + np.count_nonzero(simulated >= statistic)) / (MADE_UP + 1.0))
 
 
 def quadratic_set(A: Floats, B: Floats, C: Floats, reach: float) -> tuple[Floats, Floats]:
@@ -354,17 +362,17 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     """
     if clip is not None:
         return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)
-    law = GroupLaw.released(release)
+    model = GroupModel.released(release)
     value = release.question.values[0]
-    clear = np.maximum(law.N, 1.0)
-    sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
+    clear = np.maximum(model.N, 1.0)
+    sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / clear, 1.0)
     names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
-    return base.at_bound(names, law.S / clear, sds)
+    return base.at_bound(names, model.S / clear, sds)
 
 
 def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:
     """Return the ends of the shares that the score test does not reject, inside [0, 1]."""
-    z2 = laws.norm.isf((1.0 - level) / 2.0) ** 2
+    z2 = distributions.norm.isf((1.0 - level) / 2.0) ** 2
     p = count / n
     low, high = quadratic_set(
         np.full(np.shape(p), 1.0 + z2 / n), -(2.0 * p + z2 / n), p**2 - z2 * (sd / n) ** 2, 2.0

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats as laws
+from scipy import stats as distributions
 from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
@@ -65,7 +65,7 @@ HIDDEN_VARIANCE = "The noise hides the variance, so the standard error is almost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanLaw:
+class MeanModel:
     """Mean, standard deviation and error from released sums, units of u; arrays of one shape.
 
     `noise` holds the sds of the noise of S and of Q; `laplace` says whether it has Laplace's law.
@@ -80,9 +80,9 @@ class MeanLaw:
     laplace: bool = False
 
     @classmethod
-    def of(
+    def from_sums(
         cls, S: Floats, Q: Floats, n: int, noise: tuple[float, float], *, laplace: bool = False
-    ) -> MeanLaw:
+    ) -> MeanModel:
         """Return the law of released sums, whose noise has these sds."""
         a, b = noise
         m = S / n
@@ -102,15 +102,17 @@ class MeanLaw:
         )
 
     @classmethod
-    def released(cls, release: SampleSums) -> MeanLaw:
+    def released(cls, release: SampleSums) -> MeanModel:
         """Return the law of one release."""
         (S, Q), (a, b) = release.sums[0], release.scale
         laplace = release.noise == "laplace"
-        return cls.of(np.asarray(S), np.asarray(Q), release.nobs, (float(a), float(b)), laplace=laplace)
+        return cls.from_sums(
+            np.asarray(S), np.asarray(Q), release.nobs, (float(a), float(b)), laplace=laplace
+        )
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends, inside [-1, 1]."""
-        half = laws.t.isf((1.0 - level) / 2.0, self.df) * self.se
+        half = distributions.t.isf((1.0 - level) / 2.0, self.df) * self.se
         if self.laplace:
             half = np.maximum(half, self._laplace_half(1.0 - level))
         return np.clip(self.mean - half, -1.0, 1.0), np.clip(self.mean + half, -1.0, 1.0)
@@ -119,27 +121,27 @@ class MeanLaw:
         """Return t and its p-value."""
         with np.errstate(divide="ignore", invalid="ignore"):
             t = (self.mean - null) / self.se
-        both = 2.0 * laws.t.sf(np.abs(t), self.df)
+        two_sided = 2.0 * distributions.t.sf(np.abs(t), self.df)
         if self.laplace:
-            both = np.maximum(both, self._laplace_pvalue(t, null))
+            two_sided = np.maximum(two_sided, self._laplace_pvalue(t, null))
         if alternative == "two-sided":
-            return t, np.asarray(both)
+            return t, np.asarray(two_sided)
         agrees = t > 0.0 if alternative == "greater" else t < 0.0
-        return t, np.where(agrees, both / 2.0, 1.0 - both / 2.0)
+        return t, np.where(agrees, two_sided / 2.0, 1.0 - two_sided / 2.0)
 
     def _laplace_pvalue(self, t: Floats, null: float) -> Floats:
-        known = 2.0 * laplace_tail(np.abs(t) * self.se, *self._parts())
+        pvalue = 2.0 * laplace_tail(np.abs(t) * self.se, *self._parts())
         if self.n >= SIMULATED_BELOW:
-            return known
-        beyond = np.count_nonzero(self._simulated(null) >= np.abs(t))
-        return np.maximum(known, (1.0 + beyond) / (DRAWS + 1.0))
+            return pvalue
+        larger_draws = np.count_nonzero(self._simulated(null) >= np.abs(t))
+        return np.maximum(pvalue, (1.0 + larger_draws) / (DRAWS + 1.0))
 
     def _laplace_half(self, alpha: float) -> Floats:
-        known = laplace_quantile(alpha / 2.0, *self._parts())
+        half_length = laplace_quantile(alpha / 2.0, *self._parts())
         if self.n >= SIMULATED_BELOW:
-            return known
+            return half_length
         drawn = np.quantile(self._simulated(float(self.mean)), 1.0 - alpha, method="higher")
-        return np.maximum(known, drawn * self.se)
+        return np.maximum(half_length, drawn * self.se)
 
     def _parts(self) -> tuple[Floats, float]:
         """Return the sd of sampling, and the scale of Laplace noise, in the mean."""
@@ -152,23 +154,23 @@ class MeanLaw:
         at = mean + float(self.sd) / math.sqrt(n) * normal
         squares = float(self.sd) ** 2 * chi2 + n * at**2
         a, b = (sd / math.sqrt(2.0) for sd in self.noise)
-        made = MeanLaw.of(n * at + a * first, squares + b * second, n, self.noise)
-        return np.abs((made.mean - mean) / made.se)
+        simulated = MeanModel.from_sums(n * at + a * first, squares + b * second, n, self.noise)
+        return np.abs((simulated.mean - mean) / simulated.se)
 
 
 @lru_cache(maxsize=4)
 def _standard_draws(n: int) -> tuple[Floats, Floats, Floats, Floats]:
     """Return what made-up releases of n records are made of: normal, chi-square and Laplace numbers."""
     rng = np.random.default_rng(SEED)
-    made = (
+    draws = (
         rng.standard_normal(DRAWS),
         rng.chisquare(n - 1, DRAWS),
         rng.laplace(size=DRAWS),
         rng.laplace(size=DRAWS),
     )
-    for one in made:
-        one.setflags(write=False)
-    return made
+    for numbers in draws:
+        numbers.setflags(write=False)
+    return draws
 
 
 def laplace_tail(x: Floats, sd: Floats, b: float) -> Floats:
@@ -184,7 +186,7 @@ def laplace_tail(x: Floats, sd: Floats, b: float) -> Floats:
 def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
     """Return the x at which `laplace_tail` is `tail`, by bisection."""
     low = np.zeros(np.shape(sd))
-    high = 2.0 * (laws.norm.isf(tail / 2.0) * np.asarray(sd) + b * math.log(1.0 / tail))
+    high = 2.0 * (distributions.norm.isf(tail / 2.0) * np.asarray(sd) + b * math.log(1.0 / tail))
     for _ in range(60):
         middle = (low + high) / 2.0
         above = laplace_tail(middle, sd, b) > tail
@@ -215,7 +217,7 @@ class MeanResult(base.StatResult):
     @property
     def sd(self) -> float:
         """Standard deviation of the values, corrected for the noise; 0 where the noise hides it."""
-        return float(MeanLaw.released(self.release).sd * self.release.half[0])
+        return float(MeanModel.released(self.release).sd * self.release.half[0])
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of the mean on the side of `alternative`, in user units, as scipy's results do.
@@ -231,18 +233,18 @@ class MeanResult(base.StatResult):
             A named tuple.
         """
         level = base.check_level(confidence_level)
-        law = MeanLaw.released(self.release)
+        model = MeanModel.released(self.release)
         (middle, half) = _units(self.release)
         up, down = (0.0, 0.0) if self.clip is None else self.clip.share(self.nobs)
 
-        def both(at: float) -> base.ConfidenceInterval:
-            low, high = law.interval(at)
+        def two_sided(at: float) -> base.ConfidenceInterval:
+            low, high = model.interval(at)
             return base.ConfidenceInterval(
                 float(middle + half * low) - down, float(middle + half * high) + up
             )
 
         ends = base.ConfidenceInterval(middle - half - down, middle + half + up)
-        return base.one_sided(both, level, self.alternative, ends)
+        return base.one_sided(two_sided, level, self.alternative, ends)
 
     def ttest(
         self, popmean: float = 0.0, *, alternative: Alternative = "two-sided", confidence_level: float = 0.95
@@ -388,20 +390,20 @@ def _mean(
 ) -> MeanResult:
     """Return the mean of a column, by its own clip or by its bounds."""
     level = base.check_level(confidence_level)
-    asked, (name,) = base.asked_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
+    request, (name,) = base.request_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
     if check_choice(clip, ClipRule, "clip") == "auto":
-        release, chosen = clipped_sums(asked, name, level)
-        found = described(release, chosen, level=level)
-        low, high = found.confidence_interval(level)
-        if chosen.hides(found.nobs, 0.5 * (high - low)):
-            unseen = UNSEEN.format(*chosen.most, found.nobs, *chosen.worst(found.nobs))
-            return replace(found, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
-        return found
-    release = asked.release(
+        release, chosen = clipped_sums(request, name, level)
+        estimate = described(release, chosen, level=level)
+        low, high = estimate.confidence_interval(level)
+        if chosen.hides(estimate.nobs, 0.5 * (high - low)):
+            unseen = UNSEEN.format(*chosen.most, estimate.nobs, *chosen.worst(estimate.nobs))
+            return replace(estimate, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
+        return estimate
+    release = request.release(
         SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
     )
     n = release.nobs
-    share = isinstance(asked.schema[name], Factor)
+    share = isinstance(request.schema[name], Factor)
     near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
     return replace(described(release, level=level), cautions=base.warn_of(near))
 
@@ -515,78 +517,80 @@ def ttest_1samp(
     )
     base.check_level(confidence_level, alternative)
     check_number(popmean, "popmean")
-    found = _mean(a, bounds, clip, confidence_level, options)
-    return found.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
+    estimate = _mean(a, bounds, clip, confidence_level, options)
+    return estimate.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
 
 
 def _units(release: SampleSums) -> tuple[float, float]:
     return float(release.middle[0]), float(release.half[0])
 
 
-def _notes(release: SampleSums, law: MeanLaw) -> tuple[str | Note, ...]:
+def _notes(release: SampleSums, model: MeanModel) -> tuple[str | Note, ...]:
     middle, half = _units(release)
     clipped = Note(CLIPPED_MEAN.format(middle - half, middle + half), "header")
-    return (clipped, HIDDEN_VARIANCE) if law.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
+    return (clipped, HIDDEN_VARIANCE) if model.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
 
 
 def described(release: SampleSums, clip: MeanClip | None = None, *, level: float) -> MeanResult:
     """Return the mean of one release and its interval, user units."""
-    law = MeanLaw.released(release)
+    model = MeanModel.released(release)
     (middle, half) = _units(release)
-    made = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
+    mean = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
     row = base.EstimateRow(
         release.question.values[0],
-        middle + half * float(np.clip(law.mean, -1.0, 1.0)),
-        half * float(law.se),
-        *made.confidence_interval(level),
+        middle + half * float(np.clip(model.mean, -1.0, 1.0)),
+        half * float(model.se),
+        *mean.confidence_interval(level),
     )
-    notes = _notes(release, law) if clip is None else (Note(clip.note(release.nobs), "header"),)
-    return replace(made, rows=(row,), ranked_notes=notes)
+    notes = _notes(release, model) if clip is None else (Note(clip.note(release.nobs), "header"),)
+    return replace(mean, rows=(row,), ranked_notes=notes)
 
 
 def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: float) -> MeanResult:
     base.check_level(level, alternative)
     release = mean.release
     clip = mean.clip
-    law = MeanLaw.released(release)
+    model = MeanModel.released(release)
     (middle, half) = _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
-    beyond: base.Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
-    t, pvalue = law.test(null, alternative) if clip is None else _allowed(law, null, alternative, clip, half)
-    found = described(release, clip, level=level)
+    cautions: base.Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
+    t, pvalue = (
+        model.test(null, alternative) if clip is None else _allowed(model, null, alternative, clip, half)
+    )
+    estimate = described(release, clip, level=level)
     name = release.question.values[0]
-    made = MeanResult(
+    result = MeanResult(
         title="One-Sample t-Test",
         release=release,
-        rows=found.rows,
+        rows=estimate.rows,
         confidence_level=level,
         clip=clip,
-        ranked_notes=found.ranked_notes,
-        cautions=(*mean.cautions, *base.warn_of(beyond)),
+        ranked_notes=estimate.ranked_notes,
+        cautions=(*mean.cautions, *base.warn_of(cautions)),
         statistic=float(t),
         pvalue=float(pvalue),
-        df=float(law.df),
+        df=float(model.df),
         null=f"mean of {name} = {popmean:g}",
         alternative=alternative,
-        effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan},
+        effects={"Cohen's d": float((model.mean - null) / model.sd) if model.sd > 0.0 else math.nan},
     )
-    ends = made.confidence_interval(level)
-    object.__setattr__(made, "rows", (found.rows[0]._replace(low=ends.low, high=ends.high),))
-    return made
+    ends = result.confidence_interval(level)
+    object.__setattr__(result, "rows", (estimate.rows[0]._replace(low=ends.low, high=ends.high),))
+    return result
 
 
 def _allowed(
-    law: MeanLaw, null: float, alternative: Alternative, clip: MeanClip, half: float
+    model: MeanModel, null: float, alternative: Alternative, clip: MeanClip, half: float
 ) -> tuple[Floats, Floats]:
     """Return t and its largest p-value over means of clipped values that the null allows for.
 
     The mean is at most above/n higher than that of clipped values and below/n lower: it rejects what is not
     in `MeanResult.confidence_interval`.
     """
-    above, below = (cut / half for cut in clip.share(law.n))
-    sides = {"greater": law.test(null + below, "greater"), "less": law.test(null - above, "less")}
+    above, below = (cut / half for cut in clip.share(model.n))
+    sides = {"greater": model.test(null + below, "greater"), "less": model.test(null - above, "less")}
     if alternative != "two-sided":
         return sides[alternative]
-    t, pvalue = min(sides.values(), key=lambda found: float(found[1]))
-    both = np.minimum(2.0 * pvalue, 1.0)
-    return (t, both) if both < 1.0 else (np.zeros(()), both)
+    t, pvalue = min(sides.values(), key=lambda test: float(test[1]))
+    two_sided = np.minimum(2.0 * pvalue, 1.0)
+    return (t, two_sided) if two_sided < 1.0 else (np.zeros(()), two_sided)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats as laws
+from scipy import stats as distributions
 from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
@@ -29,17 +29,17 @@ from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
-from privinf.stats.association import asked_table, cell_rows, table_law
+from privinf.stats.association import cell_rows, request_table, table_model
 from privinf.stats.base import (
     EstimateRow,
     SampleOptions,
     SampleRequest,
     StatResult,
-    asked_columns,
     check_level,
     check_share,
+    request_columns,
 )
-from privinf.stats.groups import GroupLaw, rank, score_interval
+from privinf.stats.groups import GroupModel, rank, score_interval
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -60,7 +60,7 @@ CLIPPED_SHARE = "The share of the second of two levels, or the mean of values cl
 
 
 @dataclass(frozen=True, slots=True)
-class ShareLaw:
+class ShareModel:
     """A released count of n records, whose noise has sd `sd`; counts of any shape."""
 
     count: Floats
@@ -80,15 +80,19 @@ class ShareLaw:
         x = float(self.count)
         reach = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
         k = np.arange(max(0, math.floor(n * share - reach)), min(n, math.ceil(n * share + reach)) + 1)
-        mass = laws.binom.pmf(k, n, share)
+        mass = distributions.binom.pmf(k, n, share)
         if self.sd == 0.0:
             return float(mass @ (k >= x - 1e-9))
-        law = laws.laplace(scale=self.sd / math.sqrt(2.0)) if self.laplace else laws.norm(scale=self.sd)
-        return min(float(mass @ np.asarray(law.sf(x - k))), 1.0)
+        model = (
+            distributions.laplace(scale=self.sd / math.sqrt(2.0))
+            if self.laplace
+            else distributions.norm(scale=self.sd)
+        )
+        return min(float(mass @ np.asarray(model.sf(x - k))), 1.0)
 
     def below(self, share: float) -> float:
         """Return P(count or less) if the share is `share`."""
-        return ShareLaw(self.n - self.count, self.n, self.sd, self.laplace).tail(1.0 - share)
+        return ShareModel(self.n - self.count, self.n, self.sd, self.laplace).tail(1.0 - share)
 
     def exact_interval(self, level: float) -> tuple[float, float]:
         """Return the ends of the shares that neither exact one-sided test rejects at half of 1 - level."""
@@ -200,13 +204,13 @@ def proportion_confint(
     level = check_level(confidence_level)
     method = check_choice(method, ShareMethod, "method")
     release = _share_release(a, options)
-    row, law = _share_row(release, level, method)
+    row, model = _share_row(release, level, method)
     return StatResult(
         title="Proportion",
         release=release,
         rows=(row,),
         confidence_level=level,
-        ranked_notes=_how(law, method),
+        ranked_notes=_method_notes(model, method),
     )
 
 
@@ -329,14 +333,18 @@ def proportions_ztest(
                 "value= is only for one sample, and groups= compares two groups with each other: pass "
                 "one of them"
             )
-        return _two_shares(asked_table(a, groups, (None, levels), options), alternative, level)
+        return _two_shares(request_table(a, groups, (None, levels), options), alternative, level)
     if value is None:
         raise ArgumentError("pass value= (one sample) or groups= (two samples)")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
     release = _share_release(a, options)
-    row, law = _share_row(release, level, method)
-    z = float(law.score(p0))
-    tails = (law.tail(p0), law.below(p0)) if _exact(law, method) else (laws.norm.sf(z), laws.norm.cdf(z))
+    row, model = _share_row(release, level, method)
+    z = float(model.score(p0))
+    tails = (
+        (model.tail(p0), model.below(p0))
+        if _exact(model, method)
+        else (distributions.norm.sf(z), distributions.norm.cdf(z))
+    )
     return StatResult(
         title="Test of a Proportion",
         release=release,
@@ -347,7 +355,7 @@ def proportions_ztest(
         null=f"share of {row.name} = {p0:g}",
         alternative=alternative,
         effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
-        ranked_notes=_how(law, method),
+        ranked_notes=_method_notes(model, method),
     )
 
 
@@ -361,34 +369,36 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
 
 
 def _share_release(a: Any, options: SampleOptions) -> SampleSums:
-    asked, (name,) = asked_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, options)
-    check_share(asked.schema, name)
-    return asked.release(SampleQuestion(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
+    request, (name,) = request_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, options)
+    check_share(request.schema, name)
+    return request.release(SampleQuestion(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
 
 
-def _exact(law: ShareLaw, method: ShareMethod) -> bool:
-    return method == "exact" or law.laplace
+def _exact(model: ShareModel, method: ShareMethod) -> bool:
+    return method == "exact" or model.laplace
 
 
-def _how(law: ShareLaw, method: ShareMethod) -> tuple[str | Note, ...]:
-    how = (
+def _method_notes(model: ShareModel, method: ShareMethod) -> tuple[str | Note, ...]:
+    method_text = (
         "Exact, by the distribution of a binomial count plus the noise."
-        if _exact(law, method)
+        if _exact(model, method)
         else "Score interval."
     )
-    return how, Note(CLIPPED_SHARE, "header")
+    return method_text, Note(CLIPPED_SHARE, "header")
 
 
-def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[EstimateRow, ShareLaw]:
-    law = ShareLaw(release.sums[0, 0], release.nobs, float(release.scale[0]), release.noise == "laplace")
+def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[EstimateRow, ShareModel]:
+    model = ShareModel(release.sums[0, 0], release.nobs, float(release.scale[0]), release.noise == "laplace")
     low, high = (
-        law.exact_interval(level) if _exact(law, method) else score_interval(law.count, law.n, law.sd, level)
+        model.exact_interval(level)
+        if _exact(model, method)
+        else score_interval(model.count, model.n, model.sd, level)
     )
-    p = min(max(float(law.count) / law.n, 0.0), 1.0)
-    bse = math.sqrt(p * (1.0 - p) / law.n + (law.sd / law.n) ** 2)
+    p = min(max(float(model.count) / model.n, 0.0), 1.0)
+    bse = math.sqrt(p * (1.0 - p) / model.n + (model.sd / model.n) ** 2)
     return EstimateRow(
         name=release.question.values[0], estimate=p, bse=bse, low=float(low), high=float(high)
-    ), law
+    ), model
 
 
 def _of_tails(above: float, below: float, alternative: Alternative) -> float:
@@ -402,30 +412,30 @@ def _arc(share: float) -> float:
 
 
 def _two_shares(
-    told: tuple[SampleRequest, tuple[str, ...]], alternative: Alternative, level: float
+    request_and_names: tuple[SampleRequest, tuple[str, ...]], alternative: Alternative, level: float
 ) -> StatResult:
     """Return the test that the second level's share is equal in two groups, from the 2 x 2 table."""
-    asked, (outcome, group) = told
-    declared = [asked.schema[name] for name in (group, outcome)]
+    request, (outcome, group) = request_and_names
+    declared = [request.schema[name] for name in (group, outcome)]
     if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
         raise SchemaError("the columns must be a group with two levels and an outcome with two levels")
-    release = asked.release(
+    release = request.release(
         SampleQuestion(
             kind="cells", values=(), by=(group, outcome), label=Labels.BY.format(values=outcome, groups=group)
         )
     )
-    law = table_law(release)
-    made = law.made_up().independence()
-    (T, sign, _) = law.independence()
+    model = table_model(release)
+    simulated = model.simulate().independence()
+    (T, sign, _) = model.independence()
     # A first group with more of the first outcome has the smaller share of the second.
     z = float(-sign * np.sqrt(T))
-    drawn = -made[1] * np.sqrt(made[0])
+    drawn = -simulated[1] * np.sqrt(simulated[0])
     side = 1.0 if alternative == "greater" else -1.0
-    pvalue = rank(side * drawn, side * z) if alternative != "two-sided" else rank(made[0], float(T))
-    noise = math.sqrt(2.0) * law.sd
-    N = law.X.sum(axis=1)
-    S = law.X[:, 1] - law.X[:, 0]
-    groups = GroupLaw.of(N, S, np.zeros(2), law.n, (noise, 0.0), laplace=law.laplace)
+    pvalue = rank(side * drawn, side * z) if alternative != "two-sided" else rank(simulated[0], float(T))
+    noise = math.sqrt(2.0) * model.sd
+    N = model.X.sum(axis=1)
+    S = model.X[:, 1] - model.X[:, 0]
+    groups = GroupModel.from_sums(N, S, np.zeros(2), model.n, (noise, 0.0), laplace=model.laplace)
     ends, sd = groups.first_difference(level)
     p = (1.0 + groups.means) / 2.0
     first, second = release.levels[0]
@@ -439,7 +449,7 @@ def _two_shares(
     return StatResult(
         title="Test of Two Proportions",
         release=release,
-        rows=(row, *cell_rows(release, law, level)),
+        rows=(row, *cell_rows(release, model, level)),
         confidence_level=level,
         statistic=z,
         pvalue=pvalue,

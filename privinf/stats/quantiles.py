@@ -37,9 +37,9 @@ from privinf.stats.base import (
     SampleOptions,
     SampleRequest,
     StatResult,
-    asked_columns,
     check_level,
     public_pair,
+    request_columns,
 )
 from privinf.typing import Calibration, ColumnLike, Missing, NoiseChoice, Pair, RngLike, SourceName, Table
 from privinf.validation import check_fraction
@@ -65,20 +65,20 @@ def two_sided(level: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ColumnLooks:
+class OpenedColumn:
     """A column with its public bounds, opened for looks at its distribution function."""
 
-    held: OpenColumns
+    columns: OpenColumns
     name: str
     low: float
     high: float
     spending: Spending
 
     @classmethod
-    def of(cls, asked: SampleRequest, name: str) -> ColumnLooks:
+    def from_request(cls, request: SampleRequest, name: str) -> OpenedColumn:
         """Return the column of a test, opened; what the call may spend fits its ledger."""
-        schema = asked.schema
-        options = asked.options
+        schema = request.schema
+        options = request.options
         if options.noise == "laplace":
             raise ArgumentError(
                 "noise='laplace' is not available for quantiles, because distribution functions have "
@@ -86,26 +86,26 @@ class ColumnLooks:
             )
         if schema.unit is not None and schema.max_rows > 1:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
-        budget = Spending.of(options.spending(), options.ledger)
+        budget = Spending.from_options(options.spending(), options.ledger)
         bounds = schema.interval(name)
         budget.ledger.check(GaussianLoss(budget.mu))
-        held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
-        return cls(held=held, name=name, low=bounds.low, high=bounds.high, spending=budget)
+        opened = OpenColumns(request.rows, (name,), schema=schema, unit=schema.unit)
+        return cls(columns=opened, name=name, low=bounds.low, high=bounds.high, spending=budget)
 
-    def first(self, share: float, label: str) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
+    def first_distribution(self, share: float, label: str) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
         """Release the distribution at equal cells between the bounds."""
         edges = np.linspace(self.low, self.high, FIRST_CELLS + 1)[1:-1]
-        return self.held.cdf(self.name, edges, share, self.spending, label)
+        return self.columns.cdf(self.name, edges, share, self.spending, label)
 
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class QuantileLooks(Released):
+class QuantileRelease(Released):
     """What was released for some quantiles: a distribution function for each, between public bounds."""
 
     question: SampleQuestion
     quantiles: tuple[float, ...]
-    looks: tuple[NoisyCDF, ...]
+    distributions: tuple[NoisyCDF, ...]
     bounds: tuple[float, float]
     nobs: int
     noise: NoiseChoice
@@ -125,8 +125,8 @@ class QuantileLooks(Released):
         """
         z = two_sided(level)
         rows = []
-        pairs = zip(self.quantiles, self.looks, strict=True)
-        intervals = [quantile_interval(found, q, z, *self.bounds) for q, found in pairs]
+        pairs = zip(self.quantiles, self.distributions, strict=True)
+        intervals = [quantile_interval(distribution, q, z, *self.bounds) for q, distribution in pairs]
         ordered = ordered_intervals(self.quantiles, intervals).tolist()
         for q, (middle, low, high) in zip(self.quantiles, ordered, strict=True):
             rows.append(
@@ -147,7 +147,7 @@ class QuantileResult(StatResult):
     **Privacy.** The result is a function of the releases, and public.
     """
 
-    release: QuantileLooks  # type: ignore[assignment]
+    release: QuantileRelease  # type: ignore[assignment]
 
     def confidence_interval(self, confidence_level: float = 0.95, *, which: int = 0) -> ConfidenceInterval:
         """Return the interval of one quantile.
@@ -279,89 +279,90 @@ def quantile(
         ledger=ledger,
     )
     level = check_level(confidence_level)
-    wanted = tuple(check_fraction(one, "q") for one in ((q,) if np.ndim(q) == 0 else q))  # type: ignore[union-attr]
-    if not wanted:
+    numbers = (q,) if np.ndim(q) == 0 else q
+    probabilities = tuple(check_fraction(number, "q") for number in numbers)  # type: ignore[union-attr]
+    if not probabilities:
         raise ArgumentError("q must contain at least one quantile")
-    asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, options)
-    looks = ColumnLooks.of(asked, name)
+    request, (name,) = request_columns({"a": a}, {"a": public_pair(bounds)}, options)
+    column = OpenedColumn.from_request(request, name)
     label = Labels.QUANTILES.format(name=name)
-    first, lines = looks.first(FIRST_SHARE, label)
+    first, lines = column.first_distribution(FIRST_SHARE, label)
     entries = [*lines]
     second = []
-    part = (1.0 - FIRST_SHARE) / len(wanted)
-    for one in wanted:
-        edges = window_edges(first, one, two_sided(level), looks.low, looks.high)
-        found, lines = looks.held.cdf(name, edges, part, looks.spending, label)
+    part = (1.0 - FIRST_SHARE) / len(probabilities)
+    for probability in probabilities:
+        edges = window_edges(first, probability, two_sided(level), column.low, column.high)
+        distribution, lines = column.columns.cdf(name, edges, part, column.spending, label)
         entries += lines
-        second.append(found)
-    release = QuantileLooks(
+        second.append(distribution)
+    release = QuantileRelease(
         question=SampleQuestion(kind="one sample", values=(name,), label=label),
-        quantiles=wanted,
-        looks=tuple(second),
-        bounds=(looks.low, looks.high),
+        quantiles=probabilities,
+        distributions=tuple(second),
+        bounds=(column.low, column.high),
         nobs=first.n,
         noise="gaussian",
         entries=tuple(entries),
-        recorded=PrivacyReport.of(entries, asked.options.ledger, delta=looks.spending.delta),
-        missing=asked.rows.missing,
+        recorded=PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta),
+        missing=request.rows.missing,
     )
     rows = release.rows(level)
-    target = Note(CLIPPED_QUANTILES.format(looks.low, looks.high), "header")
+    target = Note(CLIPPED_QUANTILES.format(column.low, column.high), "header")
     return QuantileResult(
         title="Quantiles", release=release, rows=rows, confidence_level=level, ranked_notes=(target,)
     )
 
 
-def streamed(asked: SampleRequest) -> SampleRequest:
+def streamed(request: SampleRequest) -> SampleRequest:
     """Return the same question with one stream of simulation noise for all releases, if there is a seed."""
-    rng = asked.options.rng
+    rng = request.options.rng
     return (
-        asked
+        request
         if rng is None
-        else replace(asked, options=replace(asked.options, rng=np.random.default_rng(rng)))
+        else replace(request, options=replace(request.options, rng=np.random.default_rng(rng)))
     )
 
 
-def spending(asked: SampleRequest, mu: float) -> SampleRequest:
+def spending(request: SampleRequest, mu: float) -> SampleRequest:
     """Return the same question for another amount, and Gaussian noise."""
-    rest = replace(asked.options, epsilon=None, rho=None, calibration=None, mu=mu, noise="gaussian")
-    return replace(asked, options=rest)
+    rest = replace(request.options, epsilon=None, rho=None, calibration=None, mu=mu, noise="gaussian")
+    return replace(request, options=rest)
 
 
-def clipped_sums(asked: SampleRequest, name: str, level: float) -> tuple[SampleSums, MeanClip]:
+def clipped_sums(request: SampleRequest, name: str, level: float) -> tuple[SampleSums, MeanClip]:
     """Release the sums of one column on a clip that a fifth of mu^2 buys; their account has both releases."""
 
-    def choose(found: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
-        return mean_clip(found, low, high, two_sided(level), rest)
+    def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
+        return mean_clip(distribution, low, high, two_sided(level), rest)
 
     question = SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
-    return clipped_release(asked, question, choose)
+    return clipped_release(request, question, choose)
 
 
-def clipped_groups(asked: SampleRequest, question: SampleQuestion) -> tuple[SampleSums, CoreClip]:
+def clipped_groups(request: SampleRequest, question: SampleQuestion) -> tuple[SampleSums, CoreClip]:
     """Release sums of groups on a clip that a fifth of mu^2 buys; their account has both releases."""
-    groups = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
+    groups = len(request.schema[question.by[0]].levels)  # type: ignore[union-attr]
 
-    def choose(found: NoisyCDF, low: float, high: float, rest: float) -> CoreClip:
-        return core_clip(found, low, high, rest, groups)
+    def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> CoreClip:
+        return core_clip(distribution, low, high, rest, groups)
 
-    return clipped_release(asked, question, choose)
+    return clipped_release(request, question, choose)
 
 
 def clipped_release(
-    asked: SampleRequest, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
+    request: SampleRequest, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
 ) -> tuple[SampleSums, Clip]:
     """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
-    asked = streamed(asked)
+    request = streamed(request)
     name = question.values[0]
-    looks = ColumnLooks.of(asked, name)
-    found, first = looks.first(CLIP_SHARE, Labels.ITS_CLIP.format(label=question.label))
-    rest = math.sqrt(1.0 - CLIP_SHARE) * looks.spending.mu
-    clip = choose(found, looks.low, looks.high, rest)
-    second = replace(spending(asked, rest), schema=asked.schema.fill({name: (clip.low, clip.high)}))
+    column = OpenedColumn.from_request(request, name)
+    distribution, first = column.first_distribution(CLIP_SHARE, Labels.ITS_CLIP.format(label=question.label))
+    rest = math.sqrt(1.0 - CLIP_SHARE) * column.spending.mu
+    clip = choose(distribution, column.low, column.high, rest)
+    second = replace(spending(request, rest), schema=request.schema.fill({name: (clip.low, clip.high)}))
     sums = second.release(question)
     entries = (*first, *sums.entries)
-    recorded = PrivacyReport.of(entries, asked.options.ledger, delta=looks.spending.delta)
+    recorded = PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta)
     return replace(sums, entries=entries, recorded=recorded), clip
 
 
@@ -381,7 +382,7 @@ class CoreClip:
         return CORE_NOTE.format(self.low, self.high, self.most)
 
 
-def core_clip(found: Distribution, low: float, high: float, mu: float, groups: int) -> CoreClip:
+def core_clip(distribution: Distribution, low: float, high: float, mu: float, groups: int) -> CoreClip:
     """Return the clip at which means of groups are compared: middle +- c sds, within public bounds.
 
     The middle is the median, the sd that of a normal law with the quartiles that are seen, or, if that is
@@ -389,18 +390,18 @@ def core_clip(found: Distribution, low: float, high: float, mu: float, groups: i
     noise has sd 2 c/mu sds and sampling (n/groups)^.5: c is where the noise has a quarter of the variance of
     sampling, but at least `LEAST_CORE`. So it widens with n mu^2, until nothing is cut.
     """
-    seen = float(np.clip(CERTAIN * found.sds.max() / found.n, SEEN_TAIL, 0.25))
-    shares = np.array([0.25, seen, 0.5, 1.0 - seen, 0.75])
-    q25, tail, middle, far, q75 = inverse(found, found.n * shares, low, high)
-    cell = (high - low) / (len(found.edges) + 1)
-    sd = max((q75 - q25) / (2.0 * ndtri(0.75)), (far - tail) / (2.0 * ndtri(1.0 - seen)), cell)
-    reach = max(LEAST_CORE, mu * math.sqrt(found.n / groups) / 4.0) * sd
-    left = max(float(middle - reach), low)
-    right = min(float(middle + reach), high)
-    edges = np.concatenate([[low], found.edges, [high]])
-    counts = np.concatenate([[0.0], monotone(found), [float(found.n)]])
-    sds = np.concatenate([[0.0], found.sds, [0.0]])
-    first = int(np.searchsorted(edges, left, side="left"))
-    last = int(np.searchsorted(edges, right, side="right")) - 1
-    beyond = counts[first] + found.n - counts[last] + 2.0 * (sds[first] + sds[last])
-    return CoreClip(left, right, min(float(beyond) / found.n, 1.0))
+    seen_share = float(np.clip(CERTAIN * distribution.sds.max() / distribution.n, SEEN_TAIL, 0.25))
+    shares = np.array([0.25, seen_share, 0.5, 1.0 - seen_share, 0.75])
+    q25, tail, middle, far, q75 = inverse(distribution, distribution.n * shares, low, high)
+    cell = (high - low) / (len(distribution.edges) + 1)
+    sd = max((q75 - q25) / (2.0 * ndtri(0.75)), (far - tail) / (2.0 * ndtri(1.0 - seen_share)), cell)
+    reach = max(LEAST_CORE, mu * math.sqrt(distribution.n / groups) / 4.0) * sd
+    left_end = max(float(middle - reach), low)
+    right_end = min(float(middle + reach), high)
+    edges = np.concatenate([[low], distribution.edges, [high]])
+    counts = np.concatenate([[0.0], monotone(distribution), [float(distribution.n)]])
+    sds = np.concatenate([[0.0], distribution.sds, [0.0]])
+    first = int(np.searchsorted(edges, left_end, side="left"))
+    last = int(np.searchsorted(edges, right_end, side="right")) - 1
+    outside_count = counts[first] + distribution.n - counts[last] + 2.0 * (sds[first] + sds[last])
+    return CoreClip(left_end, right_end, min(float(outside_count) / distribution.n, 1.0))

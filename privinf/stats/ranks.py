@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats as laws
+from scipy import stats as distributions
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import door
@@ -37,7 +37,7 @@ from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.comparisons import asked_groups, asked_pair
+from privinf.stats.comparisons import request_groups, request_pair
 from privinf.stats.groups import MADE_UP, rank
 from privinf.stats.means import laplace_quantile, laplace_tail
 from privinf.typing import (
@@ -73,7 +73,7 @@ TIES_COUNT_HALF = "Ties count half and make the test conservative."
 
 
 @dataclass(frozen=True, slots=True)
-class RankLaw:
+class RankModel:
     """A score of mean 0 under the null, its sampling sd there, and the sd of its noise."""
 
     score: float
@@ -82,7 +82,9 @@ class RankLaw:
     laplace: bool
 
     @classmethod
-    def of_two(cls, score: float, first: float, n: int, noise: Sequence[float], *, laplace: bool) -> RankLaw:
+    def of_two(
+        cls, score: float, first: float, n: int, noise: Sequence[float], *, laplace: bool
+    ) -> RankModel:
         """Return the law of R/(n - 1) and n_1, released with noise of these sds.
 
         n_1 is moved towards n/2, where R spreads most, by one sd of its noise.
@@ -107,19 +109,19 @@ class RankLaw:
         x = np.linspace(low, 1.0, FINENESS)
         mean, sd = error(x)
         apart = np.abs(self.score - mean)
-        kept = np.flatnonzero(self._tail(apart, sd) >= (1.0 - level) / 2.0)
-        if not len(kept):
+        not_rejected = np.flatnonzero(self._tail(apart, sd) >= (1.0 - level) / 2.0)
+        if not len(not_rejected):
             nearest = float(x[np.argmin(apart)])
             return nearest, nearest
         step = x[1] - x[0]
-        return max(float(x[kept[0]] - step), low), min(float(x[kept[-1]] + step), 1.0)
+        return max(float(x[not_rejected[0]] - step), low), min(float(x[not_rejected[-1]] + step), 1.0)
 
     def _tail(self, apart: Floats, sd: Floats) -> Floats:
         """Return the probability that a score is so far above its mean, or farther."""
         if self.laplace:
             return laplace_tail(apart, sd, self.noise / math.sqrt(2.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(laws.norm.sf(np.nan_to_num(apart / np.hypot(sd, self.noise))))
+            return np.asarray(distributions.norm.sf(np.nan_to_num(apart / np.hypot(sd, self.noise))))
 
 
 # ---- two samples
@@ -228,20 +230,20 @@ def mannwhitneyu(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
-    asked, question = (
-        asked_groups(x, None, None, None, options) if y is None else asked_pair(x, y, ANY_NUMBER, options)
+    request, question = (
+        request_groups(x, None, None, None, options) if y is None else request_pair(x, y, ANY_NUMBER, options)
     )
-    if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
+    if len(request.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
             f"mannwhitneyu compares two levels, and {question.by[0]!r} has a different number: use kruskal"
         )
-    return _two_samples(asked.release(replace(question, kind="two ranked")), alternative, level)
+    return _two_samples(request.release(replace(question, kind="two ranked")), alternative, level)
 
 
 def _two_samples(release: SampleSums, alternative: Alternative, level: float) -> base.StatResult:
     n, (score, first), (sd, count_sd) = release.nobs, map(float, release.sums[0]), map(float, release.scale)
-    law = RankLaw.of_two(score, first, n, (sd, count_sd), laplace=release.noise == "laplace")
-    z, pvalue = law.test(alternative)
+    model = RankModel.of_two(score, first, n, (sd, count_sd), laplace=release.noise == "laplace")
+    z, pvalue = model.test(alternative)
     n1 = min(max(first, 0.0), float(n))
     pairs = n1 * (n - n1)
     hidden = min(n1, n - n1) <= 3.0 * count_sd
@@ -250,16 +252,16 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
         sampling = p * (1.0 - p) / max(min(n1, n - n1), 1.0) * pairs**2
         return np.array([(p - 0.5) * pairs, np.sqrt(sampling + ((p - 0.5) * (n - 2.0 * n1) * count_sd) ** 2)])
 
-    shown, other = release.levels[0]
-    name = f"P({shown} > {other})"
+    first_level, second_level = release.levels[0]
+    name = f"P({first_level} > {second_level})"
     if hidden:
         row = base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0)
         law_of_count = "The noise hides the count of one group."
     else:
-        p = float(np.clip(0.5 + law.score / pairs, 0.0, 1.0))
-        bse = math.hypot(float(error(np.array([p]))[1, 0]), law.noise) / pairs
-        row = base.EstimateRow(name, p, min(bse, 0.5), *law.interval(level, error, 0.0))
-        law_of_count = f"Ties count half in P({shown} > {other})."
+        p = float(np.clip(0.5 + model.score / pairs, 0.0, 1.0))
+        bse = math.hypot(float(error(np.array([p]))[1, 0]), model.noise) / pairs
+        row = base.EstimateRow(name, p, min(bse, 0.5), *model.interval(level, error, 0.0))
+        law_of_count = f"Ties count half in P({first_level} > {second_level})."
     value = release.question.values[0]
     by = release.question.by[0]
     return base.StatResult(
@@ -388,11 +390,11 @@ def kruskal(
         options = replace(options, data=groups)
         groups = None
     bounds = None if isinstance(values, str) else ANY_NUMBER
-    asked, question = asked_groups(values, groups, bounds, levels, options)
-    k = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
+    request, question = request_groups(values, groups, bounds, levels, options)
+    k = len(request.schema[question.by[0]].levels)  # type: ignore[union-attr]
     if k == 2:
-        return _two_samples(asked.release(replace(question, kind="two ranked")), "two-sided", level)
-    release = asked.release(replace(question, kind="many ranked"))
+        return _two_samples(request.release(replace(question, kind="two ranked")), "two-sided", level)
+    release = request.release(replace(question, kind="many ranked"))
     n = release.nobs
     noise_sd = float(release.scale[0])
     W = float(release.sums[0, 0])
@@ -403,7 +405,7 @@ def kruskal(
     half = (
         laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise_sd / math.sqrt(2.0))
         if laplace
-        else (noise_sd * laws.norm.isf((1.0 - level) / 2.0))
+        else (noise_sd * distributions.norm.isf((1.0 - level) / 2.0))
     )
     apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
     value = question.values[0]
@@ -539,16 +541,18 @@ def wilcoxon(
     )
     level = base.check_level(confidence_level, alternative)
     at = check_number(center, "center")
-    asked, (name,) = base.asked_columns({"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, options)
+    request, (name,) = base.request_columns(
+        {"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, options
+    )
     question = SampleQuestion(
         kind="signed ranks", values=(name,), label=Labels.SIGNED_RANKS.format(name=name), center=at
     )
-    release = asked.release(question)
+    release = request.release(question)
     n = release.nobs
     T = float(release.sums[0, 0]) * n
     noise_sd = float(release.scale[0]) * n
-    law = RankLaw(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise_sd, release.noise == "laplace")
-    z, pvalue = law.test(alternative)
+    model = RankModel(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise_sd, release.noise == "laplace")
+    z, pvalue = model.test(alternative)
     pairs = n * (n + 1) / 2.0
 
     def error(r: Floats) -> Floats:
@@ -556,7 +560,7 @@ def wilcoxon(
 
     r = float(np.clip(T / pairs, -1.0, 1.0))
     bse = math.hypot(float(error(np.array([r]))[1, 0]), noise_sd) / pairs
-    row = base.EstimateRow("rank-biserial r", r, min(bse, 1.0), *law.interval(level, error, -1.0))
+    row = base.EstimateRow("rank-biserial r", r, min(bse, 1.0), *model.interval(level, error, -1.0))
     return base.StatResult(
         title="Wilcoxon Signed-Rank Test",
         release=release,

@@ -271,8 +271,8 @@ def bootstrap_quantile(
     largest = np.abs(e @ scores) / math.sqrt(n)
     sensitivity = 2.0 * c.clip * c.precision_clip * float(np.abs(e).max()) / math.sqrt(n)
     b = c.laplace(sensitivity, 1, draws)
-    picked = noisy_ht(largest, 1, b, rng).sum(axis=1)
-    return float(np.quantile(picked, 1.0 - alpha)), b
+    selected = noisy_ht(largest, 1, b, rng).sum(axis=1)
+    return float(np.quantile(selected, 1.0 - alpha)), b
 
 
 def slack(ratio: float, sparsity: int, precision_sparsity: int, n: int, own: int, c: Constants) -> float:

@@ -186,7 +186,7 @@ def fit_paper(
     debiased = paper_debiased(
         sums, fit, columns, chosen, square, plan.budget, plan.tuning, robust=plan.robust
     )
-    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     described = _described(rows, units, plan, report)
     return paper_results(described, sums.n, fit, columns, chosen, square, debiased)
 
@@ -212,7 +212,7 @@ def _fit_machines(
         robust=plan.robust,
         public_seed=seed,
     )
-    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     described = _described(rows, units, plan, report)
     return paper_machine_results(described, fits, plan.targets, rows.labels, server.rows)
 

@@ -64,7 +64,7 @@ def paper_gradient(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(step @ x * (x_unit * unit), dtype=np.float64)
 
 
-def _paper_gradient_reach(args: Args, columns: int) -> RecordSensitivity:
+def _paper_gradient_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_choice(args.get("form"), FORMS, "form")
     c = positive(args, "column_bound")
     top = positive(args, "residual_clip")
@@ -84,7 +84,7 @@ def precision_gradient(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(fitted @ x * (x_unit * unit), dtype=np.float64)
 
 
-def _precision_reach(args: Args, columns: int) -> RecordSensitivity:
+def _precision_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     vector(args, "weights", len(positions(args, "columns", columns)))
     top = positive(args, "column_bound") * positive(args, "clip")
     return RecordSensitivity.box((columns,), top, "2 c_x R_w")
@@ -99,7 +99,7 @@ def paper_scores(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(r @ forms * (unit * r_unit), dtype=np.float64)
 
 
-def _scores_reach(args: Args, columns: int) -> RecordSensitivity:
+def _scores_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "clip") * positive(args, "residual_clip")
     return RecordSensitivity.box((width_of_forms(args, columns),), top, "2 R_w R")
 
@@ -116,7 +116,7 @@ def single_slopes(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", forms, x) * (unit * x_unit), dtype=np.float64)
 
 
-def _single_slopes_reach(args: Args, columns: int) -> RecordSensitivity:
+def _single_slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
@@ -131,22 +131,22 @@ PAPER_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name="paper_gradient",
         function=paper_gradient,
-        sensitivity=_paper_gradient_reach,
+        sensitivity=_paper_gradient_sensitivity,
         arguments=(*COMMON, "column_bound", "residual_clip", "form"),
         wide=True,
     ),
     SiteOp(
         name="precision_gradient",
         function=precision_gradient,
-        sensitivity=_precision_reach,
+        sensitivity=_precision_sensitivity,
         arguments=(*COMMON, "column_bound", "clip", "columns", "weights"),
         wide=True,
     ),
-    SiteOp(name="paper_scores", function=paper_scores, sensitivity=_scores_reach, arguments=_SCORES),
+    SiteOp(name="paper_scores", function=paper_scores, sensitivity=_scores_sensitivity, arguments=_SCORES),
     SiteOp(
         name="single_slopes",
         function=single_slopes,
-        sensitivity=_single_slopes_reach,
+        sensitivity=_single_slopes_sensitivity,
         arguments=(*_SCORES, "targets", "column_clip"),
     ),
 )

@@ -340,7 +340,11 @@ def test_a_loaded_ledger_whose_account_is_gone_is_read_only(way, make_entry):
     assert back.entries == (() if way == "scope" else spent)
     assert back.remaining().limit == Fraction(9, 25)
     assert back.to_json() == text
-    assert PrivacyReport.of(spent, back).cumulative.mu == PrivacyReport.of((), back).cumulative.mu == 0.8
+    assert (
+        PrivacyReport.from_entries(spent, back).cumulative.mu
+        == PrivacyReport.from_entries((), back).cumulative.mu
+        == 0.8
+    )
     cheap = make_entry(GaussianLoss(0.1))
     if way == "model":
         model = pi.MomentOLS([1.0, 2.0], [[0.5], [0.6]], bounds=[(0, 1)], y_bounds=(0, 3), ledger=back)
@@ -532,11 +536,11 @@ def test_zero_out_losses_are_kept_apart(make_entry):
         with pytest.raises(ArgumentError, match="do not add up"):
             mixed.spend(make_entry(relation="zero-out"))
         with pytest.raises(ArgumentError, match="do not add up"):
-            PrivacyReport.of([make_entry(relation=other), make_entry(relation="zero-out")])
+            PrivacyReport.from_entries([make_entry(relation=other), make_entry(relation="zero-out")])
     assert len(ledger) == 2
     with pytest.raises(ArgumentError, match="do not add up"):
         Ledger.from_json(ledger.to_json()).spend(make_entry())
-    text = str(PrivacyReport.of(ledger.entries, ledger=ledger))
+    text = str(PrivacyReport.from_entries(ledger.entries, ledger=ledger))
     assert "neighbours        zero-out" in text
     assert "one that contributes nothing" in text
     assert "two values" not in text
@@ -665,8 +669,8 @@ def test_a_limit_of_persons_is_not_charged_by_records(kind, make_entry, tmp_path
     records.spend(entry("record"), entry("person"))  # a record is part of a person: its limit holds
     assert persons.total().mu == records.total().mu == pytest.approx(math.sqrt(0.5))
     free = Ledger()
-    report = PrivacyReport.of(free.spend(entry("person"), entry("record")), free)
+    report = PrivacyReport.from_entries(free.spend(entry("person"), entry("record")), free)
     assert any("totals are per record" in text for text in report.assumptions)
     assert "totals are per record" in str(report)
-    alone = PrivacyReport.of(free.spend(entry("person")), free)
+    alone = PrivacyReport.from_entries(free.spend(entry("person")), free)
     assert not any("totals are per record" in text for text in alone.assumptions)

@@ -32,7 +32,7 @@ LOSSES = (GaussianLoss(0.3), PureLoss(0.8), GaussianLoss(0.2))
 def report(make_entry):
     ledger = Ledger(Budget(epsilon=9.0, delta=1e-5))
     ledger.spend(make_entry(GaussianLoss(0.7)))
-    return PrivacyReport.of(ledger.spend(*map(make_entry, LOSSES)), ledger)
+    return PrivacyReport.from_entries(ledger.spend(*map(make_entry, LOSSES)), ledger)
 
 
 def test_totals_are_joint_and_cumulative(report):
@@ -49,7 +49,7 @@ def test_totals_are_joint_and_cumulative(report):
 
 def test_a_report_does_not_change_when_the_ledger_goes_on(make_entry):
     ledger = Ledger()
-    report = PrivacyReport.of(ledger.spend(make_entry()), ledger)
+    report = PrivacyReport.from_entries(ledger.spend(make_entry()), ledger)
     ledger.spend(make_entry())
     assert len(report.cumulative.entries) == 1
 
@@ -68,13 +68,13 @@ def test_releases_have_one_row_each(report):
 
 
 def test_undefined_figures_are_nan_in_tables_and_reasons_in_attributes(make_entry):
-    report = PrivacyReport.of([make_entry(ApproximateLoss(1.0, 1e-7), sensitivity=None, noise={})])
+    report = PrivacyReport.from_entries([make_entry(ApproximateLoss(1.0, 1e-7), sensitivity=None, noise={})])
     assert report.releases[["mu", "rho", "sensitivity", "noise_scale"]].isna().all(axis=None)
     with pytest.raises(NotAvailableError, match="event"):
         report.mu
     assert report.to_frame().loc[["mu", "rho"]].isna().all(axis=None)
     assert "not available" in str(report)
-    concentrated = PrivacyReport.of([make_entry(ConcentratedLoss(0.1))])
+    concentrated = PrivacyReport.from_entries([make_entry(ConcentratedLoss(0.1))])
     assert concentrated.rho == 0.1
     assert not hasattr(concentrated, "mu")
 
@@ -82,7 +82,7 @@ def test_undefined_figures_are_nan_in_tables_and_reasons_in_attributes(make_entr
 def test_scopes_count_in_reports(make_entry):
     ledger = Ledger()
     entries = [ledger.scope(s, disjoint="site").spend(make_entry(GaussianLoss(0.4)))[0] for s in "ABC"]
-    assert PrivacyReport.of(entries, ledger).mu == 0.4
+    assert PrivacyReport.from_entries(entries, ledger).mu == 0.4
 
 
 def test_text_says_what_a_statistician_needs(report):
@@ -109,7 +109,7 @@ def test_text_says_what_a_statistician_needs(report):
 
 def test_equal_releases_that_follow_one_another_are_one_line(make_entry):
     step, last = partial(make_entry, GaussianLoss(0.1), label="step"), make_entry(label="last")
-    report = PrivacyReport.of([*(step() for _ in range(100)), last, step()])
+    report = PrivacyReport.from_entries([*(step() for _ in range(100)), last, step()])
     lines = [
         line.strip().split("  ")[0] for line in str(report).splitlines() if "step" in line or "last" in line
     ]
@@ -119,44 +119,47 @@ def test_equal_releases_that_follow_one_another_are_one_line(make_entry):
 
 
 def test_stamps(make_entry):
-    seeded = PrivacyReport.of([make_entry(), make_entry(secure=False, source="simulation")])
+    seeded = PrivacyReport.from_entries([make_entry(), make_entry(secure=False, source="simulation")])
     assert (seeded.secure, seeded.simulated) == (False, True)
     assert "SIMULATION NOISE: NOT PRIVATE" in str(seeded)
     assert "SIMULATION NOISE: NOT PRIVATE" in seeded._repr_html_()
-    clear = PrivacyReport.of([make_entry(GaussianLoss(math.inf), secure=False, source="none")])
+    clear = PrivacyReport.from_entries([make_entry(GaussianLoss(math.inf), secure=False, source="none")])
     assert "NO NOISE: NOT PRIVATE" in str(clear)
     assert (clear.epsilon(), clear.mu, clear.rho) == (math.inf, math.inf, math.inf)
-    nothing = PrivacyReport.of([])
+    nothing = PrivacyReport.from_entries([])
     assert (nothing.epsilon(), nothing.unit, nothing.simulated) == (0.0, "nothing released", False)
     assert "NOT PRIVATE" not in str(nothing)
     assert len(nothing.releases) == 0
 
 
 def test_html_is_escaped(make_entry):
-    page = PrivacyReport.of([make_entry(label="<script>", assumptions=("a < b",))])._repr_html_()
+    page = PrivacyReport.from_entries([make_entry(label="<script>", assumptions=("a < b",))])._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "a &lt; b" in page
 
 
 def test_default_delta_and_its_limits(make_entry):
-    assert PrivacyReport.of([make_entry()]).default_delta == 1e-6
-    assert PrivacyReport.of([make_entry()], Ledger(Budget(epsilon=1, delta=1e-9))).default_delta == 1e-9
-    assert PrivacyReport.of([make_entry()], delta=1e-4).default_delta == 1e-4
+    assert PrivacyReport.from_entries([make_entry()]).default_delta == 1e-6
+    assert (
+        PrivacyReport.from_entries([make_entry()], Ledger(Budget(epsilon=1, delta=1e-9))).default_delta
+        == 1e-9
+    )
+    assert PrivacyReport.from_entries([make_entry()], delta=1e-4).default_delta == 1e-4
     for delta in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(ArgumentError, match="delta"):
-            PrivacyReport.of([make_entry()], delta=delta)
+            PrivacyReport.from_entries([make_entry()], delta=delta)
         with pytest.raises(ArgumentError, match="delta"):
-            PrivacyReport.of([make_entry()]).epsilon(delta)
+            PrivacyReport.from_entries([make_entry()]).epsilon(delta)
     with pytest.raises(ArgumentError, match="entries"):
-        PrivacyReport.of([GaussianLoss(1.0)])
+        PrivacyReport.from_entries([GaussianLoss(1.0)])
 
 
 def test_round_trips(report, make_entry):
     back = PrivacyReport.from_dict(json.loads(json.dumps(report.to_dict(), allow_nan=False)))
     assert back == report == pickle.loads(pickle.dumps(report))
     assert str(back) == str(report)
-    alone = PrivacyReport.of([make_entry()])
+    alone = PrivacyReport.from_entries([make_entry()])
     assert PrivacyReport.from_dict(alone.to_dict()) == alone
     for record in ({}, {"entries": 3}, report.to_dict() | {"fit": ["unknown"]}):
         with pytest.raises(ArgumentError):

@@ -53,7 +53,7 @@ def test_the_first_spend_makes_the_file_and_every_door_reads_it(path, make_entry
 
 def test_it_is_the_ledger_of_a_release(path):
     ledger = LedgerFile(path, LIMIT)
-    spending = Spending.of({"mu": 0.5, "rng": 0}, ledger)
+    spending = Spending.from_options({"mu": 0.5, "rng": 0}, ledger)
     assert spending.ledger is ledger
 
 
@@ -201,7 +201,7 @@ def test_a_ledger_of_version_1_is_upgraded_once(path, make_entry):
     path.write_text(former.to_json())
     with pytest.raises(StorageError, match="privinf ledger upgrade"):
         LedgerFile(path)
-    kept = upgraded(path, Anchor.of(path.resolve()))
+    kept = upgraded(path, Anchor.for_journal(path.resolve()))
     assert kept.read_text() == former.to_json()
     ledger = LedgerFile(path, LIMIT)
     assert (ledger.entries, ledger.name) == (former.entries, "patient")

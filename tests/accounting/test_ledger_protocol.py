@@ -100,7 +100,7 @@ def check_number_fit(bench):
     assert bench.ledger.number_fit([first]) == 2
     assert bench.ledger.number_fit([second]) == 1
     assert bench.ledger.scope("second").number_fit([third, rest]) == 3
-    assert PrivacyReport.of([rest], bench.ledger).fit == 3
+    assert PrivacyReport.from_entries([rest], bench.ledger).fit == 3
 
 
 def check_check(bench):

@@ -143,9 +143,9 @@ def test_a_mu_below_the_grid_of_secure_noise_is_refused_with_the_least_that_woul
 def test_the_frame_of_a_report_marks_what_is_a_simulation(make_entry):
     secure, seeded = make_entry(), make_entry(source="simulation", secure=False)
     exact = make_entry(GaussianLoss(math.inf), secure=False)
-    assert PrivacyReport.of([secure]).to_frame().loc["private"].tolist() == [1.0, 1.0]
+    assert PrivacyReport.from_entries([secure]).to_frame().loc["private"].tolist() == [1.0, 1.0]
     for marked in (seeded, exact):
-        assert PrivacyReport.of([marked]).to_frame().loc["private"].tolist() == [0.0, 0.0]
+        assert PrivacyReport.from_entries([marked]).to_frame().loc["private"].tolist() == [0.0, 0.0]
     report = PrivacyReport(entries=(secure,), recorded=(seeded, secure))
     assert report.to_frame().loc["private"].tolist() == [1.0, 0.0]
 

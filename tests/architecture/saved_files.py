@@ -109,8 +109,8 @@ def _readied(folder: Path, name: str, path: Path | None = None) -> None:
     """Ready a ledger of an archive: upgraded where it is of the first version, else with its anchor."""
     place = (folder / name).resolve()
     if b'"version": 1' in place.read_bytes()[:300]:
-        upgraded(place, Anchor.of(place, path))
-    elif not Anchor.of(place, path).path.exists():
+        upgraded(place, Anchor.for_journal(place, path))
+    elif not Anchor.for_journal(place, path).path.exists():
         restore_anchor(folder, name, path)
 
 
@@ -219,5 +219,5 @@ def stopped(slug: str, folder: Path, ledger: Ledger | None = None) -> Any:
 def restore_anchor(folder: Path, name: str, path: Path | None = None) -> None:
     """Remember the head of a ledger that was moved here, as the account that made it did."""
     head = json.loads((folder / "anchors" / f"{name}.json").read_text(encoding="utf-8"))
-    anchor = Anchor.of((folder / name).resolve(), path)
+    anchor = Anchor.for_journal((folder / name).resolve(), path)
     anchor.record(head["id"], Head(head["count"], head["tag"]))

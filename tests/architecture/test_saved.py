@@ -216,7 +216,7 @@ def test_a_ledger_of_a_file_is_charged_further(mine):
     if mine.first:
         with pytest.raises(StorageError, match="privinf ledger upgrade"):
             pi.LedgerFile(place)
-        upgraded(place, Anchor.of(place.resolve()))
+        upgraded(place, Anchor.for_journal(place.resolve()))
     else:
         saved_files.restore_anchor(mine.folder, "made.ledger")
     ledger = pi.LedgerFile(place)

@@ -79,7 +79,7 @@ def test_links_that_open_nothing_are_seen():
 
 
 def test_links_go_to_pages_of_the_site_and_code_becomes_its_text():
-    text = "[a](../../benchmarks/results/bench.md#x) [b](../tables.md) [`c`](../../privinf/storage.py) "
+    text = "[a](../../benchmarks/results/bench.md#x) [b](../tables.md) [`c`](../../privinf/releases.py) "
     text += "![d](../images/demo.png)"
     known = {"benchmarks/results/bench.md", "tables.md", "images/demo.png", "howto/factors.md"}
     made = "[a](../benchmarks/results/bench.md#x) [b](../tables.md) `c` ![d](../images/demo.png)"

@@ -141,11 +141,13 @@ PLAN_TEXTS = [
     (Clients(rows=3, clip=0.25), "Clients(rows=3, clip=0.25)"),
     (LeastSquaresOptions(), "Looks(rule='auto', clip=None, target='mean', robust=True, adapt=False)"),
     (
-        LeastSquaresOptions(rule=None, clip=1.5, target="robust", robust=False, adapt=True),
+        LeastSquaresOptions(rule=None, clip=1.5, target="robust", robust=False, adapt_bounds=True),
         "Looks(rule=None, clip=1.5, target='robust', robust=False, adapt=True)",
     ),
     (
-        FitPlan(optimizer=pi.Newton(), **SPENT, looks=LeastSquaresOptions(), curved=True, margins=True),
+        FitPlan(
+            optimizer=pi.Newton(), **SPENT, least_squares=LeastSquaresOptions(), curved=True, margins=True
+        ),
         "FitPlan(mu=2.5, rounds_mu=0.0, final_mu=2.5, delta=0.001, "
         "optimizer=Newton(rounds=3, final_share=0.8), public_seed=0, clients=None, robust=True, block=None, "
         "weak='')",
@@ -234,7 +236,7 @@ def test_the_digest_of_a_fit_is_what_it_was():
     found = fit_digest(design, model, plan, LeastSquaresOptions(), (), "server", "replace-one", 0)
     assert found == "b863a46aacdfafe96981ea44aa8ca2b4a1ad2ef5381365ad7a38a33fd1d085a7"
     assert found != fit_digest(
-        design, model, plan, LeastSquaresOptions(adapt=True), (), "server", "replace-one", 0
+        design, model, plan, LeastSquaresOptions(adapt_bounds=True), (), "server", "replace-one", 0
     )
 
 

@@ -34,7 +34,7 @@ from privinf.federation import (
     SitePolicy,
     pinned_keys,
 )
-from privinf.sealed import sealed_json
+from privinf.storage.checksummed import checksummed_json
 
 NAMES = ("north", "south", "west")
 SCHEMA = {"ill": (0, 1), "age": (18, 90), "dose": (0, 10)}
@@ -162,7 +162,7 @@ class Ended:
 def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(folder):
     made_federation()
     ledgers = [Path(name, f"{name}.ledger").resolve() for name in NAMES]
-    anchors = [Anchor.of(path, None).path for path in ledgers]
+    anchors = [Anchor.for_journal(path, None).path for path in ledgers]
     kept = {path: path.read_bytes() for path in (*ledgers, *anchors)}
     with sites_up():
         plan(out="first")
@@ -230,7 +230,7 @@ def test_only_listed_analysts_are_answered(folder):
     assert told["analysts"] == [{"name": "ada", "key": key["ada"]}]
     told |= {"analysts": [{"name": "bob", "key": key["bob"]}]}
     del told["sha256"]
-    Path("north/federation.json").write_text(sealed_json(told))
+    Path("north/federation.json").write_text(checksummed_json(told))
     assert "lists none of the federation's analysts" in run("site", "doctor", "north").output
 
 
@@ -490,9 +490,9 @@ def test_init_refuses_in_one_line(folder, given, told):
         "socket": "s",
         "schema": None,
     }
-    Path("one.json").write_text(sealed_json(one))
-    Path("old.json").write_text(sealed_json(one | {"version": 1}))
-    Path("path.json").write_text(sealed_json(one | {"name": "../one"}))
+    Path("one.json").write_text(checksummed_json(one))
+    Path("old.json").write_text(checksummed_json(one | {"version": 1}))
+    Path("path.json").write_text(checksummed_json(one | {"name": "../one"}))
     budget = ["--epsilon", "4", "--delta", "1e-6"] if given[0] == "site" else []
     before = sorted(os.listdir())
     refused(run(*given, *budget), told)

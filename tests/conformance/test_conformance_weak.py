@@ -14,7 +14,7 @@ from conformance.members import KINDS_OF_FIT, WITHHELD, fits_of
 import privinf as pi
 from privinf import marginaleffects
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError, WeakIdentificationWarning
-from privinf.inference.intervals import JointLaw, Precision
+from privinf.inference.intervals import JointDistribution, Precision
 from privinf.inference.score_test import Identification
 from privinf.lasso.results import LassoResults
 from privinf.results import Results, cautions
@@ -147,7 +147,7 @@ def test_what_does_not_warn_says_it_in_what_it_returns(name):
 def test_silent_members_ask_nothing_of_normal_inference(name, monkeypatch):
     """Members that do not warn never come to the functions that make half-lengths and p-values."""
     came = []
-    for kind, words in ((Precision, ("half_length", "pvalues", "reach")), (JointLaw, ("pvalue",))):
+    for kind, words in ((Precision, ("half_length", "pvalues", "reach")), (JointDistribution, ("pvalue",))):
         for word in words:
             plain = getattr(kind, word)
 

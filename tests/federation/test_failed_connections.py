@@ -92,7 +92,7 @@ def test_a_fit_says_what_it_has_charged_and_that_nothing_is_stored(kind):
     with pytest.raises(SiteConnectionError, match=r"north\.example\.org:9000") as failed:
         fit()
     text, entries = str(failed.value), model.ledger.entries
-    report = pi.PrivacyReport.of(entries, delta=1e-6)
+    report = pi.PrivacyReport.from_entries(entries, delta=1e-6)
     assert len(entries) >= 2
     assert (
         f"charged {len(entries)} releases to its ledger, in total epsilon {report.epsilon():.4g} at delta "

@@ -167,18 +167,21 @@ def peeled(op="clipped_products", args=PRODUCTS, **told):
 def test_a_site_takes_no_units_from_the_server():
     """Lines come in units of the sum: a factor of the server's could make any sensitivity small."""
     good = peeled()
-    reach = SITE_OPS["clipped_products"].reach(good.args, 4)
-    assert [charge["sensitivity"]["value"] >= reach.linf for charge in good.charges] == [True, True]
+    record_sensitivity = SITE_OPS["clipped_products"].record_sensitivity(good.args, 4)
+    assert [charge["sensitivity"]["value"] >= record_sensitivity.linf for charge in good.charges] == [
+        True,
+        True,
+    ]
     assert not any("factor" in charge["noise"] for charge in good.charges)
     site = site_of()
     site.answer(good, "north")
     before = len(site.ledger)
     for lie, reason in (
         (
-            {"noise": {"factor": 1e-6}, "sensitivity": {"value": 1e-6 * reach.linf}},
+            {"noise": {"factor": 1e-6}, "sensitivity": {"value": 1e-6 * record_sensitivity.linf}},
             "the unknown field 'factor'",
         ),
-        ({"sensitivity": {"value": 0.9 * reach.linf}}, "is too small for its statistic"),
+        ({"sensitivity": {"value": 0.9 * record_sensitivity.linf}}, "is too small for its statistic"),
         ({"noise": {"picks": 0}}, "must select 1 to 4"),
         ({"noise": {"picks": 5}}, "must select 1 to 4"),
         ({"noise": {"picks": 1.0}}, "must select 1 to 4"),
@@ -191,10 +194,10 @@ def test_a_site_takes_no_units_from_the_server():
 @pytest.mark.parametrize("told", [1, 0, -3])
 def test_a_site_counts_the_vectors_itself(told):
     query = peeled(noise={"vectors": told})
-    reach = SITE_OPS["clipped_products"].reach(query.args, 4)
-    assert len(OPEN.accept(query.charges, reach)) == 2
+    record_sensitivity = SITE_OPS["clipped_products"].record_sensitivity(query.args, 4)
+    assert len(OPEN.accept(query.charges, record_sensitivity)) == 2
     with pytest.raises(ArgumentError, match="is too small for its noise"):
-        OPEN.accept(query.charges, replace(reach, shape=(2, 4)))
+        OPEN.accept(query.charges, replace(record_sensitivity, shape=(2, 4)))
 
 
 def test_refused_questions():

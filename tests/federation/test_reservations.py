@@ -31,7 +31,7 @@ from privinf.federation.noise_memory import NoiseFile
 from privinf.federation.sessions import LASTING, MOST_OPEN, Journal
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.mechanisms.statistics.ops import SiteOp
-from privinf.storage import read_container
+from privinf.storage.containers import read_container
 
 THREE = NAMES[:3]
 BOB, EVE = (IdentityKey(bytes([seed]) * 32) for seed in (7, 6))

@@ -322,8 +322,8 @@ def test_the_sensitivity_must_count_the_grid():
     federation = secure_federation()
     query = secure_query(federation, grid_bits=6)
     charge = dict(query.charges[0])
-    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
-    sharp = charge["sensitivity"] | {"value": reach.l2 * (1 + 1e-12)}
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(SCORE, 4)
+    sharp = charge["sensitivity"] | {"value": record_sensitivity.l2 * (1 + 1e-12)}
     errors = refusals(federation, changed(query, charge={"sensitivity": sharp}))
     assert all("must include the grid's share" in error for error in errors)
 
@@ -384,7 +384,7 @@ def test_a_faked_drop_out_is_charged_and_hides_a_site_behind_two_releases_noise(
     """The server has all answers and asks without one site again: its sum shows up to two releases' noise."""
     names = ("a", "b", "c", "d", "e")
     federation = secure_federation(names, policy=MADE_UP, rows=20)
-    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(SCORE, 4)
     target = SITE_OPS["clipped_score"].total(federation._sites["c"]._placed("c"), SCORE)
     learned, scale = [], math.nan
     for trial in range(100):
@@ -393,7 +393,7 @@ def test_a_faked_drop_out_is_charged_and_hides_a_site_behind_two_releases_noise(
         part = server.vector_sum("clipped_score", SCORE, mu=1.0, label="rest", sites=["a", "b", "d", "e"])
         scale = math.hypot(whole.scale, part.scale)
         learned.append((whole.values - part.values - target) / scale)
-    assert scale == pytest.approx(math.sqrt(2.0) * reach.l2, rel=1e-5)
+    assert scale == pytest.approx(math.sqrt(2.0) * record_sensitivity.l2, rel=1e-5)
     z = np.concatenate(learned)
     low, high = binomial_limits(0.5, z.size, 0.999)
     assert low <= np.mean(np.abs(z) < 0.6744897501960817) <= high

@@ -84,10 +84,10 @@ def test_what_leaves_a_site_looks_uniform():
 def test_the_noise_is_what_it_states(colluding):
     federation = secure_federation(tuple("abcdefghij"), rows=20)
     server = SecureServer(federation, max_colluding=colluding)
-    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(SCORE, 4)
     exact = pooled_total(federation)
     found = [server.vector_sum("clipped_score", SCORE, mu=1.0, label="score") for _ in range(60)]
-    assert found[0].scale ** 2 / reach.l2**2 == pytest.approx(10 / (10 - colluding), rel=2e-5)
+    assert found[0].scale ** 2 / record_sensitivity.l2**2 == pytest.approx(10 / (10 - colluding), rel=2e-5)
     z = np.concatenate([(one.values - exact) / one.scale for one in found])
     inside = np.mean(np.abs(z) < 0.6744897501960817)
     low, high = binomial_limits(0.5, z.size, 0.999)
@@ -100,17 +100,19 @@ def test_the_noise_is_what_it_states(colluding):
 
 
 def test_the_price_is_that_of_the_grid():
-    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
-    plan = plan_sum(reach, 0.5, label="x", op="y", sites=10, colluding=3, rows=100)
-    steps = (reach.l2 / plan.grid) + math.sqrt(4)
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(SCORE, 4)
+    plan = plan_sum(record_sensitivity, 0.5, label="x", op="y", sites=10, colluding=3, rows=100)
+    steps = (record_sensitivity.l2 / plan.grid) + math.sqrt(4)
     sigma = plan.site_scale / plan.grid
     assert 2.0**20 <= sigma < 2.0**21
     assert steps / (sigma * math.sqrt(7)) <= 0.5
     assert steps / (sigma * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
     assert plan.entry.loss == GaussianLoss(0.5)
-    coarse = plan_sum(reach, 0.5, label="x", op="y", sites=10, colluding=3, rows=100, grid_bits=4)
+    coarse = plan_sum(
+        record_sensitivity, 0.5, label="x", op="y", sites=10, colluding=3, rows=100, grid_bits=4
+    )
     assert coarse.entry.loss == ConcentratedLoss(0.125)
-    steps = (reach.l2 / coarse.grid) + math.sqrt(4)
+    steps = (record_sensitivity.l2 / coarse.grid) + math.sqrt(4)
     assert steps / (coarse.site_scale / coarse.grid * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
     with pytest.raises(SensitivityError, match="too small"):
         plan_sum(
@@ -130,7 +132,7 @@ def test_neighbours_move_the_integers_by_no_more_than_is_charged():
     rng = np.random.default_rng(3)
     query = secure_query(secure_federation(rows=50), mu=1.0)
     terms = read_terms(query, pi.LedgerEntry.from_dict(query.charges[0]))
-    reach = SITE_OPS["clipped_score"].reach(query.args, 4)
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(query.args, 4)
     y, X = rows_of(40, 5)
     worst = 0.0
     for _ in range(200):
@@ -138,9 +140,15 @@ def test_neighbours_move_the_integers_by_no_more_than_is_charged():
         for _ in range(2):
             X[0], y[0] = rng.choice([-2.0, 2.0], 4) * rng.choice([0.1, 1.0], 4), rng.choice([-3.0, 3.0])
             block = Site((y, X), design_of())._placed("a")
-            both.append(quantised(SITE_OPS["clipped_score"].total(block, query.args), terms, 40, reach.bound))
+            both.append(
+                quantised(
+                    SITE_OPS["clipped_score"].total(block, query.args), terms, 40, record_sensitivity.bound
+                )
+            )
         worst = max(worst, float(np.linalg.norm((both[0] - both[1]).astype(float))))
-    assert 0.9 * reach.l2 / terms.grid < worst <= reach.l2 / terms.grid + math.sqrt(4)
+    assert (
+        0.9 * record_sensitivity.l2 / terms.grid < worst <= record_sensitivity.l2 / terms.grid + math.sqrt(4)
+    )
 
 
 def test_scalars_and_matrices():

@@ -443,7 +443,7 @@ def test_heads_are_kept_in_the_folder_of_a_fit(tmp_path):
     kept = HeadMemory(tmp_path / "fit" / "heads.json")
     for daemon, ledger, name in zip(daemons, ledgers, NAMES, strict=True):
         daemon.stop()
-        shown = kept.of(ROSTER.verifying[name])
+        shown = kept.highest_head(ROSTER.verifying[name])
         assert shown is not None
         assert ledger.knows(shown.head)
         ledger.close()
@@ -460,7 +460,7 @@ def test_the_memory_of_heads(tmp_path):
     assert memory.learn("north", owner, first)
     assert not memory.learn("north", owner, other)
     memory.save()
-    assert HeadMemory(tmp_path / "heads.json").of(owner) == later
+    assert HeadMemory(tmp_path / "heads.json").highest_head(owner) == later
     beside = HeadMemory(tmp_path / "heads.json")
     south = SignedHead.by(KEYS["south"], "south", Head(1, "d" * 64))
     beside.learn("south", ROSTER.verifying["south"], south)
@@ -469,7 +469,7 @@ def test_the_memory_of_heads(tmp_path):
     memory.learn("north", owner, newest)
     memory.save()
     both_of = HeadMemory(tmp_path / "heads.json")
-    assert (both_of.of(owner), both_of.of(ROSTER.verifying["south"])) == (newest, south)
+    assert (both_of.highest_head(owner), both_of.highest_head(ROSTER.verifying["south"])) == (newest, south)
     text = (tmp_path / "heads.json").read_text()
     content = json.loads(text)
     del content["sha256"]

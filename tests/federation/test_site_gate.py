@@ -499,13 +499,13 @@ def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
     for design in designs:
         site.answer(design_query(design), "north")
     built = []
-    honest = SiteBlock.of
+    honest = SiteBlock.from_rows
 
     def watching(design, opened):
         built.append(design.digest)
         return honest(design, opened)
 
-    monkeypatch.setattr(SiteBlock, "of", watching)
+    monkeypatch.setattr(SiteBlock, "from_rows", watching)
 
     def ask(turn, number):
         asked = squares(

@@ -204,37 +204,39 @@ def masked_lies():
     federation = secure_federation(("a", "b", "c"))
     query = secure_query(federation, max_colluding=1)
     entry = LedgerEntry.from_dict(query.charges[0])
-    reach = RecordSensitivity.ball((4,), 3.0, "2CR")
+    record_sensitivity = RecordSensitivity.ball((4,), 3.0, "2CR")
     careful = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
 
     def asked(policy=careful, **masking):
         changed = replace(query, masking={**query.masking, **masking})
         terms = read_terms(changed, entry)
-        check_terms(changed, terms, entry, reach, policy)
+        check_terms(changed, terms, entry, record_sensitivity, policy)
         return terms
 
     def stated(policy=careful, **changes):
         other = replace(entry, **changes)
-        check_terms(query, read_terms(query, other), other, reach, policy)
+        check_terms(query, read_terms(query, other), other, record_sensitivity, policy)
 
     def noise(**changes):
         return {"noise": {**entry.noise, **changes}}
 
     grid, scale = query.masking["grid"], entry.noise["scale"]
-    bare = replace(entry.sensitivity, value=reach.l2)
+    bare = replace(entry.sensitivity, value=record_sensitivity.l2)
     coarse = scale / 2.0**19
 
     def rough():
         step = math.ldexp(1.0, math.frexp(scale)[1])
         dear = replace(
-            entry, loss=ConcentratedLoss(9.0), sensitivity=replace(bare, value=reach.l2 + 2 * step)
+            entry,
+            loss=ConcentratedLoss(9.0),
+            sensitivity=replace(bare, value=record_sensitivity.l2 + 2 * step),
         )
         changed = replace(query, masking={**query.masking, "grid": step})
-        check_terms(changed, read_terms(changed, dear), dear, reach, careful)
+        check_terms(changed, read_terms(changed, dear), dear, record_sensitivity, careful)
 
     truths = {
         "the sum as asked": asked,
-        "room for it": lambda: check_room(asked(), 70, reach.bound),
+        "room for it": lambda: check_room(asked(), 70, record_sensitivity.bound),
     }
     lies = {
         "two sites where three are needed": lambda: asked(roster=["a", "b"]),
@@ -246,10 +248,10 @@ def masked_lies():
         "noise of less than four steps": rough,
         "the grid left out": lambda: stated(sensitivity=bare),
         "a mu on a coarse grid": lambda: check_price_of(
-            replace(entry, sensitivity=replace(bare, value=2 * reach.l2)), coarse
+            replace(entry, sensitivity=replace(bare, value=2 * record_sensitivity.l2)), coarse
         ),
-        "no room": lambda: check_room(replace(asked(), sigma=2.0**57), 70, reach.bound),
-        "no room for rows": lambda: check_room(asked(), 10**13, reach.bound),
+        "no room": lambda: check_room(replace(asked(), sigma=2.0**57), 70, record_sensitivity.bound),
+        "no room for rows": lambda: check_room(asked(), 10**13, record_sensitivity.bound),
         "another mechanism": lambda: stated(mechanism="gumbel peeling"),
         "picks of a secure sum": lambda: stated(**noise(picks=1)),
     }
@@ -257,7 +259,7 @@ def masked_lies():
     def check_price_of(other, step):
         terms = replace(read_terms(query, other), grid=math.ldexp(1.0, math.frexp(step)[1]))
         terms = replace(terms, sigma=scale / terms.grid / math.sqrt(2.0))
-        site_masking.check_price(terms, other, reach)
+        site_masking.check_price(terms, other, record_sensitivity)
 
     return truths, lies
 
@@ -322,9 +324,9 @@ def any_kind(mechanism, ratio, picks, vectors, **options):
     return {ConcentratedLoss: rho, GaussianLoss: math.sqrt(2.0 * rho), PureLoss: epsilon}
 
 
-def no_norm(entry, stated, reach, picks):
+def no_norm(entry, stated, record_sensitivity, picks):
     """Take the l2 sensitivity for any vector."""
-    return reach.sensitivity(entry.relation) if picks is None else reach.linf
+    return record_sensitivity.sensitivity(entry.relation) if picks is None else record_sensitivity.linf
 
 
 def any_scale(entry):
@@ -351,7 +353,7 @@ MUTANTS = {
     "kinds through rho": (policy, "least_losses", any_kind),
     "any norm": (policy, "_needed", no_norm),
     "a wide tolerance": (policy, "TOLERANCE", 1e-3),
-    "picks not counted": (policy, "_picks", lambda entry, reach: 1),
+    "picks not counted": (policy, "_selections", lambda entry, reach: 1),
     "any scale": (policy, "_scale", any_scale),
     "one site's noise is enough": (site_masking, "GAUSSIAN_SIGMA", 1.0),
     "three steps of noise": (site_masking, "LEAST_SIGMA", 0.1),

@@ -100,12 +100,12 @@ def test_leaving_a_record_out_moves_no_sum_further_than_stated():
     site = pi.federation.Site((y, X), design, policy=ALLOWED)
     for name, args in whole.items():
         op = SITE_OPS[name]
-        reach = op.reach(args, len(NAMES))
-        if reach.norm is None:
+        record_sensitivity = op.record_sensitivity(args, len(NAMES))
+        if record_sensitivity.norm is None:
             continue
         total = op.total(site._placed("s"), args)
         for left_out in range(40):
             kept = np.arange(300) != left_out
             part = pi.federation.Site((y[kept], X[kept]), design, policy=ALLOWED)
             moved = np.linalg.norm(total - op.total(part._placed("s"), args))
-            assert moved <= reach.norm * (1 + 1e-9), name
+            assert moved <= record_sensitivity.norm * (1 + 1e-9), name

@@ -135,7 +135,7 @@ def test_marks_are_of_values_beyond_a_bound_and_not_of_those_at_it():
     op = SITE_OPS["values_outside"]
     args = {"columns": np.array([0, 1]), "outcome": True, "inputs": 1}
     assert op.total(block, args).tolist() == [1.0, 2.0, 2.0, 0.0]
-    assert op.reach(args, 2).l2 == pytest.approx(2.0, rel=1e-6)
+    assert op.record_sensitivity(args, 2).l2 == pytest.approx(2.0, rel=1e-6)
     exact = op.sums(block, args)
     exact.update(block)
     assert exact.floats().tolist() == [1.0, 2.0, 2.0, 0.0]

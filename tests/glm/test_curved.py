@@ -98,10 +98,10 @@ def test_rare_events_and_loose_bounds_have_intervals_that_cover(n, epsilon, opti
     for seed in range(30):
         y, X = draw(n, seed, **options)
         fits.append(logit(y, X).fit(epsilon=epsilon, delta=1e-6, rng=seed))
-    settled = [fit for fit in fits if fit.estimate.cov is not None]
-    assert len(settled) >= 28
+    converged = [fit for fit in fits if fit.estimate.cov is not None]
+    assert len(converged) >= 28
     truth = np.r_[options.get("level", 0.2), SLOPES * options.get("wide", 1.0)]
-    assert coverage(settled, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
+    assert coverage(converged, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
 
 
 @pytest.mark.filterwarnings("default::privinf.errors.MisfitWarning")
@@ -184,9 +184,9 @@ def test_poisson_with_natural_bounds_covers():
         fits.append(
             pi.Poisson(y, X, bounds=[(-1, 1)] * 5, y_bounds=(0, 20)).fit(epsilon=1.0, delta=1e-6, rng=seed)
         )
-    settled = [fit for fit in fits if fit.estimate.cov is not None]
-    assert len(settled) >= 28
-    assert coverage(settled, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
+    converged = [fit for fit in fits if fit.estimate.cov is not None]
+    assert len(converged) >= 28
+    assert coverage(converged, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
 
 
 def test_central_server_and_secure_sums_spend_alike_and_all_that_was_asked():
@@ -228,7 +228,7 @@ def test_draws_are_those_of_the_release_and_come_back_from_a_file(tmp_path):
     np.testing.assert_allclose(ends, fit.conf_int(), atol=0.1 * fit.bse.max())
     kept = fit._settings["curved"]
     found = drawn(restored(kept), fit.nobs, 0)
-    assert found.settled
+    assert found.converged
     other = drawn(restored(kept | {"score": (np.array(kept["score"]) + 1e-9).tolist()}), fit.nobs, 0)
     assert not np.allclose(found.draws, other.draws)
 
@@ -254,7 +254,7 @@ def test_a_score_test_at_the_truth_holds_its_level():
 
 
 def test_the_size_rule():
-    assert [Shares.of(size).rounds for size in (10.0, 40.0, 100.0)] == [1, 2, 3]
+    assert [Shares.from_size(size).rounds for size in (10.0, 40.0, 100.0)] == [1, 2, 3]
     y, X = draw(200)
     small = logit(y, X).fit(epsilon=1.0, delta=1e-6, intervals="optional", rng=0)
     assert small.estimate.cov is None

@@ -20,7 +20,7 @@ def test_noise_after_projection_costs_k_and_not_d():
     """Lemma 3.1: gradients in a known k-dimensional space, no longer after projection than before it."""
     rng = np.random.default_rng(1)
     d, k, sigma, draws = 400, 40, 0.3, 1500
-    sketch = Sketch.of(space_of(d, k), k, 0, "orthonormal")
+    sketch = Sketch.from_space(space_of(d, k), k, 0, "orthonormal")
     gradient = sketch.matrix @ rng.standard_normal(k)
     sent = sketch.matrix.T @ gradient
     assert np.linalg.norm(sent) == pytest.approx(np.linalg.norm(gradient))  # the same clip, the same noise
@@ -34,7 +34,7 @@ def test_noise_after_projection_costs_k_and_not_d():
 def test_outside_the_space_a_projection_costs_what_it_misses():
     """Where Lemma 3.1's assumption fails: the error is the part missed and s^2 k, and may exceed s^2 d."""
     rng = np.random.default_rng(1)
-    sketch, sigma = Sketch.of(space_of(200, 5), 20, 3, "orthonormal"), 0.05
+    sketch, sigma = Sketch.from_space(space_of(200, 5), 20, 3, "orthonormal"), 0.05
     gradient = rng.standard_normal(200)
     missed = gradient - sketch.matrix @ (sketch.matrix.T @ gradient)
     noisy = sketch.matrix.T @ gradient + sigma * rng.standard_normal((2000, 20))
@@ -47,7 +47,7 @@ def test_outside_the_space_a_projection_costs_what_it_misses():
 def test_the_second_moment_without_the_noise(kind):
     """Lemma 3.2, summed over coordinates; leaving the correction out is seen."""
     rng = np.random.default_rng(2)
-    sketch = Sketch.of(space_of(60, 4), 12, 7, kind)
+    sketch = Sketch.from_space(space_of(60, 4), 12, 7, kind)
     z, sd, draws = rng.standard_normal(12), 0.8, 6000
     noisy = (z + sd * rng.standard_normal((draws, 12))) @ sketch.matrix.T
     truth = ((sketch.matrix @ z) ** 2).sum()
@@ -165,7 +165,7 @@ def test_the_second_moment_of_a_round_is_that_of_what_the_sketch_shows():
         state.unit, state.moments.first = unit, moment
         state.direction(sums, np.zeros(d), 1.0, 0)
         seen[draw] = state.moments.second / (1.0 - BETA2)
-    S = Sketch.of(LearnedSpace.empty(d), 8, 1, "orthonormal").matrix
+    S = Sketch.from_space(LearnedSpace.empty(d), 8, 1, "orthonormal").matrix
     shown = moment + unit * (S @ (S.T @ ((gradient - moment) / unit)))
     error = seen.std(axis=0) / np.sqrt(draws)
     assert (np.abs(seen.mean(axis=0) - shown**2) < 4.5 * error).all()
@@ -183,7 +183,7 @@ def test_scaled_probes_make_the_estimate_unbiased(learned):
     for kind in ("unbiased", "orthonormal"):
         total = np.zeros(d)
         for seed in range(draws):
-            sketch = Sketch.of(space, k, seed, kind).matrix
+            sketch = Sketch.from_space(space, k, seed, kind).matrix
             total += sketch @ (sketch.T @ h)
         mean[kind] = total / draws
     assert np.linalg.norm(mean["unbiased"] - h) < 0.05 * np.linalg.norm(h)
@@ -194,6 +194,6 @@ def test_scaled_probes_make_the_estimate_unbiased(learned):
 @pytest.mark.parametrize("learned", [0, 5])
 def test_sites_make_the_same_sketch_from_what_they_are_told(learned, kind):
     space = space_of(200, learned) if learned else LearnedSpace.empty(200)
-    sketch = Sketch.of(space, 20, 11, kind)
+    sketch = Sketch.from_space(space, 20, 11, kind)
     np.testing.assert_allclose(sketch_of(sketch.arguments, 200), sketch.matrix, atol=1e-12)
     assert sum(np.size(value) for value in sketch.arguments.values()) <= 200 * learned + 3

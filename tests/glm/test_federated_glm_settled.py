@@ -38,7 +38,7 @@ def model_of(y, X, family="binomial", **options):
     )
 
 
-def settled(fit):
+def converged(fit):
     return fit.estimate.cov is not None
 
 
@@ -52,7 +52,7 @@ def test_rare_events_do_not_settle_in_three_rounds(share, n, beta, epsilon):
     for seed in range(3):
         y, X = rows_of(n, beta, seed)
         fit = model_of(y, X).fit(epsilon=epsilon, delta=1e-6, optimizer=pi.Newton(), rng=seed)
-        assert not settled(fit), share
+        assert not converged(fit), share
         assert "did not converge" in fit.estimate.weak_reason
 
 
@@ -60,10 +60,10 @@ def test_a_clip_that_is_small_against_the_response_does_not_settle():
     for clip in (1.0, 0.5):
         y, X = rows_of(50_000, np.array([0.0, 5.0, -2.5, 1.25]), 0, family="gaussian")
         model = model_of(y, X, "gaussian", y_bounds=(-10, 10), residual_clip=clip)
-        assert not settled(model.fit(epsilon=1.0, delta=1e-6, optimizer=pi.Newton(), rng=0))
+        assert not converged(model.fit(epsilon=1.0, delta=1e-6, optimizer=pi.Newton(), rng=0))
     wide = model_of(y, X, "gaussian", y_bounds=(-10, 10))
     wide = wide.fit(epsilon=1.0, delta=1e-6, optimizer=pi.Newton(), rng=0)
-    assert settled(wide)
+    assert converged(wide)
 
 
 @pytest.mark.audit
@@ -76,7 +76,7 @@ def test_strong_signals_on_wide_bounds_do_not_settle():
         y = (rng.uniform(size=len(X)) < expit(X.to_numpy() @ truth)).astype(float)
         model = pi.FederatedGLM.from_arrays([(y, X)], bounds=[(-4, 4)] * 4, family="binomial")
         fit = model.fit(epsilon=4.0, delta=1e-6, optimizer=pi.Newton(), rng=rng)
-        if settled(fit):
+        if converged(fit):
             fits += 1
             misses += (np.abs(fit.params - truth) > NORMAL * fit.bse).any()
     assert fits <= 2
@@ -120,7 +120,7 @@ def test_more_rounds_settle_it():
     """What the message asks for helps: six rounds reach 1% of positives."""
     y, X = rows_of(200_000, RARE, 0)
     fit = model_of(y, X).fit(epsilon=4.0, delta=1e-6, optimizer=pi.Newton(rounds=6), rng=0)
-    assert settled(fit)
+    assert converged(fit)
     assert (np.abs(fit.params - RARE) < 4.0 * fit.bse).all()
 
 
@@ -158,7 +158,7 @@ def test_fits_that_settled_keep_their_intervals(name):
     for seed in range(count):
         y, X = rows_of(n, beta, seed, family=family, constant=constant)
         fit = model_of(y, X, family, **options).fit(epsilon=epsilon, delta=1e-6, rng=seed)
-        if settled(fit):
+        if converged(fit):
             hits.append(np.abs(fit.params - beta) <= NORMAL * fit.bse)
         else:
             flagged += 1
@@ -177,4 +177,4 @@ def test_without_noise_a_fit_that_converged_is_never_flagged(family, rare):
     for cov_type in ("HC0",) if family == "gaussian" else ("HC0", "nonrobust"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert settled(model_of(y, X, family, **options).fit(epsilon=np.inf, cov_type=cov_type))
+            assert converged(model_of(y, X, family, **options).fit(epsilon=np.inf, cov_type=cov_type))

@@ -44,17 +44,17 @@ def block_of(y, X):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_record_moves_a_block_further_than_stated(family, op, bits):
     args = FAMILIES[family] | {"theta": 9.0 * THETA, "radius": R, "block": CHOSEN, "bits": bits}
-    reach = SITE_OPS[op].reach(args, 4)
+    record_sensitivity = SITE_OPS[op].record_sensitivity(args, 4)
     y, X = rows_of(400, scale=2.0)
     # far outside the block the predictor is free: all residuals and curvatures go with all directions
     X[:, [1, 3]] = np.random.default_rng(1).choice([-2.0, 0.0, 2.0], (400, 2))
     y = 5.0 * y
     values = np.array([SITE_OPS[op].function(block_of(y[i : i + 1], X[i : i + 1]), args) for i in range(400)])
-    assert values.shape[1:] == reach.shape
-    assert cdist(values, values).max() <= reach.l2 * (1 + 1e-12)
-    assert np.linalg.norm(values, axis=1).max() <= reach.norm * (1 + 1e-12)
+    assert values.shape[1:] == record_sensitivity.shape
+    assert cdist(values, values).max() <= record_sensitivity.l2 * (1 + 1e-12)
+    assert np.linalg.norm(values, axis=1).max() <= record_sensitivity.norm * (1 + 1e-12)
     if op == "glm.score":
-        assert cdist(values, values).max() >= 0.9 * reach.l2
+        assert cdist(values, values).max() >= 0.9 * record_sensitivity.l2
 
 
 def test_a_block_is_part_of_the_whole_where_no_row_is_too_long():
@@ -70,7 +70,7 @@ def test_a_block_is_part_of_the_whole_where_no_row_is_too_long():
             )
     for wrong in ([], [0, 0], [4]):
         with pytest.raises(ArgumentError):
-            SITE_OPS["glm.score"].reach(args | {"block": wrong}, 4)
+            SITE_OPS["glm.score"].record_sensitivity(args | {"block": wrong}, 4)
 
 
 # ---- fits

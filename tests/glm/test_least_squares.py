@@ -236,13 +236,15 @@ def test_narrower_bounds_weigh_rows():
         y, X = draw(20_000, seed)
         wide = pi.OLS(y, X, bounds=[(-10, 10)] * 3, y_bounds=(-6, 6))
         spent = {"epsilon": 1.0, "delta": 1e-6, "rng": seed}
-        plain, narrow = wide.fit(**spent), wide.fit(**spent, adapt_bounds=True)
-        hits += (np.abs(narrow.params - TRUE) < 1.96 * narrow.bse).to_numpy()
-        ratios.append((narrow.bse / plain.bse).median())
-        assert narrow.privacy.epsilon(1e-6) <= 1.0 + 1e-9
+        plain, reweight_by_tighter_bounds = wide.fit(**spent), wide.fit(**spent, adapt_bounds=True)
+        hits += (
+            np.abs(reweight_by_tighter_bounds.params - TRUE) < 1.96 * reweight_by_tighter_bounds.bse
+        ).to_numpy()
+        ratios.append((reweight_by_tighter_bounds.bse / plain.bse).median())
+        assert reweight_by_tighter_bounds.privacy.epsilon(1e-6) <= 1.0 + 1e-9
     assert np.min(hits) >= 19
     assert np.median(ratios) < 0.97
-    assert "weighted" in narrow.options["Rows"]
+    assert "weighted" in reweight_by_tighter_bounds.options["Rows"]
     y, X = draw(300, 0)
     exact = pi.OLS(y, X, bounds=[(-10, 10)] * 3, y_bounds=(-6, 6)).fit(epsilon=math.inf, adapt_bounds=True)
     assert np.abs(exact.params - sm.OLS(y, X).fit().params).max() < 0.01
@@ -251,7 +253,7 @@ def test_narrower_bounds_weigh_rows():
 def test_reachable_rows():
     rng = np.random.default_rng(0)
     low, high = np.array([1.0, -1.0, 0.0, 0.0, -0.5]), np.array([1.0, 1.0, 1.0, 1.0, 2.0])
-    reach = Reachable.of(low, high, [(2, 3)], 3.0)
+    reach = Reachable.from_blocks(low, high, [(2, 3)], 3.0)
     assert len(reach.vertices) == 2 * 2 * 3
     z = low + (high - low) * rng.random((5000, 5))
     z[:, 3] *= z[:, 2] == 0.0
@@ -263,7 +265,7 @@ def test_reachable_rows():
     corners = reach.vertices @ theta
     assert (corners.min(), corners.max()) == pytest.approx((least, most))
     assert reach.residual(theta, -1.0, 1.0) == pytest.approx(max(1.0 - least, most + 1.0))
-    many = Reachable.of(-np.ones(40), np.ones(40), [], math.sqrt(40.0))
+    many = Reachable.from_blocks(-np.ones(40), np.ones(40), [], math.sqrt(40.0))
     assert many.vertices is None
     assert many.longest2(np.eye(40)) == pytest.approx(40.0)
 
@@ -297,7 +299,7 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         0.04,
     )
     look = OneStepFit(
-        pilot=InitialEstimate(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
+        initial=InitialEstimate(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
         clip=Clip(low=1.0, high=3.0, ratio=0.0, weight=1.0, layer=0.0),
         hessian=hessian,
         strength=9.0,
@@ -420,9 +422,11 @@ def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
 def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, told):
     """A value of 5% of 10,000 records: all that lies beyond the clip would move it by two standard errors."""
     gram = np.array([[1.0, -0.9], [-0.9, 1.0]])
-    pilot = InitialEstimate(theta=np.zeros(2), whitening=np.eye(2), longest=1.0, edge=0.01, gram=gram)
+    initial = InitialEstimate(theta=np.zeros(2), whitening=np.eye(2), longest=1.0, edge=0.01, gram=gram)
     look = SimpleNamespace(
-        pilot=pilot, clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, hidden=20.0), n=10_000
+        initial=initial,
+        clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, hidden=20.0),
+        n=10_000,
     )
     rows = SimpleNamespace(
         design=SimpleNamespace(constant=0, names=("const", "d")), limits=(np.array([1.0, -1.0]), np.ones(2))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privinf.glm.convergence import Convergence, Round, Trajectory, error_of_start, settling
+from privinf.glm.convergence import Convergence, Round, Trajectory, error_of_start, judge_convergence
 
 P, N = 3, 400
 BREAD = np.array([[1.0, 0.3, 0.0], [0.3, 0.8, 0.1], [0.0, 0.1, 0.5]])
@@ -57,19 +57,19 @@ def test_a_step_of_the_noise_alone_has_length_one():
     start = error_of_start(trajectory, BREAD, np.eye(P), N)
     reported = 0.2 * np.linalg.inv(BREAD)
     steps = rng.multivariate_normal(np.zeros(P), reported + start, 4000)
-    lengths = np.array([settling(step, reported, start, 0.1).length for step in steps])
+    lengths = np.array([judge_convergence(step, reported, start, 0.1).length for step in steps])
     assert (lengths**2).mean() == pytest.approx(1.0, abs=0.06)
     # chi-square of three degrees beyond 3 x 1.5^2
     assert (lengths > 1.5).mean() == pytest.approx(0.08, abs=0.02)
 
 
 def test_the_verdict():
-    assert Convergence(1.4, 0.5, 3.0).settled
-    assert not Convergence(1.6, 0.5, 3.0).settled
+    assert Convergence(1.4, 0.5, 3.0).converged
+    assert not Convergence(1.6, 0.5, 3.0).converged
     # long in standard errors, and harmless: the curvature did not change on the way
-    assert Convergence(4.0, 0.01, 0.1).settled
+    assert Convergence(4.0, 0.01, 0.1).converged
     # so long that the curvature cannot be the same, whatever the noise
-    assert not Convergence(0.5, 1.1, 0.1).settled
+    assert not Convergence(0.5, 1.1, 0.1).converged
     # rounds without noise that converged, where a perfect fit has no error at all
-    perfect = settling(np.full(2, 1e-18), np.zeros((2, 2)), np.zeros((2, 2)), 1e-17)
-    assert perfect.settled
+    perfect = judge_convergence(np.full(2, 1e-18), np.zeros((2, 2)), np.zeros((2, 2)), 1e-17)
+    assert perfect.converged

@@ -27,8 +27,10 @@ def score_sets(system, columns=None, *, alpha=0.05, tested=None):
     for column in range(len(kept)) if columns is None else columns:
         mask = kept.copy()
         mask[column] = True
-        surface = Surface.of(system.A, system.g, tensor, system.n, concentrate(system.A, system.g, mask))
-        sets.append(projected_set(surface, int(mask[:column].sum()), alpha, system.law))
+        surface = Surface.from_arrays(
+            system.A, system.g, tensor, system.n, concentrate(system.A, system.g, mask)
+        )
+        sets.append(projected_set(surface, int(mask[:column].sum()), alpha, system.distribution))
     return tuple(sets)
 
 
@@ -49,7 +51,7 @@ class Surface:
     unwhiten: np.ndarray
 
     @classmethod
-    def of(cls, A, g, tensor, n, maps):
+    def from_arrays(cls, A, g, tensor, n, maps):
         """Return the surface of a system with its concentrated columns removed.
 
         Raises
@@ -171,10 +173,10 @@ def _unit(v):
     return np.asarray(v / np.linalg.norm(v, axis=1, keepdims=True), dtype=np.float64)
 
 
-def projected_set(surface, coordinate, alpha, law):
+def projected_set(surface, coordinate, alpha, distribution):
     """Return the shadow of {T <= critical value} on one coordinate."""
     df = surface.B.shape[0]
-    line = _Line.of(surface, coordinate, critical=law.critical(df, alpha))
+    line = _Line.from_surface(surface, coordinate, critical=distribution.critical(df, alpha))
     angles = line.grid()
     values, points = line.profile(angles)
     inside = values <= line.critical
@@ -201,7 +203,7 @@ class _Line:
     critical: float
 
     @classmethod
-    def of(cls, surface: Surface, coordinate, *, critical: float):
+    def from_surface(cls, surface: Surface, coordinate, *, critical: float):
         """Centre at the estimate (T = 0), with a scale that puts a Wald interval at 45 degrees."""
         w = surface.unwhiten @ np.linalg.svd(surface.B)[2][-1]
         lean = w / w[-1] if abs(w[-1]) > 1e-12 * np.abs(w).max() else np.append(np.zeros(len(w) - 1), 1.0)

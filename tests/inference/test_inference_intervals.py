@@ -12,7 +12,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import (
     Precision,
     contrast_df,
-    joint_law,
+    joint_distribution,
     joint_statistic,
     moved_quantile,
     precision_of,
@@ -99,29 +99,29 @@ def test_a_number_without_error_keeps_its_bias():
 
 def test_the_joint_law_is_f_without_noise_and_chi_square_under_much():
     R = np.eye(3)[:2]
-    assert joint_law(made(), R).df == pytest.approx(7.0)
+    assert joint_distribution(made(), R).df == pytest.approx(7.0)
     statistic = joint_statistic(made(), R)
     beta = made().params[:2]
     assert statistic == pytest.approx(beta @ np.linalg.solve(COV[:2, :2], beta))
-    assert joint_law(made(), R).pvalue(statistic) == pytest.approx(stats.f.sf(statistic / 2, 2, 7.0))
-    assert np.isinf(joint_law(made(COV), R).df)
-    assert joint_law(made(COV), R).pvalue(5.0) == pytest.approx(stats.chi2.sf(5.0, 2))
-    half = joint_law(made(COV / 2), R)
+    assert joint_distribution(made(), R).pvalue(statistic) == pytest.approx(stats.f.sf(statistic / 2, 2, 7.0))
+    assert np.isinf(joint_distribution(made(COV), R).df)
+    assert joint_distribution(made(COV), R).pvalue(5.0) == pytest.approx(stats.chi2.sf(5.0, 2))
+    half = joint_distribution(made(COV / 2), R)
     assert half.df == pytest.approx(28.0)
     least = min(float(contrast_df(made(np.diag([1.0, 0, 0])), c[None])[0]) for c in (R[0], R[1], R[0] + R[1]))
-    assert joint_law(made(np.diag([1.0, 0, 0])), R).df <= least
+    assert joint_distribution(made(np.diag([1.0, 0, 0])), R).df <= least
 
 
 def test_the_joint_law_bounds_every_bias_in_the_box():
     bias = np.array([1.0, 0.5, 2.0])
     R = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, 1.0]])
-    law = joint_law(made(bias=bias, df_resid=np.inf), R)
+    distribution = joint_distribution(made(bias=bias, df_resid=np.inf), R)
     V = R @ COV @ R.T
     for signs in np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T:
         moved = R @ (signs * bias)
-        assert moved @ np.linalg.solve(V, moved) <= law.noncentrality + 1e-12
-    assert law.pvalue(20.0) == pytest.approx(stats.ncx2.sf(20.0, 2, law.noncentrality))
-    finite = joint_law(made(bias=bias), R)
+        assert moved @ np.linalg.solve(V, moved) <= distribution.noncentrality + 1e-12
+    assert distribution.pvalue(20.0) == pytest.approx(stats.ncx2.sf(20.0, 2, distribution.noncentrality))
+    finite = joint_distribution(made(bias=bias), R)
     assert finite.pvalue(20.0) == pytest.approx(stats.ncf.sf(10.0, 2, 7.0, finite.noncentrality))
 
 
@@ -130,7 +130,7 @@ def test_one_restriction_gives_the_p_value_of_its_contrast(df):
     estimate, R = made(bias=np.array([0.3, 0.2, 0.0]), df_resid=df), np.array([[1.0, 2.0, -1.0]])
     z = estimate.linear(R)[0] / precision_of(estimate, R).se
     expected = precision_of(estimate, R).pvalues(z)[0]
-    assert joint_law(estimate, R).pvalue(joint_statistic(estimate, R)) == pytest.approx(expected)
+    assert joint_distribution(estimate, R).pvalue(joint_statistic(estimate, R)) == pytest.approx(expected)
 
 
 def test_estimates_carry_bias_and_degrees_of_freedom_along():

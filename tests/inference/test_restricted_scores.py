@@ -104,7 +104,7 @@ def test_weak_tested_directions_are_never_inverted():
 
 
 def test_restrictions_are_kept_and_free_directions_break_none():
-    null = Restriction.of(R, Q)
+    null = Restriction.from_arrays(R, Q)
     c = np.array([0.4, -1.0])
     np.testing.assert_allclose(R @ null.at(c), Q, atol=1e-12)
     np.testing.assert_allclose(R @ null.tested, np.eye(2), atol=1e-12)

@@ -80,9 +80,11 @@ def test_noisy_totals_have_the_sets_of_the_former_search(scale):
 
 def profiles_of(system, alpha):
     maps = concentrate(system.A, system.g, ~system.noise_free)
-    surface = ScoreSurface.of(system.A, system.g, system.tensor(), system.n, maps)
+    surface = ScoreSurface.from_arrays(system.A, system.g, system.tensor(), system.n, maps)
     k = surface.B.shape[0]
-    return Profiles.of(Lines.of(surface, np.arange(k), critical=CHI_SQUARE.critical(k, alpha)))
+    return Profiles.from_lines(
+        Lines.from_surface(surface, np.arange(k), critical=CHI_SQUARE.critical(k, alpha))
+    )
 
 
 @pytest.mark.parametrize("seed", [2, 9, 24, 32])

@@ -6,8 +6,8 @@ import pytest
 from privinf.glm.least_squares import quantile_of
 from privinf.inference.tails import (
     ONCE_MORE_COSTS,
-    SEEN,
     SURE,
+    VISIBLE_SDS,
     best_clip,
     layered,
     looked_for,
@@ -66,7 +66,9 @@ def test_a_gap_does_not_hide_what_lies_beyond_it():
     assert tail.excess(np.array([4.0]))[0] >= 60 * 5.0
 
 
-@pytest.mark.parametrize(("seen", "false"), [(SEEN, 0.06), (2.5, 0.003)])  # .53 and .13 for counts alone
+@pytest.mark.parametrize(
+    ("seen", "false"), [(VISIBLE_SDS, 0.06), (2.5, 0.003)]
+)  # .53 and .13 for counts alone
 def test_a_far_count_that_stands_out_alone_is_noise_and_one_that_stands_on_others_is_seen(seen, false):
     """Beyond a bulk of eight thresholds nothing is found, but for its border; what lies beyond a gap is."""
     cells, bulk, far, releases = 50, 8, 30, 1500
@@ -75,9 +77,9 @@ def test_a_far_count_that_stands_out_alone_is_noise_and_one_that_stands_on_other
     for _ in range(releases):
         counts, sd = counts_above(rng.standard_normal(cells), 1.0)
         counts[:bulk] += 1e4 * 2.0 ** -np.arange(bulk)
-        alone += len(tail_of(thresholds, counts, sd, 100_000, 16.0, seen=seen).counts) > bulk + 4
+        alone += len(tail_of(thresholds, counts, sd, 100_000, 16.0, visible_sds=seen).counts) > bulk + 4
         counts[: far + 1] += (seen + SURE) * sd[far]
-        beyond += len(tail_of(thresholds, counts, sd, 100_000, 16.0, seen=seen).counts) > far
+        beyond += len(tail_of(thresholds, counts, sd, 100_000, 16.0, visible_sds=seen).counts) > far
     assert alone <= false * releases
     assert beyond >= 0.95 * releases
 
@@ -144,7 +146,9 @@ def test_a_second_look_moves_the_end_of_the_counts_and_averages_them(second, end
     sd[[6, 8, 11]] = 5.0**-0.5
     alone = tail_of(thresholds[: end + 1], mixed[: end + 1], sd[: end + 1], 1000, 50.0)
     np.testing.assert_array_equal(tail.counts, alone.counts)
-    assert tail.hidden == SEEN + SURE  # by the first look, whose counts decide whether there is a second
+    assert (
+        tail.hidden == VISIBLE_SDS + SURE
+    )  # by the first look, whose counts decide whether there is a second
 
 
 def test_nothing_seen_leaves_the_noise_as_a_bound():

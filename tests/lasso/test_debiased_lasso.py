@@ -260,9 +260,9 @@ def test_the_number_of_columns_can_be_left_to_the_noise():
     fit = model(12)[0].fit(epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=8, rng=0)
     assert fit.selected == ("x3", "x10", "x21")
     assert 0.999 * 4.0 < fit.privacy.epsilon() <= 4.0  # what was left goes to the scores
-    picks = [entry.loss.rho for entry in fit.privacy.entries if entry.label == "selection"]
-    assert len(picks) == 2  # two of the first five have no effect, and yet another block is looked at
-    assert picks[0] == pytest.approx(2 * picks[1])
+    selections = [entry.loss.rho for entry in fit.privacy.entries if entry.label == "selection"]
+    assert len(selections) == 2  # two of the first five have no effect, and yet another block is looked at
+    assert selections[0] == pytest.approx(2 * selections[1])
     _, X, _ = draw(13)
     noise = np.random.default_rng(1000).standard_normal(N)
     empty = pi.DebiasedLasso(noise, X, x_bound=4.0, y_bounds=(-5, 5))
@@ -321,8 +321,8 @@ def test_blocks_and_clips(options):
     assert fit.selected == ("x3", "x10", "x21")
     assert (np.abs(fit.params - beta[[2, 9, 30]]) < 4.0 * fit.bse).all()
     assert fit.privacy.epsilon() == pytest.approx(3.0, rel=1e-6)
-    picks = sum(entry.label.startswith("selection") for entry in fit.privacy.entries)
-    assert picks == options.get("iterations", 3)
+    selections = sum(entry.label.startswith("selection") for entry in fit.privacy.entries)
+    assert selections == options.get("iterations", 3)
 
 
 @pytest.mark.parametrize(
@@ -559,11 +559,11 @@ def test_rare_levels_as_targets(share):
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("other", ["CLEAR", "UNSETTLED"])
+@pytest.mark.parametrize("other", ["CLEAR", "NOT_CONVERGED"])
 def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
     # the noise of the Gram matrix is as large as its smallest eigenvalue, and these intervals miss; each of
     # the two signs of it is enough
-    monkeypatch.setattr(hard_thresholding, other, {"CLEAR": -math.inf, "UNSETTLED": math.inf}[other])
+    monkeypatch.setattr(hard_thresholding, other, {"CLEAR": -math.inf, "NOT_CONVERGED": math.inf}[other])
     design, targets, held = LassoDesign(machines=5, n=2_000, p=200, sparsity=15), [0, 7, 14, 15, 100], []
     for seed in range(12):
         sample = design.draw(np.random.default_rng(seed))

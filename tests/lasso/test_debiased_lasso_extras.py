@@ -51,15 +51,15 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     if not every:
         center_response(sums, plan.response_price)
     sums.centred = not every
-    fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho, every=every))
+    fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho, all_targets=every))
     chosen = sorted(fit.support) if plan.targets is None else list(plan.targets)
-    prices = plan.shares.debiasing(plan.rho, every=every)
+    prices = plan.shares.debiasing(plan.rho, all_targets=every)
     if every:
         found = debias_all(sums, fit, prices)
     else:
-        found = debias(sums, fit, chosen, prices, neighbours=plan.neighbours)
+        found = debias(sums, fit, chosen, prices, neighbors=plan.neighbors)
     extras = run_extras(sums, fit, found, asked, rho)
-    report = PrivacyReport.of(server.ledger.entries, ledger=ledger, delta=1e-5)
+    report = PrivacyReport.from_entries(server.ledger.entries, ledger=ledger, delta=1e-5)
     return lasso_results(
         rows, "2", sums, fit, chosen, found, report, extras=extras, after_selection=plan.targets is None
     )
@@ -311,7 +311,7 @@ def test_scores_are_standardised_before_they_are_clipped(every):
     sums = SparseSums(server=TrustedServer(rows.federation), units=rows.units(), n=N)
     fit = sparse_fit(sums, 2, ThresholdingBudget(*[math.inf] * 4))
     budget = DebiasingBudget(
-        neighbours=math.inf, gram=math.inf, sizes=math.inf, slopes=math.inf, score=math.inf
+        neighbors=math.inf, gram=math.inf, sizes=math.inf, slopes=math.inf, score=math.inf
     )
     targets = list(range(P)) if every else TARGETS
     found = debias_all(sums, fit, budget) if every else debias(sums, fit, targets, budget)

@@ -15,7 +15,7 @@ from privinf.errors import (
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.lasso.heterogeneous.fit import check_site_plan
 from privinf.lasso.heterogeneous.parts import SiteBudget, site_fits
-from privinf.lasso.results import ASTRAY_NOTE
+from privinf.lasso.results import DIVERGED_NOTE
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.schema import Design
@@ -133,7 +133,7 @@ def test_a_joint_plan_costs_its_budget_and_others_what_they_say(joint, machine):
         0.5,
         sparsity=3,
         shared_sparsity=2,
-        neighbours=3,
+        neighbors=3,
         shares=None,
         targets=3,
         p=12,
@@ -245,7 +245,7 @@ def test_steps_that_went_astray_are_marked_at_every_party():
     for label in lost.labels:
         with pytest.warns(WeakIdentificationWarning, match="astray"):
             lost.machine(label).conf_int()
-        assert ASTRAY_NOTE in lost.machine(label).notes
+        assert DIVERGED_NOTE in lost.machine(label).notes
     assert "astray" not in "".join(
         note for one in model.fit(epsilon=math.inf, **options).results.values() for note in one.notes
     )

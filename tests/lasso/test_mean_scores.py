@@ -42,12 +42,12 @@ def scores_of(y, X, rho, rng, start):
     fit = SparseFit(
         support=list(range(P)),
         beta=start,
-        picked=list(range(P)),
-        picked_beta=start,
+        selected=list(range(P)),
+        selected_beta=start,
         scale=scale,
         step_sd=0.0,
         efficiency=1.0,
-        picked_errors=np.zeros(P),
+        selected_errors=np.zeros(P),
     )
     transform = PRECISION[:, TARGETS] / np.sqrt(np.diag(PRECISION)[TARGETS])
     correlation = transform.T @ CORRELATION @ transform
@@ -141,7 +141,7 @@ def sizes_of(values, sd, seed=0):
     edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
     counts = np.bincount(np.searchsorted(edges, np.abs(values), side="right"), minlength=len(edges) + 1)
     noisy = counts + sd * np.random.default_rng(seed).standard_normal(len(counts))
-    return ResidualSizes.of(
+    return ResidualSizes.from_counts(
         NoisySum(values=noisy, rows=len(values), sites=("one",), scale=sd, mu=1.0, entries=(LINE,)), edges
     )
 

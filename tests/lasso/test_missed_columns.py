@@ -10,7 +10,7 @@ import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
-from privinf.lasso.columns import found_correlation
+from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, screen_omitted
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan, largest_sparsity
@@ -60,7 +60,7 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
     plan = planned(rho, list(targets), [f"x{j + 1}" for j in range(P)])
     prices = plan.shares.thresholding(rho)
     fit = sparse_fit(sums, 2, prices, extra=0)
-    assert set(fit.picked) == {0, 20}
+    assert set(fit.selected) == {0, 20}
     return screen_omitted(sums, fit, plan, None, **options)
 
 
@@ -77,7 +77,7 @@ def test_what_is_seen_is_seen_and_joins(n, rho):
     found = [searched(seed, n, rho, effect) for seed in range(20)]
     assert np.mean([30 in suspects.found for _, suspects in found]) >= binomial_limits(0.8, 20)[0]
     for fit, suspects in found:
-        assert set(fit.picked) == {0, 20, *suspects.found}
+        assert set(fit.selected) == {0, 20, *suspects.found}
         assert suspects.further == pytest.approx(len(suspects.found) * 1.45 * 0.05 * rho, rel=1e-3)
 
 
@@ -85,7 +85,7 @@ def test_a_column_that_joins_has_the_coefficients_of_least_squares():
     y, X = draw(1, 6_000, 20.0)
     fit, suspects = searched(1, rho=math.inf, effect=20.0)
     assert suspects.found[0] == 30
-    ratio = fit.picked_beta / np.linalg.lstsq(X[:, fit.picked], y, rcond=None)[0]
+    ratio = fit.selected_beta / np.linalg.lstsq(X[:, fit.selected], y, rcond=None)[0]
     assert ratio / ratio[0] == pytest.approx(1.0, abs=0.02)  # all columns have one size
 
 
@@ -93,10 +93,10 @@ def test_targets_are_in_the_last_fit():
     y, X = draw(2, 6_000)
     budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
     few = sparse_fit(sums_of(y, X, 2), 2, budget, extra=0, targets=[30, 0])
-    assert set(few.picked) == {0, 20, 30}
+    assert set(few.selected) == {0, 20, 30}
     assert set(few.support) == {0, 20}
     many = sparse_fit(sums_of(y, X, 2), 2, budget, extra=0, targets=[30, 31, 32])
-    assert set(many.picked) == {0, 20}
+    assert set(many.selected) == {0, 20}
 
 
 @pytest.mark.audit
@@ -131,8 +131,10 @@ def test_the_pick_is_made_as_often_as_stated(rho):
 
 def test_more_budget_and_rows_see_more():
     assert pick_clip(20_000, 100, 0.01)[1] < pick_clip(20_000, 100, 0.001)[1]
-    assert found_correlation(20_000, 100, 4, 0.01, 0.7) < found_correlation(5_000, 100, 4, 0.01, 0.7)
-    assert found_correlation(20_000, 100, 0, 0.01, 0.7) == 1.0
+    assert detectable_correlation(20_000, 100, 4, 0.01, 0.7) < detectable_correlation(
+        5_000, 100, 4, 0.01, 0.7
+    )
+    assert detectable_correlation(20_000, 100, 0, 0.01, 0.7) == 1.0
     assert critical_value(100) == pytest.approx(3.48, abs=0.01)
 
 
@@ -194,8 +196,8 @@ def test_effects_that_fade_into_the_noise_mark_the_intervals():
     assert told.faint == 0  # five of the eight are noise, and were asked for
     assert not told.doubtful
     stored = {name: value for name, value in test.settings().items() if name != "faint"}
-    assert MissedColumnTest.of(test.settings()) == test
-    assert MissedColumnTest.of(stored).faint == 0
+    assert MissedColumnTest.from_dict(test.settings()) == test
+    assert MissedColumnTest.from_dict(stored).faint == 0
 
 
 def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_could_be():
@@ -219,8 +221,8 @@ def test_where_all_columns_are_targets_it_is_free():
 def test_it_is_charged_and_its_price_is_a_share():
     fit = fitted(4)
     lines = {entry.label: entry for entry in fit.privacy.entries}
-    pick = next(entry for label, entry in lines.items() if label.startswith("the most suspicious column"))
-    assert pick.loss.rho == pytest.approx(PICK * 0.05 * fit.privacy.rho, rel=1e-3)
+    select = next(entry for label, entry in lines.items() if label.startswith("the most suspicious column"))
+    assert select.loss.rho == pytest.approx(PICK * 0.05 * fit.privacy.rho, rel=1e-3)
 
 
 def test_a_fit_that_keeps_all_columns_has_nothing_to_miss():

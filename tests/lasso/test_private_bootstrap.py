@@ -52,9 +52,9 @@ def fitted(rho, targets=TARGETS, score=0.125, **options):
     sums = sums_of(**options)
     fit = sparse_fit(sums, 2, ThresholdingBudget(rho / 4, rho / 4, rho / 20, rho / 20))
     prices = DebiasingBudget(
-        neighbours=rho / 10, gram=rho / 10, sizes=rho / 100, slopes=rho / 20, score=score * rho
+        neighbors=rho / 10, gram=rho / 10, sizes=rho / 100, slopes=rho / 20, score=score * rho
     )
-    found = debias(sums, fit, targets, prices, neighbours=3)
+    found = debias(sums, fit, targets, prices, neighbors=3)
     at = [found.union.index(j) for j in targets]
     return sums, fit, found, found.columns / np.sqrt(found.columns[at, np.arange(len(at))])
 
@@ -143,11 +143,11 @@ def test_variances_hidden_by_noise():
     assert not all(shown(seed) for seed in range(12))
 
 
-def released(rng, count, targets, correlation, pick, sd):
+def released(rng, count, targets, correlation, select, sd):
     """Return true maxima and what the noisy maximum would release of them."""
     shared = math.sqrt(correlation) * rng.standard_normal((count, 1))
     v = shared + math.sqrt(1.0 - correlation) * rng.standard_normal((count, targets))
-    scores = np.abs(v) + (rng.gumbel(0.0, pick, v.shape) if pick else 0.0)
+    scores = np.abs(v) + (rng.gumbel(0.0, select, v.shape) if select else 0.0)
     chosen = np.take_along_axis(v, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
     return np.abs(v).max(axis=1), np.abs(chosen + sd * rng.standard_normal(count))
 
@@ -159,12 +159,12 @@ def released(rng, count, targets, correlation, pick, sd):
     ("pick", "sd"), [(0.0, 0.0), (0.1, 0.1), (0.5, 0.05), (0.5, 0.5), (0.0, 1.0), (3.0, 3.0)]
 )
 @pytest.mark.parametrize("targets", [2, 20])
-def test_the_critical_value_is_conservative_for_the_noise(targets, pick, sd, correlation, alpha):
+def test_the_critical_value_is_conservative_for_the_noise(targets, select, sd, correlation, alpha):
     count = 8_000
-    truth, noisy = released(np.random.default_rng(5), count, targets, correlation, pick, sd)
+    truth, noisy = released(np.random.default_rng(5), count, targets, correlation, select, sd)
     drawn = PrivateDraws(
         values=tuple(noisy),
-        pick_scale=pick,
+        pick_scale=select,
         value_sd=sd,
         targets=targets,
         inflation=1.0,

@@ -52,12 +52,12 @@ def fit_of(scale=0.7, step_sd=0.0):
     return SparseFit(
         support=[0, 1],
         beta=BETA,
-        picked=[0, 1],
-        picked_beta=BETA,
+        selected=[0, 1],
+        selected_beta=BETA,
         scale=scale,
         step_sd=step_sd,
         efficiency=1.0,
-        picked_errors=np.ones(2),
+        selected_errors=np.ones(2),
     )
 
 
@@ -150,12 +150,12 @@ def test_noise_variance_is_right_whatever_the_clip(scale, step):
         fit = SparseFit(
             support=[0, 1],
             beta=beta,
-            picked=[0, 1],
-            picked_beta=beta,
+            selected=[0, 1],
+            selected_beta=beta,
             scale=scale,
             step_sd=step,
             efficiency=1.0,
-            picked_errors=np.ones(2),
+            selected_errors=np.ones(2),
         )
         found = noise_variance(sums_of(y, X, rng=seed), fit, 2e-4)
         values.append(found.value)

@@ -71,7 +71,7 @@ def test_the_error_of_an_entry_is_as_stated(rho, monkeypatch):
         y, X = sample(seed)
         for response in (y, y + effect * X[:, 3]):
             sums, vectors = server_of(response, X, seed)
-            sums.pick((), np.empty(0), 1.5, 1, np.ones(P, bool), rho, "selection")
+            sums.select((), np.empty(0), 1.5, 1, np.ones(P, bool), rho, "selection")
         without, with_effect = (found.mean for found in seen[-2:])
         slopes.append((with_effect - without)[3] / effect)
         squares.append(without**2)
@@ -94,7 +94,7 @@ def test_the_error_of_a_correlation_is_as_stated(rho, monkeypatch):
         y, X = sample(seed)
         X[:, 4] = 0.6 * X[:, 0] + 0.8 * X[:, 4]
         sums, vectors = server_of(y, X, seed)
-        sums.neighbours([0, 1], 2, np.ones((2, P), bool), rho)
+        sums.neighbors([0, 1], 2, np.ones((2, P), bool), rho)
     entries = np.array([found.mean for found in seen])
     error = np.sqrt(np.mean(entries[:, :, 5:] ** 2)) / (np.mean(entries[:, 0, 4]) / 0.6)
     assert error == pytest.approx(vectors.releases[0].sd, rel=0.08)
@@ -110,7 +110,7 @@ def test_what_is_found_from_is_found():
         effect = detectable_sds(P) * entry_sd(radius, 1, N, 2.0 * radius * math.sqrt(P / 0.04) / N)
         y = y + effect * X[:, 3]
         sums, vectors = server_of(y, X, seed)
-        found.append(sums.pick((), np.empty(0), 1.5, 1, np.ones(P, bool), 0.02, "selection")[0] == 3)
+        found.append(sums.select((), np.empty(0), 1.5, 1, np.ones(P, bool), 0.02, "selection")[0] == 3)
         assert vectors.releases[0].found_from == pytest.approx(effect, rel=1e-3)
     assert np.mean(found) >= binomial_limits(0.9, len(found))[0]
 
@@ -120,7 +120,7 @@ def test_colluders_make_it_worse():
     sds = []
     for colluding in (0, 1):
         sums, vectors = server_of(y, X, 0, max_colluding=colluding)
-        sums.neighbours([0, 1], 2, np.ones((2, P), bool), 0.1)
+        sums.neighbors([0, 1], 2, np.ones((2, P), bool), 0.1)
         sds.append(vectors.releases[0].sd)
     assert 1.1 < sds[1] / sds[0] <= math.sqrt(2.0)
 
@@ -129,7 +129,7 @@ def test_the_sharpest_look_counts():
     y, X = sample(0)
     sums, vectors = server_of(y, X, 0)
     for rho in (0.1, 0.4, 0.2):
-        sums.pick((), np.empty(0), 1.5, 1, np.ones(P, bool), rho, "selection")
+        sums.select((), np.empty(0), 1.5, 1, np.ones(P, bool), rho, "selection")
     assert sharpest(vectors.releases, "selection") is vectors.releases[1]
     assert sharpest(vectors.releases, "neighbours") is None
 
@@ -138,9 +138,9 @@ def test_picks_keep_to_the_candidates_and_come_largest_first():
     y, X = sample(0, effect=1.0)
     sums, _ = server_of(y + 0.5 * X[:, 7], X, 0)
     allowed = np.ones(P, bool)
-    assert sums.pick((), np.empty(0), 1.5, 2, allowed, math.inf, "selection") == [3, 7]
+    assert sums.select((), np.empty(0), 1.5, 2, allowed, math.inf, "selection") == [3, 7]
     allowed[3] = False
-    assert sums.pick((), np.empty(0), 1.5, 1, allowed, math.inf, "selection") == [7]
+    assert sums.select((), np.empty(0), 1.5, 1, allowed, math.inf, "selection") == [7]
 
 
 def test_the_noise_that_hides_a_gram_matrix_is_that_of_its_eigenvalues():

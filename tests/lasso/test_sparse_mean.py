@@ -24,7 +24,7 @@ def counts_of(mu, m, sizes, rng, lie=LIE):
     n = np.asarray(sizes)[rng.integers(len(sizes), size=m)]
     signs = rng.standard_normal(m) < np.sqrt(n) * mu[coordinates]
     answers = signs ^ (rng.random(m) < lie)
-    return SignCounts.of(coordinates, answers.astype(np.int64), n, p, lie)
+    return SignCounts.from_answers(coordinates, answers.astype(np.int64), n, p, lie)
 
 
 @pytest.mark.parametrize("sizes", [[4], [1, 4, 25]])
@@ -41,7 +41,7 @@ def test_inverse_is_the_inverse(sizes):
 
 
 def test_formula_of_one_size():
-    counts = SignCounts.of(np.zeros(100, int), np.repeat([1, 0], [58, 42]), np.full(100, 9), 1, LIE)
+    counts = SignCounts.from_answers(np.zeros(100, int), np.repeat([1, 0], [58, 42]), np.full(100, 9), 1, LIE)
     q = (2 * 0.58 - 1) / (1 - 2 * LIE)
     mu = norm.ppf((1 + q) / 2) / 3
     found = sign_estimate(counts)
@@ -72,7 +72,7 @@ def test_exact_intervals_cover_at_least_their_level(sizes, machines_each):
 def test_exact_coverage_summed_over_the_binomial():
     """Without simulation: the probability of covering, for every mean, is at least the level."""
     asked = 60
-    counts = SignCounts.of(
+    counts = SignCounts.from_answers(
         np.repeat(np.arange(asked + 1), asked),
         np.concatenate([np.arange(asked) < hits for hits in range(asked + 1)]).astype(np.int64),
         np.full(asked * (asked + 1), 4),

@@ -16,21 +16,21 @@ def isometric_noise(rng, size):
     return GRAM_SD * (upper + upper.T + np.diag(rng.standard_normal(size)))
 
 
-def simulate(decay, picked=5, members=8, seed=0):
+def simulate(decay, selected=5, members=8, seed=0):
     """Return draws of |w'Zd| and of |Zw| |d|, d the noise alone, the released variance, the ratio."""
     rng = np.random.default_rng(seed)
     gram = decay ** np.abs(np.subtract.outer(np.arange(members), np.arange(members)))
     w = np.linalg.inv(gram)[:, -1]
-    inverse = np.linalg.inv(gram[:picked, :picked])
+    inverse = np.linalg.inv(gram[:selected, :selected])
     root = np.linalg.cholesky(inverse)
     moved, products = np.empty(REPS), np.empty(REPS)
     for rep in range(REPS):
         shift = isometric_noise(rng, members) @ w
-        error = STEP_SD * root @ rng.standard_normal(picked)
-        moved[rep] = abs(shift[:picked] @ error)
+        error = STEP_SD * root @ rng.standard_normal(selected)
+        moved[rep] = abs(shift[:selected] @ error)
         products[rep] = np.linalg.norm(shift) * np.linalg.norm(error)
     total = (STEP_SD**2 + SAMPLING**2) * inverse
-    column = column_noise_variance(w[:, None], GRAM_SD, np.arange(picked), total)
+    column = column_noise_variance(w[:, None], GRAM_SD, np.arange(selected), total)
     values = np.linalg.eigvalsh(gram)
     return moved, products, column, values[-1] / values[0]
 

@@ -15,7 +15,7 @@ from privinf.lasso.columns import (
     FEWEST_NEIGHBOURS,
     MOST_NEIGHBOURS,
     DebiasingBudget,
-    neighbour_count,
+    neighbor_count,
     target_columns,
 )
 from privinf.lasso.diagnostics import NodewiseDiagnostics
@@ -46,12 +46,12 @@ def sums_of(y, X, rng):
 NOTHING = SparseFit(
     support=[],
     beta=np.empty(0),
-    picked=[],
-    picked_beta=np.empty(0),
+    selected=[],
+    selected_beta=np.empty(0),
     scale=1.0,
     step_sd=0.0,
     efficiency=1.0,
-    picked_errors=np.empty(0),
+    selected_errors=np.empty(0),
 )
 
 
@@ -67,7 +67,7 @@ def test_what_the_noise_of_a_regression_does_is_as_stated(n, rho):
         form[0], form[OTHERS] = 1.0, -found.coefficients
         moved.append(form @ gram[:, OTHERS] @ d)
         stated.append(found.step_sd**2 * (d @ gram[np.ix_(OTHERS, OTHERS)] @ d))
-        assert not found.unsettled
+        assert not found.not_converged
         assert math.sqrt(len(OTHERS)) * found.step_sd == pytest.approx(
             len(OTHERS) * noise_of_column(n, rho) * found.scale, rel=0.5
         )
@@ -111,11 +111,11 @@ def test_coefficients_that_are_noise_are_shrunk_and_their_error_is_known():
 
 
 def test_the_number_of_neighbours_follows_budget_rows_and_targets():
-    budget = DebiasingBudget(neighbours=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
-    one, five = (neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5))
+    budget = DebiasingBudget(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
+    one, five = (neighbor_count(budget, 40_000, 300, k, 10) for k in (1, 5))
     assert FEWEST_NEIGHBOURS < five < one <= MOST_NEIGHBOURS
-    assert neighbour_count(budget, 4_000, 300, 5, 10) == FEWEST_NEIGHBOURS
-    assert neighbour_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MOST_NEIGHBOURS
+    assert neighbor_count(budget, 4_000, 300, 5, 10) == FEWEST_NEIGHBOURS
+    assert neighbor_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MOST_NEIGHBOURS
 
 
 def confounded(count, seed, n=20_000, p=60):
@@ -169,16 +169,18 @@ def test_a_regression_that_did_not_get_there_is_said():
     """Eigenvalues of .02 below the noise of both Gram matrices."""
     rng = np.random.default_rng(0)
     X = math.sqrt(0.98) * rng.standard_normal((3_000, 1)) + math.sqrt(0.02) * rng.standard_normal((3_000, P))
-    lost = [column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, OTHERS, 0.001).unsettled for s in range(8)]
+    lost = [
+        column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, OTHERS, 0.001).not_converged for s in range(8)
+    ]
     assert np.mean(lost) >= 0.75
     nothing, flags = np.zeros(2), np.array([False, True])
     marks = NodewiseDiagnostics(
-        picked=(5, 5),
+        selected=(5, 5),
         explained=nothing,
         explained_sd=nothing,
         last=nothing,
         exhausted=flags,
-        unsettled=~flags,
+        not_converged=~flags,
         heavy=flags,
     )
     told = marks.warning(["a", "b"])
@@ -187,7 +189,7 @@ def test_a_regression_that_did_not_get_there_is_said():
     assert "for a: the nodewise regression did not converge" in told
     assert "for b: given its neighbours the target has a long tail" in told
     none = ~flags & flags
-    assert replace(marks, exhausted=none, unsettled=none, heavy=none).warning(["a", "b"]) is None
+    assert replace(marks, exhausted=none, not_converged=none, heavy=none).warning(["a", "b"]) is None
 
 
 def rare(n, seed, *, beside):
@@ -218,8 +220,8 @@ def test_a_hidden_tail_is_marked_and_widens_where_effects_of_neighbours_are_miss
     """The fit knows of nothing; the neighbour with the rare level has an effect."""
     X = rare(20_000, 0, beside=beside)
     y = X[:, 2] * 0.4 + np.random.default_rng(1).standard_normal(len(X))
-    budget = DebiasingBudget(neighbours=0.05, gram=0.2, sizes=0.02, slopes=0.05, score=0.1)
-    found = target_columns(sums_of(y, X, 2), NOTHING, [0], budget, neighbours=3)
+    budget = DebiasingBudget(neighbors=0.05, gram=0.2, sizes=0.02, slopes=0.05, score=0.1)
+    found = target_columns(sums_of(y, X, 2), NOTHING, [0], budget, neighbors=3)
     assert found.marks.heavy[0] == beside
     assert (found.noise[0] > 0.5 / len(X)) == beside
 
@@ -265,7 +267,7 @@ def test_a_column_in_the_place_of_the_response():
     assert np.array_equal(op.total(block, args | {"response": 2}), op.total(other, args))
     for wrong in (P, -1, True, 1.0):
         with pytest.raises(ArgumentError, match="response"):
-            op.reach(args | {"response": wrong}, P)
+            op.record_sensitivity(args | {"response": wrong}, P)
 
 
 def test_a_bound_that_single_precision_rounds_is_no_cut():

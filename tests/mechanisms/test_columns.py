@@ -145,7 +145,7 @@ def test_bounds_are_found_in_three_passes_and_nothing_is_charged_for_a_wrong_tab
 def test_a_table_that_changes_after_a_look_is_told_with_its_charge(frame, tmp_path):
     path, ledger = written(frame, tmp_path / "t.parquet"), pi.Ledger()
     held, edges = OpenColumns(path, ["x"]), np.linspace(-1.0, 1.0, 9)
-    spending = pi.mechanisms.gaussian.Spending.of({"mu": 1.0}, ledger)
+    spending = pi.mechanisms.gaussian.Spending.from_options({"mu": 1.0}, ledger)
     held.cdf("x", edges, 0.5, spending, "look")
     written(frame[:100], path)
     with pytest.raises(AlignmentError, match=r"other rows than when it was read first.*the charge is kept"):

@@ -153,7 +153,7 @@ def test_the_joint_distance_is_the_largest_of_all_cosines(share):
 )
 def test_arguments_that_do_not_fit_are_refused(name, change):
     with pytest.raises(ArgumentError):
-        CURVED_OPS[name].reach(STATISTICS[name] | change, P)
+        CURVED_OPS[name].record_sensitivity(STATISTICS[name] | change, P)
 
 
 @pytest.mark.parametrize(("name", "args"), CASES)
@@ -164,4 +164,6 @@ def test_no_row_leaves_the_finite_numbers(name, args):
             told = args | ({"theta": theta} if "theta" in args else {})
             found = CURVED_OPS[name].total(block(np.array([np.nan, np.inf, -1e300]), wild), told)
             assert np.isfinite(found).all()
-            assert np.abs(found).max() <= 3.0 * CURVED_OPS[name].reach(told, P).bound * (1.0 + 1e-9)
+            assert np.abs(found).max() <= 3.0 * CURVED_OPS[name].record_sensitivity(told, P).bound * (
+                1.0 + 1e-9
+            )

@@ -52,7 +52,9 @@ def test_the_square_root_of_prefix_sums_and_what_undoes_it():
 
 def test_without_noise_the_counts_are_the_counts():
     edges = np.array([-0.5, 0.0, 9.0, 50.5])
-    found = NoisyCDF.of(edges, noisy_prefixes(cell_counts(ROWS.x, edges), 0.0, SimulationNoise(0)), 0.0, 100)
+    found = NoisyCDF.from_counts(
+        edges, noisy_prefixes(cell_counts(ROWS.x, edges), 0.0, SimulationNoise(0)), 0.0, 100
+    )
     assert np.allclose(found.counts, [0.0, 1.0, 10.0, 51.0], atol=1e-9)
     assert (found.sds == 0.0).all()
 
@@ -61,7 +63,7 @@ def test_without_noise_the_counts_are_the_counts():
 def test_counts_are_unbiased_and_their_sds_are_the_stated_ones():
     edges, source = np.linspace(5.0, 95.0, 31), SimulationNoise(1)
     cells = cell_counts(ROWS.x.to_numpy(), edges)
-    drawn = [NoisyCDF.of(edges, noisy_prefixes(cells, 3.0, source), 3.0, 100) for _ in range(4000)]
+    drawn = [NoisyCDF.from_counts(edges, noisy_prefixes(cells, 3.0, source), 3.0, 100) for _ in range(4000)]
     counts, sds = np.array([one.counts for one in drawn]), drawn[0].sds
     assert np.abs((counts.mean(axis=0) - np.cumsum(cells)[:-1]) / sds).max() < 4.5 / np.sqrt(4000)
     assert np.abs(counts.std(axis=0) / sds - 1.0).max() < 0.05
@@ -79,7 +81,9 @@ def test_what_the_noise_is_added_to_is_exact_in_any_order():
 def test_a_release_is_charged_before_and_says_what_it_is():
     ledger = Ledger()
     held = OpenColumns(ROWS, ["x"], unit="k", max_rows=2)
-    found, lines = held.cdf("x", np.array([10.0, 90.0]), 0.25, Spending.of({"mu": 2.0}, ledger), "median")
+    found, lines = held.cdf(
+        "x", np.array([10.0, 90.0]), 0.25, Spending.from_options({"mu": 2.0}, ledger), "median"
+    )
     (line,) = ledger.entries
     assert lines == (line,)
     assert found.n == 100
@@ -92,7 +96,9 @@ def test_a_release_is_charged_before_and_says_what_it_is():
 def test_edges_are_public_increasing_numbers(edges):
     ledger = Ledger()
     with pytest.raises(ArgumentError):
-        OpenColumns(ROWS, ["x"]).cdf("x", np.array(edges), 1.0, Spending.of({"mu": 1.0}, ledger), "q")
+        OpenColumns(ROWS, ["x"]).cdf(
+            "x", np.array(edges), 1.0, Spending.from_options({"mu": 1.0}, ledger), "q"
+        )
     assert not ledger.entries
 
 

@@ -103,21 +103,21 @@ def records(op, args, bits, plain=None):
 @pytest.mark.parametrize(("name", "family", "extra"), CASES)
 def test_the_farthest_pair_attains_the_stated_sensitivity(name, family, extra, bits):
     op, args = GLM_OPS[name], FAMILIES[family] | extra
-    reach = op.reach(args, P)
+    record_sensitivity = op.record_sensitivity(args, P)
     plain = plain_records(name, family, extra)
     values = records(op, args, bits, plain) if bits else plain
-    assert values.shape[1] == reach.size
+    assert values.shape[1] == record_sensitivity.size
     l2, linf = cdist(values, values).max(), cdist(values, values, "chebyshev").max()
-    assert np.abs(values).max() <= reach.bound * (1 + 1e-12)
-    assert l2 <= reach.l2 * (1 + 1e-12)
-    assert linf <= reach.linf * (1 + 1e-12)
+    assert np.abs(values).max() <= record_sensitivity.bound * (1 + 1e-12)
+    assert l2 <= record_sensitivity.l2 * (1 + 1e-12)
+    assert linf <= record_sensitivity.linf * (1 + 1e-12)
     # whole scores are charged R E, which a logistic one reaches as theta grows only
     whole = extra == {"clip": 50.0} and args["family"] == "binomial"
     if (name, family) not in NOT_ATTAINED and not whole:
-        assert l2 >= TIGHT * reach.l2
+        assert l2 >= TIGHT * record_sensitivity.l2
     longest = np.linalg.norm(values, axis=1).max()
-    assert longest <= reach.sensitivity("zero-out") * (1 + 1e-12)
-    assert whole or longest >= 0.96 * reach.norm
+    assert longest <= record_sensitivity.sensitivity("zero-out") * (1 + 1e-12)
+    assert whole or longest >= 0.96 * record_sensitivity.norm
 
 
 # Orthogonal records that both have the largest curvature or score do not exist at these theta: the stated
@@ -219,7 +219,7 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
 
     def apart():
         values = records(GLM_OPS[name], args, 40)
-        return cdist(values, values).max() / GLM_OPS[name].reach(args, P).l2
+        return cdist(values, values).max() / GLM_OPS[name].record_sensitivity(args, P).l2
 
     assert apart() <= 1.0 + 1e-12
     monkeypatch.setattr(summands, "_room", lambda vectors: 9.0 * FULL_SCALE)
@@ -230,11 +230,11 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
 @pytest.mark.parametrize("name", ["glm.hessian", "glm.meat"])
 def test_the_search_sees_integers_that_are_rounded_without_room(name, monkeypatch):
     """Integers are coarse here, so that rounding takes vectors of full length beyond their norm."""
-    args, reach = FAMILIES["gaussian"], GLM_OPS[name].reach(FAMILIES["gaussian"], P)
+    args, record_sensitivity = FAMILIES["gaussian"], GLM_OPS[name].record_sensitivity(FAMILIES["gaussian"], P)
     monkeypatch.setattr(summands, "FULL_SCALE", 4.0)
 
     def longest():
-        return np.linalg.norm(records(GLM_OPS[name], args, 40), axis=1).max() / reach.norm
+        return np.linalg.norm(records(GLM_OPS[name], args, 40), axis=1).max() / record_sensitivity.norm
 
     assert longest() <= 1.0 + 1e-9
     monkeypatch.setattr(summands, "_room", lambda vectors: 4.0)
@@ -243,9 +243,9 @@ def test_the_search_sees_integers_that_are_rounded_without_room(name, monkeypatc
 
 def test_no_score_is_charged_beyond_its_length_but_sketches_are():
     op, args = GLM_OPS["glm.sketched_score"], FAMILIES["gaussian"] | {"clip": 50.0}
-    assert op.reach(args, P).l2 == pytest.approx(2.0 * 1.5 * 0.9)
+    assert op.record_sensitivity(args, P).l2 == pytest.approx(2.0 * 1.5 * 0.9)
     for more in (MORE["glm.sketched_score"][0], MORE["glm.sketched_score"][2]):
-        assert op.reach(args | more | {"clip": 50.0}, P).l2 == pytest.approx(100.0)
+        assert op.record_sensitivity(args | more | {"clip": 50.0}, P).l2 == pytest.approx(100.0)
 
 
 def test_every_record_is_in_one_public_batch(sample):
@@ -294,7 +294,7 @@ def test_bad_arguments():
     ]
     for name, args in wrong:
         with pytest.raises(ArgumentError):
-            GLM_OPS[name].reach(args, P)
+            GLM_OPS[name].record_sensitivity(args, P)
 
 
 def test_absurd_records_never_give_nan():
@@ -307,4 +307,4 @@ def test_absurd_records_never_give_nan():
             with np.errstate(all="ignore"):
                 found = op.function(rows, args)
             assert np.isfinite(found).all(), name
-            assert np.abs(found).max() <= 2 * op.reach(args, P).bound * (1 + 1e-12), name
+            assert np.abs(found).max() <= 2 * op.record_sensitivity(args, P).bound * (1 + 1e-12), name

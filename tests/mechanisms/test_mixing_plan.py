@@ -67,7 +67,7 @@ def test_releases_carry_the_plan_and_its_budget():
     assert release.law["plan"] == made.digest
     assert release.law["party"] == ledger.entries[0].party == "clinic"
     assert release.law["k"] == 40
-    assert pi.PrivacyReport.of(release.entries).epsilon(1e-6) == pytest.approx(1.0)
+    assert pi.PrivacyReport.from_entries(release.entries).epsilon(1e-6) == pytest.approx(1.0)
     assert made.losses("clinic")[0].mu == ledger.entries[0].loss.mu
 
 

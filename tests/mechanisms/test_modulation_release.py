@@ -173,7 +173,7 @@ def test_classic_calibration_reports_the_epsilon_it_really_gives():
     )
     sigma = release.law["scales"][0]
     assert sigma == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 16.0, rel=1e-9)
-    report = pi.PrivacyReport.of(release.entries)
+    report = pi.PrivacyReport.from_entries(release.entries)
     assert report.epsilon(1e-5) > 16.0
 
 

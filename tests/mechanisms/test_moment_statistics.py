@@ -78,7 +78,7 @@ def test_sums_are_what_they_are_said_to_be(name, bits, monkeypatch):
     op, args = CASES[name]
     y, X = sample()
     found = SITE_OPS[op].total(block(y, X), args | {"bits": bits})
-    rounded = 700 * 2.0**-20 * SITE_OPS[op].reach(args, P).bound if bits else 0.0
+    rounded = 700 * 2.0**-20 * SITE_OPS[op].record_sensitivity(args, P).bound if bits else 0.0
     np.testing.assert_allclose(found, naive(name, y, X).sum(axis=0), rtol=0, atol=1e-11 + rounded)
 
 
@@ -98,7 +98,7 @@ def test_exact_sums_know_no_order_and_no_blocks(name, monkeypatch):
     np.testing.assert_array_equal(whole, turned)
     columns = SITE_OPS[op].total(block(y, np.asfortranarray(X)), args)
     np.testing.assert_array_equal(whole, columns)
-    unit = unit_of(SITE_OPS[op].reach(args, P).bound, args["bits"])
+    unit = unit_of(SITE_OPS[op].record_sensitivity(args, P).bound, args["bits"])
     np.testing.assert_array_equal(whole / unit, merged.steps(unit))
     assert merged.rows == 700
 
@@ -141,14 +141,14 @@ def test_the_farthest_pair_attains_the_stated_sensitivity(name, bits, monkeypatc
     if "coefficients" in args:
         monkeypatch.setitem(CASES, name, (op, args | {"coefficients": np.zeros(P), "response_factor": 5.0}))
         args = CASES[name][1]
-    reach = SITE_OPS[op].reach(args, P)
+    record_sensitivity = SITE_OPS[op].record_sensitivity(args, P)
     values = single(name, bits, *candidates(name))
-    assert values.shape[1] == reach.size
+    assert values.shape[1] == record_sensitivity.size
     found = cdist(values, values).max()
-    assert np.abs(values).max() <= reach.bound * (1 + 1e-12)
-    assert found <= reach.l2 * (1 + 1e-12)
-    assert cdist(values, values, "chebyshev").max() <= reach.linf * (1 + 1e-12)
-    assert found >= 0.995 * reach.l2
+    assert np.abs(values).max() <= record_sensitivity.bound * (1 + 1e-12)
+    assert found <= record_sensitivity.l2 * (1 + 1e-12)
+    assert cdist(values, values, "chebyshev").max() <= record_sensitivity.linf * (1 + 1e-12)
+    assert found >= 0.995 * record_sensitivity.l2
 
 
 def test_sensitivity_is_a_curators_and_not_twice_a_norm():
@@ -156,7 +156,7 @@ def test_sensitivity_is_a_curators_and_not_twice_a_norm():
         args = TOTAL | ({"constant": CONSTANT} if constant else {})
         weight = default_response_weight(NORM, 2.0, constant)
         args |= {"response_factor": weight, "response_bound": 2.0 * weight}
-        l2 = SITE_OPS["moments.total"].reach(args, P).l2
+        l2 = SITE_OPS["moments.total"].record_sensitivity(args, P).l2
         assert l2 == pytest.approx(second_moment_sensitivity(NORM, 2.0 * weight, constant), rel=1e-6)
         longest = NORM**2 + (2.0 * weight) ** 2 + constant
         assert l2 < 1.42 * longest
@@ -182,16 +182,19 @@ WITH_CONSTANT = pytest.mark.parametrize("name", ["total, constant", "residual, c
 @WITH_CONSTANT
 def test_a_public_column_of_ones_is_a_constant(name):
     op, args, rows = own(name)
-    reach = op.reach(args, P - 1, own=True)
-    site = op.reach(CASES[name][1], P)
-    assert (reach.shape, reach.bound) == (site.shape, pytest.approx(site.bound, rel=1e-15))
-    assert reach.l2 == pytest.approx(site.l2, rel=1e-6)
-    assert reach.l2 < site.l2  # no cutting
-    found, y_X = op.total(rows(), args, reach), sample()
+    record_sensitivity = op.record_sensitivity(args, P - 1, own=True)
+    site = op.record_sensitivity(CASES[name][1], P)
+    assert (record_sensitivity.shape, record_sensitivity.bound) == (
+        site.shape,
+        pytest.approx(site.bound, rel=1e-15),
+    )
+    assert record_sensitivity.l2 == pytest.approx(site.l2, rel=1e-6)
+    assert record_sensitivity.l2 < site.l2  # no cutting
+    found, y_X = op.total(rows(), args, record_sensitivity), sample()
     np.testing.assert_allclose(found, op.total(block(*y_X), CASES[name][1]), rtol=1e-12, atol=1e-12)
     exact = summed(op, rows(), args)
     np.testing.assert_array_equal(exact.floats(), summed(op, block(*y_X), CASES[name][1]).floats())
-    np.testing.assert_allclose(exact.floats(), found, rtol=0, atol=700 * 2.0**-20 * reach.bound)
+    np.testing.assert_allclose(exact.floats(), found, rtol=0, atol=700 * 2.0**-20 * record_sensitivity.bound)
     assert np.abs(exact.steps(2.0**-20) * 2.0**-20 - exact.floats()).max() <= 2.0**-21
     assert exact.public.item() == (700.0 if op.name == "moments.total" else exact.floats()[0])
 
@@ -200,8 +203,8 @@ def test_a_public_column_of_ones_is_a_constant(name):
 def test_weights_and_rows_of_a_person_multiply_sums_and_their_reach(name):
     op, args, rows = own(name)
     power = 1 if op.name == "moments.total" else 2
-    one = op.reach(args, P - 1, own=True)
-    many = op.reach(args | {"weight_bound": 2.5, "max_rows": 3}, P - 1, own=True)
+    one = op.record_sensitivity(args, P - 1, own=True)
+    many = op.record_sensitivity(args | {"weight_bound": 2.5, "max_rows": 3}, P - 1, own=True)
     for of in ("l2", "linf", "bound"):
         assert getattr(many, of) == pytest.approx(3 * 2.5**power * getattr(one, of), rel=1e-15)
     found = op.total(rows(weights=np.full(700, 2.5)), args, one)
@@ -227,7 +230,7 @@ def test_what_a_holder_says_of_its_rows_is_checked(change):
     op, args, _ = own("total, constant")
     changed = {key: value for key, value in (args | change).items() if value is not None}
     with pytest.raises(ArgumentError):
-        op.reach(changed, P - 1, own=True)
+        op.record_sensitivity(changed, P - 1, own=True)
 
 
 @pytest.mark.audit
@@ -236,7 +239,7 @@ def test_a_smaller_sensitivity_is_passed(name):
     """What half the sensitivity would allow is exceeded, with cutting or without."""
     op, args = CASES[name]
     values = single(name, 40, *candidates(name))
-    assert cdist(values, values).max() > 0.5 * SITE_OPS[op].reach(args, P).l2
+    assert cdist(values, values).max() > 0.5 * SITE_OPS[op].record_sensitivity(args, P).l2
 
 
 @BITS
@@ -246,7 +249,7 @@ def test_a_record_that_is_not_finite_or_huge_keeps_to_the_bound(name, bits):
     X = np.array([[1e300, 1e300, -1e300], [np.inf, 0.0, 1.0], [1e-320, 0.0, -1e-320]])
     values = single(name, bits, np.array([1e300, -1e300, 0.0]), X)
     assert np.isfinite(values).all()
-    assert np.abs(values).max() <= SITE_OPS[op].reach(args, P).bound * (1 + 1e-12)
+    assert np.abs(values).max() <= SITE_OPS[op].record_sensitivity(args, P).bound * (1 + 1e-12)
 
 
 def test_the_column_of_the_constant_is_never_read():
@@ -263,10 +266,17 @@ def test_fewer_digits_of_more_rows_are_charged():
     op = SITE_OPS["moments.total"]
     few, usual = exact_bits(2**40), exact_bits(2**28 - 1)
     assert (few, usual) == (11, SUM_DIGITS)
-    many, reach = op.reach(TOTAL | {"bits": few}, P), op.reach(TOTAL | {"bits": usual}, P)
-    assert reach.l2 == op.reach(TOTAL | {"bits": 40}, P).l2 == op.reach(TOTAL, P).l2
-    units = unit_of(reach.bound, few) - unit_of(reach.bound, usual)
-    assert many.l2 - reach.l2 == pytest.approx(units * math.sqrt(reach.size))
+    many, record_sensitivity = (
+        op.record_sensitivity(TOTAL | {"bits": few}, P),
+        op.record_sensitivity(TOTAL | {"bits": usual}, P),
+    )
+    assert (
+        record_sensitivity.l2
+        == op.record_sensitivity(TOTAL | {"bits": 40}, P).l2
+        == op.record_sensitivity(TOTAL, P).l2
+    )
+    units = unit_of(record_sensitivity.bound, few) - unit_of(record_sensitivity.bound, usual)
+    assert many.l2 - record_sensitivity.l2 == pytest.approx(units * math.sqrt(record_sensitivity.size))
 
 
 @pytest.mark.audit
@@ -286,10 +296,10 @@ def test_records_on_their_grid_keep_the_sensitivity_of_all_records(name, monkeyp
     exact = [summed(SITE_OPS[op], block(y[i : i + 1], X[i : i + 1]), args).floats() for i in range(len(y))]
     apart = cdist(exact, exact)
     assert 0.99 * formula < apart.max() <= formula * (1 + 1e-12)
-    reach = SITE_OPS[op].reach(args, P)
-    unit = unit_of(reach.bound, SUM_DIGITS)
-    most = unit * math.sqrt(reach.size)
-    assert reach.l2 - formula == pytest.approx(most, rel=1e-6)
+    record_sensitivity = SITE_OPS[op].record_sensitivity(args, P)
+    unit = unit_of(record_sensitivity.bound, SUM_DIGITS)
+    most = unit * math.sqrt(record_sensitivity.size)
+    assert record_sensitivity.l2 - formula == pytest.approx(most, rel=1e-6)
     found = single(name, SUM_DIGITS, y, X)
     assert np.abs(found - exact).max() > 0.1 * unit
     assert (cdist(found, found) - apart).max() <= most
@@ -376,7 +386,7 @@ def test_arguments_are_checked_before_rows_are_read(name, change, words):
 
 def test_a_constant_alone_has_nothing_to_protect():
     with pytest.raises(ArgumentError, match="another column"):
-        SITE_OPS["moments.total"].reach(
+        SITE_OPS["moments.total"].record_sensitivity(
             {"norm": 1.0, "response_factor": 1.0, "response_bound": 1.0, "constant": 0}, 1
         )
 
@@ -392,7 +402,7 @@ def test_mutants_of_the_norm_and_of_the_response_are_seen(monkeypatch):
     )
     for mutant in (loose, wide):
         values = np.array([mutant.function(block(y[i : i + 1], X[i : i + 1]), args) for i in range(len(y))])
-        assert cdist(values, values).max() > 1.2 * op.reach(args, P).l2
+        assert cdist(values, values).max() > 1.2 * op.record_sensitivity(args, P).l2
 
 
 def test_linear_predictors_are_exact_sums_of_a_coefficient_on_a_public_grid():

@@ -89,7 +89,7 @@ def second_moments(rows):
         clear=np.ones((len(y), 1)),
         weights=1.0 + np.abs(y),
     )
-    sums = OwnSum.of("moments.total", "moments", told, MomentLayout(1, 2)).sums(block)
+    sums = OwnSum.from_statistic("moments.total", "moments", told, MomentLayout(1, 2)).sums(block)
     sums.update(block)
     return sums
 

@@ -589,7 +589,7 @@ BEYOND = [
 @pytest.mark.parametrize("drawn", BEYOND)
 def test_bounds_beyond_a_grid_are_those_of_numpy_at_once(database, drawn):
     low, high, center, scale, norm = drawn
-    grid = ColumnGrid.of(*(np.array([one]) for one in (low, high, center, scale)), norm)
+    grid = ColumnGrid.from_bounds(*(np.array([one]) for one in (low, high, center, scale)), norm)
     middle = 0.5 * low + 0.5 * high
     x = np.array([low, high, middle, 0.0, -1.0, 1e9, -1e9, np.nextafter(low, -9e9), np.nextafter(high, 9e9)])
     question = Question(of_table(database, pd.DataFrame({"x": x})), None, ["x"], "raise")

@@ -32,27 +32,29 @@ def moments(sd):
 
 
 def test_the_clip_is_wide_unless_public_bounds_or_the_noise_make_it_smaller():
-    wide = ResidualPlan.of(moments(0.05), scale_of(noise=0.0, residual_noise=0.0))
+    wide = ResidualPlan.from_moments(moments(0.05), scale_of(noise=0.0, residual_noise=0.0))
     np.testing.assert_allclose(wide.coefficients, [0.2, 0.1, 0.0, 0.0], atol=1e-12)
     assert wide.bound == pytest.approx(20 * 0.05)
     assert wide.largest == pytest.approx(1.0 + 0.2 + 0.1 * math.sqrt(3.0))
     # no residual can pass the public bounds: 20 sds would be noise for nothing
-    large = ResidualPlan.of(moments(0.3), scale_of(noise=0.0, residual_noise=0.0))
+    large = ResidualPlan.from_moments(moments(0.3), scale_of(noise=0.0, residual_noise=0.0))
     assert large.bound == large.largest < 20 * 0.3
-    bounds = [ResidualPlan.of(moments(0.05), scale_of(residual_noise=s)).bound for s in (1e-5, 1e-2, 1e3)]
+    bounds = [
+        ResidualPlan.from_moments(moments(0.05), scale_of(residual_noise=s)).bound for s in (1e-5, 1e-2, 1e3)
+    ]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] == pytest.approx(20 * 0.05)
     assert bounds[2] == pytest.approx(3 * 0.05)
     # where the moments' own noise is most of the variance, there is room for a wide clip again
-    again = ResidualPlan.of(moments(0.05), scale_of(residual_noise=1e-2, noise=1.0))
+    again = ResidualPlan.from_moments(moments(0.05), scale_of(residual_noise=1e-2, noise=1.0))
     assert bounds[1] < again.bound
 
 
 def test_of_units_the_clip_is_of_the_length_of_their_scores():
-    fine = ResidualPlan.of(moments(0.05), scale_of(noise=0.0, residual_noise=0.0, units=3))
+    fine = ResidualPlan.from_moments(moments(0.05), scale_of(noise=0.0, residual_noise=0.0, units=3))
     assert fine.bound == pytest.approx(20 * 3 * 0.05 * math.sqrt(2.0))  # tr A = 1 + 3/3
     assert fine.largest == pytest.approx(3 * fine.residual * 2.0)
-    noisy = ResidualPlan.of(moments(0.05), scale_of(residual_noise=1e3, units=3))
+    noisy = ResidualPlan.from_moments(moments(0.05), scale_of(residual_noise=1e3, units=3))
     assert noisy.bound == pytest.approx(3 * 3 * 0.05 * math.sqrt(2.0))
 
 

@@ -72,14 +72,16 @@ def farthest(values):
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_farthest_pair_attains_the_stated_sensitivity(name, bits):
-    reach, values = OP.reach(CASES[name], P), records(CASES[name], bits)
+    record_sensitivity, values = OP.record_sensitivity(CASES[name], P), records(CASES[name], bits)
     l2, linf = farthest(values)
     assert np.isfinite(values).all()
-    assert values.shape[1] == reach.size
-    assert np.abs(values).max() <= reach.bound
-    assert 0.99 * reach.linf <= linf <= reach.linf * (1 + 1e-12)
+    assert values.shape[1] == record_sensitivity.size
+    assert np.abs(values).max() <= record_sensitivity.bound
+    assert 0.99 * record_sensitivity.linf <= linf <= record_sensitivity.linf * (1 + 1e-12)
     # Of two targets both scores and both slopes would have to be opposite at once.
-    assert (0.9 if name == "two" else 0.99) * reach.l2 <= l2 <= reach.l2 * (1 + 1e-12)
+    assert (
+        (0.9 if name == "two" else 0.99) * record_sensitivity.l2 <= l2 <= record_sensitivity.l2 * (1 + 1e-12)
+    )
 
 
 def test_a_variance_beside_its_score_is_free():
@@ -96,14 +98,14 @@ def test_a_variance_beside_its_score_is_free():
 @pytest.mark.parametrize("name", ["two", "one"])
 def test_the_search_sees_a_score_that_is_not_clipped(name, monkeypatch):
     monkeypatch.setattr(single_statistics, "clipped", lambda values, bound: values)
-    assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.reach(CASES[name], P).l2
+    assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.record_sensitivity(CASES[name], P).l2
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("name", ["two", "heavy"])
 def test_the_search_sees_slopes_that_are_not_clipped(name, monkeypatch):
     monkeypatch.setattr(single_statistics, "_between", lambda values, top, weight: values * weight / top)
-    assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.reach(CASES[name], P).l2
+    assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.record_sensitivity(CASES[name], P).l2
 
 
 def naive(args, y, X):
@@ -155,6 +157,6 @@ def test_bad_arguments():
     ]
     for change in wrong:
         with pytest.raises(ArgumentError):
-            OP.reach(TWO | change, P)
+            OP.record_sensitivity(TWO | change, P)
     with pytest.raises(ArgumentError):
-        OP.reach({key: TWO[key] for key in TWO if key != "slope_weight"}, P)
+        OP.record_sensitivity({key: TWO[key] for key in TWO if key != "slope_weight"}, P)

@@ -112,15 +112,15 @@ def farthest(values):
 @pytest.mark.parametrize("name", CASES)
 def test_the_farthest_pair_is_at_the_stated_sensitivity(name, bits):
     op, args = case(name)
-    reach = op.reach(args, P)
+    record_sensitivity = op.record_sensitivity(args, P)
     values = records(op, args, bits)
-    assert values.shape[1] == reach.size
+    assert values.shape[1] == record_sensitivity.size
     l2, linf = farthest(values)
-    assert np.abs(values).max() <= reach.bound * (1 + 1e-12)
-    assert l2 <= reach.l2 * (1 + 1e-12)
-    assert linf <= reach.linf * (1 + 1e-12)
-    assert linf >= 0.8 * reach.linf
-    assert l2 >= 0.8 * reach.l2 or name in SLACK
+    assert np.abs(values).max() <= record_sensitivity.bound * (1 + 1e-12)
+    assert l2 <= record_sensitivity.l2 * (1 + 1e-12)
+    assert linf <= record_sensitivity.linf * (1 + 1e-12)
+    assert linf >= 0.8 * record_sensitivity.linf
+    assert l2 >= 0.8 * record_sensitivity.l2 or name in SLACK
 
 
 # Peeled entry by entry, where the bound is attained. Together the entries do not reach the box's corners:
@@ -265,7 +265,7 @@ UNCLIPPED = {
 def test_the_search_sees_a_clip_that_is_not_enforced(name, monkeypatch):
     op, args = case(name)
     monkeypatch.setattr(*UNCLIPPED[name], lambda values, bound, *unit: values)
-    assert farthest(records(op, args, 0))[0] > 1.05 * op.reach(args, P).l2
+    assert farthest(records(op, args, 0))[0] > 1.05 * op.record_sensitivity(args, P).l2
 
 
 @pytest.mark.audit
@@ -274,9 +274,9 @@ def test_a_sub_vector_of_a_clipped_vector_needs_its_own_clip():
     op = SITE_OPS["clipped_score"]
     both = records(op, SCORE, 0)
     alone = records(op, SCORE | {"transform": TWO[:, :1]}, 0)
-    assert farthest(both[:, :1])[0] <= op.reach(SCORE, P).l2
+    assert farthest(both[:, :1])[0] <= op.record_sensitivity(SCORE, P).l2
     joined = np.column_stack([alone, records(op, SCORE | {"transform": TWO[:, 1:]}, 0)])
-    assert farthest(joined)[0] > 1.2 * op.reach(SCORE, P).l2
+    assert farthest(joined)[0] > 1.2 * op.record_sensitivity(SCORE, P).l2
 
 
 def test_absurd_arguments_and_records_never_give_nan():
@@ -295,10 +295,10 @@ def test_absurd_arguments_and_records_never_give_nan():
         with np.errstate(all="ignore"):
             found = op.function(rows, args | extra)
         assert np.isfinite(found).all(), name
-        assert np.abs(found).max() <= op.reach(args | extra, P).bound * (1 + 1e-12), name
+        assert np.abs(found).max() <= op.record_sensitivity(args | extra, P).bound * (1 + 1e-12), name
         for absurd in ({"beta": np.array([1e31])}, {"scale": np.full(P, 1e-31)}, {"intercept": -1e31}):
             with pytest.raises(ArgumentError, match=r"1e\+?-?30"):
-                op.reach(args | extra | absurd, P)
+                op.record_sensitivity(args | extra | absurd, P)
 
 
 def test_rademacher_and_gaussian_multipliers():
@@ -357,7 +357,7 @@ def test_bad_arguments():
     ]
     for name, args in wrong:
         with pytest.raises(ArgumentError):
-            SITE_OPS[name].reach(args, P)
+            SITE_OPS[name].record_sensitivity(args, P)
     X = np.zeros((100, P))
     with pytest.raises(SensitivityError, match="exact up to"):
         SITE_OPS["clipped_products"].total(block(X[:, 0], X), {"bound": 1.0, "bits": 50})

@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.linear_scores import CHI_SQUARE, ScoreLaw
+from privinf.inference.linear_scores import CHI_SQUARE, ScoreDistribution
 from privinf.inference.score_sets import score_sets
 from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
@@ -147,13 +147,15 @@ def test_no_noise_keeps_mixing_error():
 
 
 def test_law_of_the_statistic():
-    law = ScoreLaw(40, 3)
-    critical = law.critical(3, 0.05)
-    assert law.pvalue(critical, 3) == pytest.approx(0.05)
-    assert law.pvalue(40.0, 3) == 0.0
-    assert law.pvalue(1e9, 3) == 0.0
-    assert ScoreLaw(10**7, 3).critical(3, 0.05) == pytest.approx(CHI_SQUARE.critical(3, 0.05), rel=1e-4)
-    assert (law.tail, CHI_SQUARE.tail) == ("P>F", "P>chi2")
+    distribution = ScoreDistribution(40, 3)
+    critical = distribution.critical(3, 0.05)
+    assert distribution.pvalue(critical, 3) == pytest.approx(0.05)
+    assert distribution.pvalue(40.0, 3) == 0.0
+    assert distribution.pvalue(1e9, 3) == 0.0
+    assert ScoreDistribution(10**7, 3).critical(3, 0.05) == pytest.approx(
+        CHI_SQUARE.critical(3, 0.05), rel=1e-4
+    )
+    assert (distribution.tail, CHI_SQUARE.tail) == ("P>F", "P>chi2")
 
 
 @pytest.mark.parametrize(

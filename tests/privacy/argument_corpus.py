@@ -181,15 +181,20 @@ case(
 )
 case("Sensitivity", Sensitivity, {"norm": "l2", "value": 1.0, "derivation": "diameter"})
 case(
-    "PrivacyReport.of",
-    pi.PrivacyReport.of,
+    "PrivacyReport.from_entries",
+    pi.PrivacyReport.from_entries,
     lambda w: {"entries": [entry()], "ledger": w.ledger, "delta": 1e-6},
     lambda r, w: str(r),
 )
-case("PrivacyReport.delta", lambda w: pi.PrivacyReport.of([entry()]).delta, {"epsilon": 1.0}, method=True)
+case(
+    "PrivacyReport.delta",
+    lambda w: pi.PrivacyReport.from_entries([entry()]).delta,
+    {"epsilon": 1.0},
+    method=True,
+)
 case(
     "PrivacyReport.party",
-    lambda w: pi.PrivacyReport.of([LedgerEntry(**LINE, party="one")]).party,
+    lambda w: pi.PrivacyReport.from_entries([LedgerEntry(**LINE, party="one")]).party,
     {"name": "one"},
     method=True,
 )

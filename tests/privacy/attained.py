@@ -241,22 +241,25 @@ def complaints(name: str, bits: tuple[int, ...] = (0, 28)) -> list[str]:
     found = []
     for digits in bits:
         told = args | {"bits": digits}
-        reach = SITE_OPS[op].reach(told, P, 1)
+        record_sensitivity = SITE_OPS[op].record_sensitivity(told, P, 1)
         values = np.array(
-            [SITE_OPS[op].total(one, told, reach).ravel() for one in blocks(args.get("client_rows", 1))]
+            [
+                SITE_OPS[op].total(one, told, record_sensitivity).ravel()
+                for one in blocks(args.get("client_rows", 1))
+            ]
         )
         sizes = {
-            "l2": (cdist(values, values).max(), reach.l2),
-            "linf": (cdist(values, values, "chebyshev").max(), reach.linf),
-            "bound": (np.abs(values).max(), reach.bound),
+            "l2": (cdist(values, values).max(), record_sensitivity.l2),
+            "linf": (cdist(values, values, "chebyshev").max(), record_sensitivity.linf),
+            "bound": (np.abs(values).max(), record_sensitivity.bound),
         }
-        if reach.norm is not None:
-            sizes["norm"] = (np.linalg.norm(values, axis=1).max(), reach.norm)
+        if record_sensitivity.norm is not None:
+            sizes["norm"] = (np.linalg.norm(values, axis=1).max(), record_sensitivity.norm)
         found += [
             f"{size} is passed" for size, (moved, stated) in sizes.items() if moved > stated * (1.0 + 1e-9)
         ]
-        if sizes["l2"][0] < least * reach.l2:
-            found.append(f"l2 is reached to {sizes['l2'][0] / reach.l2:.3f} only")
+        if sizes["l2"][0] < least * record_sensitivity.l2:
+            found.append(f"l2 is reached to {sizes['l2'][0] / record_sensitivity.l2:.3f} only")
     return found
 
 

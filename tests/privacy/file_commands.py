@@ -123,7 +123,7 @@ class Study:
         shutil.rmtree(self.damaged, ignore_errors=True)
         shutil.copytree(self.whole, self.damaged)
         for name in ("a.ledger", "b.ledger", "north.ledger"):
-            made, copied = (Anchor.of((one / name).resolve()) for one in (self.whole, self.damaged))
+            made, copied = (Anchor.for_journal((one / name).resolve()) for one in (self.whole, self.damaged))
             remembered = made.read()
             assert remembered is not None
             copied.record(*remembered)  # the folder is copied, the witness outside of it is not

@@ -156,7 +156,7 @@ def _container_kind(
 
 def _use_release(release: Any) -> None:
     repr(release), release.noise_source, release.secure, release.header()
-    report = PrivacyReport.of(release.entries)
+    report = PrivacyReport.from_entries(release.entries)
     str(report), report.epsilon()
     if release.kind == "local-examples":
         release.classify(loss="multinomial" if "levels" in release.law["label"] else "squared")
@@ -265,7 +265,9 @@ def _plans() -> list[Kind]:
             suffix=".json",
             content=_heads(),
             load=HeadMemory,
-            says=lambda memory: json.dumps([memory.of(key.verifying).text for key in HEAD_KEYS]).encode(),
+            says=lambda memory: json.dumps(
+                [memory.highest_head(key.verifying).text for key in HEAD_KEYS]
+            ).encode(),
             use=repr,
             seal="json",
         ),
@@ -310,7 +312,7 @@ def _ledgers(folder: Path) -> list[Kind]:
     filed = LedgerFile(folder / "made.ledger", BUDGET)
     filed.spend(_entry("first", 0.25))
     filed.scope("fold", disjoint="site").spend(_entry("second", 0.5))
-    remembered = Anchor.of((folder / "made.ledger").resolve()).read()
+    remembered = Anchor.for_journal((folder / "made.ledger").resolve()).read()
     assert remembered is not None
     HEADS["ledger file"] = remembered
     free = Ledger(name="patient")
@@ -339,7 +341,7 @@ def _ledgers(folder: Path) -> list[Kind]:
 
 def _load_ledger_file(path: Path) -> Ledger:
     """Return a ledger beside an anchor that is whole."""
-    Anchor.of(path.resolve()).record(*HEADS["ledger file"])
+    Anchor.for_journal(path.resolve()).record(*HEADS["ledger file"])
     return LedgerFile(path)
 
 
@@ -355,7 +357,7 @@ def _ledger_says(ledger: Any) -> bytes:
 
 def _use_ledger(ledger: Any) -> None:
     repr(ledger), ledger.remaining(), ledger.entries
-    report = PrivacyReport.of(ledger.entries, ledger)
+    report = PrivacyReport.from_entries(ledger.entries, ledger)
     str(report), report.epsilon()
     ledger.check([GaussianLoss(0.01)])
 
@@ -408,7 +410,7 @@ def _site_ledger(folder: Path) -> bytes:
 
 def _load_journal(path: Path) -> bytes:
     """Return everything that a site's ledger remembers, beside an anchor that is whole."""
-    anchor = Anchor.of(path.resolve())
+    anchor = Anchor.for_journal(path.resolve())
     anchor.record(*HEADS["site ledger"])
     with SiteLedger(path) as ledger:
         journal = ledger.journal

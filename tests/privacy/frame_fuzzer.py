@@ -35,16 +35,16 @@ def site_of(rows: int) -> Site:
 
 def question(number: int, session: str = "honest") -> Query:
     """Return an honest question, priced as it should be."""
-    reach = SITE_OPS["clipped_score"].reach(ARGS, len(DESIGN.names), 1)
+    record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(ARGS, len(DESIGN.names), 1)
     charge = LedgerEntry(
         mechanism="gaussian",
         label="score",
         unit="record",
         relation="replace-one",
         trust="server",
-        sensitivity=Sensitivity("l2", reach.l2, "clips"),
+        sensitivity=Sensitivity("l2", record_sensitivity.l2, "clips"),
         loss=GaussianLoss(1e-3),
-        noise={"law": "discrete gaussian", "scale": reach.l2 / 1e-3},
+        noise={"law": "discrete gaussian", "scale": record_sensitivity.l2 / 1e-3},
         source="lattice",
         secure=True,
         assumptions=("n is public",),

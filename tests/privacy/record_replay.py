@@ -269,13 +269,13 @@ class Tape:
         return kept.output.copy()
 
 
-def pick_losses(first: Any, second: Any, picked: Any, scale: float) -> list[float]:
+def pick_losses(first: Any, second: Any, selected: Any, scale: float) -> list[float]:
     """Return the range of the log-ratio of each pick, over all that it could have picked."""
     if scale == 0.0:
         return [math.inf]
     found = []
     flat = [np.reshape(scores, (-1, scores.shape[-1])).copy() for scores in (first, second)]
-    for one, other, chosen in zip(*flat, np.reshape(picked, (len(flat[0]), -1)), strict=True):
+    for one, other, chosen in zip(*flat, np.reshape(selected, (len(flat[0]), -1)), strict=True):
         for pick in chosen:
             left = np.isfinite(one) & np.isfinite(other)
             change = (other[left] - one[left]) / scale

@@ -713,7 +713,7 @@ looked(
 looked("stats.describe", lambda rows, words: pi.stats.describe(rows, ["a", "b"], **words))
 
 
-def picked(name: str, release: Callable[[Any, Ledger], Any]) -> None:
+def selected(name: str, release: Callable[[Any, Ledger], Any]) -> None:
     """Register a release of the largest entries of a vector that one record moves by at most 1."""
 
     @case(name)
@@ -723,29 +723,29 @@ def picked(name: str, release: Callable[[Any, Ledger], Any]) -> None:
         return release(v, ledger)
 
 
-picked("NoisyTopK, Gumbel", lambda v, ledger: NoisyTopK(3, 1.0, rho=1.0).release(v, ledger=ledger))
-picked(
+selected("NoisyTopK, Gumbel", lambda v, ledger: NoisyTopK(3, 1.0, rho=1.0).release(v, ledger=ledger))
+selected(
     "NoisyTopK, Gumbel, of signed numbers",
     lambda v, ledger: NoisyTopK(2, 1.0, mu=1.0, absolute=False).release(v, ledger=ledger),
 )
-picked(
+selected(
     "NoisyTopK, Gumbel, pure",
     lambda v, ledger: NoisyTopK(3, 1.0, epsilon=2.0, delta=0, values=False).release(v, ledger=ledger),
 )
-picked(
+selected(
     "NoisyTopK, Laplace",
     lambda v, ledger: NoisyTopK(3, 1.0, epsilon=4.0, delta=0, method="laplace").release(v, ledger=ledger),
 )
-picked(
+selected(
     "NoisyTopK, Laplace, zCDP",
     lambda v, ledger: NoisyTopK(3, 1.0, rho=1.0, method="laplace").release(v, ledger=ledger),
 )
-picked(
+selected(
     "NoisyTopK, Laplace, the paper's formula",
     lambda v, ledger: NoisyTopK(3, 1.0, epsilon=2.0, delta=1e-3, method="laplace").release(v, ledger=ledger),
 )
-picked("private_max", lambda v, ledger: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, ledger=ledger))
-picked("noisy_scalar", lambda v, ledger: noisy_scalar(v[0], 1.0, mu=1.0, ledger=ledger))
+selected("private_max", lambda v, ledger: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, ledger=ledger))
+selected("noisy_scalar", lambda v, ledger: noisy_scalar(v[0], 1.0, mu=1.0, ledger=ledger))
 
 
 @case("peeling of two vectors")

@@ -98,7 +98,7 @@ def _far(op, args, columns, rng):
     bounds = _bounds(columns, rng)
     count = int(args.get("client_rows", 1))
     try:
-        reach = SITE_OPS[op].checked(args, made_up(*bounds), count)
+        record_sensitivity = SITE_OPS[op].checked(args, made_up(*bounds), count)
     except PrivinfError:
         return None
     named = dict(zip(("low", "high", "response_low", "response_high"), bounds, strict=True))
@@ -107,14 +107,16 @@ def _far(op, args, columns, rng):
         for x, y in zip(*_rows(columns, rng), strict=True)
     ]
     try:
-        values = np.array([SITE_OPS[op].total(one, args, reach).ravel() for one in blocks])
+        values = np.array([SITE_OPS[op].total(one, args, record_sensitivity).ravel() for one in blocks])
     except PrivinfError as problem:
         return [f"{op} stops: {problem}"]
-    sizes = {"l2": cdist(values / reach.l2, values / reach.l2).max()}
-    sizes["linf"] = cdist(values / reach.linf, values / reach.linf, "chebyshev").max()
-    sizes["bound"] = np.abs(values / reach.bound).max()
-    if reach.norm:
-        sizes["norm"] = np.linalg.norm(values / reach.norm, axis=1).max()
+    sizes = {"l2": cdist(values / record_sensitivity.l2, values / record_sensitivity.l2).max()}
+    sizes["linf"] = cdist(
+        values / record_sensitivity.linf, values / record_sensitivity.linf, "chebyshev"
+    ).max()
+    sizes["bound"] = np.abs(values / record_sensitivity.bound).max()
+    if record_sensitivity.norm:
+        sizes["norm"] = np.linalg.norm(values / record_sensitivity.norm, axis=1).max()
     return [f"{op}: {name} is passed" for name, size in sizes.items() if not size <= 1.0 + 1e-9]
 
 
@@ -169,7 +171,12 @@ MUTANTS = {
         "l2 is passed",
     ),
     "digits of a site's clip, not of a record's entry": (
-        Mutant("mechanisms.statistics.ops", "SiteOp.rounded", "reach.entry or reach.bound", "reach.bound"),
+        Mutant(
+            "mechanisms.statistics.ops",
+            "SiteOp.rounded",
+            "record_sensitivity.entry or record_sensitivity.bound",
+            "record_sensitivity.bound",
+        ),
         "glm.score",
         300,
         "stops",
@@ -219,7 +226,7 @@ def tiny_complaints():
         rows = [op.total(part, args) for part in block.parts(1)]
         if not np.array_equal(op.total(block, args), one.floats()):
             found.append(f"{args['quantity']}: a database counts others above {args['thresholds']}")
-        if not cdist(rows, rows).max() <= op.reach(args, 1).l2 * (1.0 + 1e-12):
+        if not cdist(rows, rows).max() <= op.record_sensitivity(args, 1).l2 * (1.0 + 1e-12):
             found.append(f"{args['quantity']}: l2 is passed")
     return found
 

@@ -465,7 +465,7 @@ def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
 
 def meats(mechanism, passes, asked, told, draws, mu, source):
     """Return noisy meats of rows, shape (draws, k), of residuals from what the fit was `told`."""
-    assert asked.reach.l2 == math.sqrt(2.0)
+    assert asked.record_sensitivity.l2 == math.sqrt(2.0)
     scale, _ = mechanism._line(asked, mu).calibrated(source)
     sums = replace(asked, args=asked.args | told).over(passes, exact=True)
     return np.array([noisy_total(sums, scale, source) for _ in range(draws)])

@@ -114,7 +114,9 @@ def test_no_question_is_charged_and_then_fails(op):
 def test_arguments_that_are_not_tried_first_are_seen(monkeypatch):
     """As it was: the reach is believed, and the rows fail."""
     monkeypatch.setattr(
-        SiteOp, "checked", lambda op, args, block, rows, *, bounded: op.reach(args, len(DESIGN.names), rows)
+        SiteOp,
+        "checked",
+        lambda op, args, block, rows, *, bounded: op.record_sensitivity(args, len(DESIGN.names), rows),
     )
     assert charged_and_failed(["shrunk_sums"])[1]
 

@@ -48,7 +48,7 @@ def audit(trust="server", draws=DRAWS, args=ARGS):
         seen.append(
             np.array([server.vector_sum(op.name, args, mu=MU, label="sum").values for _ in range(draws)])
         )
-    scores = [gaussian_log_ratio(one, *means, op.reach(args, 2).l2 / MU) for one in seen]
+    scores = [gaussian_log_ratio(one, *means, op.record_sensitivity(args, 2).l2 / MU) for one in seen]
     return audit_mechanism(
         lambda world, count, rng: scores[world], lambda x: x, draws=draws, rng=0, mu=MU, exact_mu=MU
     )
@@ -99,15 +99,17 @@ def test_a_site_checks_its_size_and_the_unit():
     site = federation_of(0)._sites["west"]
     op = SITE_OPS["glm.sketched_score"]
     with pytest.raises(ValueError, match="client_rows must be a whole number, at least 9"):
-        op.reach(ARGS | {"client_rows": 8}, 2, site.size)
+        op.record_sensitivity(ARGS | {"client_rows": 8}, 2, site.size)
     with pytest.raises(ValueError, match="client_clip goes with client_rows"):
-        op.reach({name: value for name, value in ARGS.items() if name != "client_rows"}, 2)
+        op.record_sensitivity({name: value for name, value in ARGS.items() if name != "client_rows"}, 2)
     planned = TrustedServer(federation_of(0), rng=0).planned(op.name, ARGS, mu=MU, label="sum")
     (line,) = planned.query.charges
-    reach = op.reach(ARGS, 2, site.size)
-    assert len(POLICY.accept([line], reach)) == 1
+    record_sensitivity = op.record_sensitivity(ARGS, 2, site.size)
+    assert len(POLICY.accept([line], record_sensitivity)) == 1
     for wrong in ("record", "person"):
         with pytest.raises(ValueError, match=f"protects a {wrong}"):
-            POLICY.accept([line | {"unit": wrong}], reach)
+            POLICY.accept([line | {"unit": wrong}], record_sensitivity)
     with pytest.raises(ValueError, match="protects a client"):
-        POLICY.accept([line], op.reach({k: v for k, v in ARGS.items() if not k.startswith("client")}, 2))
+        POLICY.accept(
+            [line], op.record_sensitivity({k: v for k, v in ARGS.items() if not k.startswith("client")}, 2)
+        )

@@ -44,9 +44,9 @@ MUTANTS = {
     "the clip from the rows": Mutant(
         HERE,
         "clipped_release",
-        "clip = choose(found, ",
-        "clip = choose(replace(found, counts=np.cumsum(np.histogram("
-        "looks.held._passes._reader.number(name), 1024, (-1.0, 2.0))[0])[:-1].astype(float)), ",
+        "clip = choose(distribution, ",
+        "clip = choose(replace(distribution, counts=np.cumsum(np.histogram("
+        "column.columns._passes._reader.number(name), 1024, (-1.0, 2.0))[0])[:-1].astype(float)), ",
     ),
     "values outside of the clip": Mutant(
         "mechanisms.statistics.samples",

@@ -47,7 +47,7 @@ def block(y, X):
 def climbed(name, args, rng, bits=0, tries=15, steps=25):
     """Return the largest move of the sum, in shares of its sensitivity, that a climb over swaps finds."""
     op, args = CURVED_OPS[name], args | {"bits": bits}
-    reach = op.reach(args, P)
+    record_sensitivity = op.record_sensitivity(args, P)
 
     def moved(y, x):
         return np.linalg.norm(
@@ -66,7 +66,7 @@ def climbed(name, args, rng, bits=0, tries=15, steps=25):
             )
             if (there := moved(other[1], other[0])) > here:
                 (x, y), here = other, there
-        best = max(best, here / reach.l2)
+        best = max(best, here / record_sensitivity.l2)
     return best
 
 

@@ -38,7 +38,7 @@ def of_cdf(rows_of_one=1):
 
     def run(world, ledger):
         held = OpenColumns(worlds[world], ["x"], **unit)
-        return held.cdf("x", EDGES, 0.5, Spending.of({"mu": 2.0}, ledger), "audit")
+        return held.cdf("x", EDGES, 0.5, Spending.from_options({"mu": 2.0}, ledger), "audit")
 
     return audit(run)
 

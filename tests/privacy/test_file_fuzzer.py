@@ -1,4 +1,4 @@
-"""Damaged files: errors of the tree only, at once, and never another number from unsealed damage.
+"""Damaged files: errors of the tree only, at once, and never another number from verified_record damage.
 
 A reduced run of ``benchmarks/fuzz_files.py``: the corpus is recorded from real fits (`file_corpus`), damaged
 by seed (`file_damage`), read through the public doors and the command line (`file_commands`). Each check is

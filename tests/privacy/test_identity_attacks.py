@@ -40,7 +40,7 @@ MUTANTS = {
         ENVELOPE, "answered_text", "message_digest(*reply.pack())", '""'
     ),
     "heads that nobody signed are believed": Mutant(
-        ENVELOPE, "SiteEnvelope._take", "not head.of(name, self._roster.verifying[name])", "False"
+        ENVELOPE, "SiteEnvelope._take", "not head.belongs_to(name, self._roster.verifying[name])", "False"
     ),
 }
 

@@ -393,7 +393,7 @@ def op(name="clipped_score", **changes):
     return [(catalogue.SITE_OPS, name, replace(catalogue.SITE_OPS[name], **changes))]
 
 
-WHOLE = [(LassoShares, "of", classmethod(whole)), (hard_thresholding, "STEPS", (1.0,) * 4)]
+WHOLE = [(LassoShares, "from_options", classmethod(whole)), (hard_thresholding, "STEPS", (1.0,) * 4)]
 # What is broken, options of the fits, draws that show it at `BROKEN`. The claim is the ledger's epsilon, but
 # never more than was asked for.
 MUTANTS = {

@@ -19,7 +19,7 @@ COMMON = ["a"] * 40 + ["b"] * 40
 
 def release(labels, ledger):
     held = OpenLabels(pd.DataFrame({"g": labels}), "g")
-    return held.levels(1.0, DELTA, Spending.of({"mu": MU}, ledger), "audit")[0]
+    return held.levels(1.0, DELTA, Spending.from_options({"mu": MU}, ledger), "audit")[0]
 
 
 def moved():

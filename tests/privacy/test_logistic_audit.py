@@ -43,11 +43,13 @@ def block(y, X):
 def swapped(name, rng, bits=0, tries=12, steps=25):
     """Return the largest move of the sum, in shares of its sensitivities, that climbs over swaps find."""
     op, args = SITE_OPS[name], STATISTICS[name] | {"bits": bits}
-    reach = op.reach(args, P)
+    record_sensitivity = op.record_sensitivity(args, P)
 
     def moved(y, x):
         apart = np.subtract(*(op.function(block(y[i : i + 1], x[i : i + 1]), args) for i in (0, 1)))
-        return max(np.linalg.norm(apart) / reach.l2, np.abs(apart).max() / reach.linf)
+        return max(
+            np.linalg.norm(apart) / record_sensitivity.l2, np.abs(apart).max() / record_sensitivity.linf
+        )
 
     best = 0.0
     for _ in range(tries):
@@ -76,7 +78,7 @@ def test_a_climb_sees_products_that_are_not_clipped():
 
 def test_a_pair_sees_half_a_charge():
     with Mutant(
-        PRODUCTS, "_logistic_reach", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
+        PRODUCTS, "_logistic_sensitivity", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
     ).applied():
         assert attained.complaints("logistic_products")
     assert not attained.complaints("logistic_products")
@@ -132,7 +134,7 @@ def test_some_columns_and_an_offset_are_all_columns_and_a_constant():
 )
 def test_arguments_that_do_not_fit_are_refused(name, change):
     with pytest.raises(ArgumentError):
-        SITE_OPS[name].reach(STATISTICS[name] | change, P)
+        SITE_OPS[name].record_sensitivity(STATISTICS[name] | change, P)
 
 
 def test_no_row_leaves_the_finite_numbers():
@@ -142,7 +144,7 @@ def test_no_row_leaves_the_finite_numbers():
     for name, args in STATISTICS.items():
         found = SITE_OPS[name].total(block(np.array([np.nan, np.inf, -1e300]), wild), args)
         assert np.isfinite(found).all()
-        assert np.abs(found).max() <= 3.0 * SITE_OPS[name].reach(args, P).bound * (1.0 + 1e-9)
+        assert np.abs(found).max() <= 3.0 * SITE_OPS[name].record_sensitivity(args, P).bound * (1.0 + 1e-9)
 
 
 @pytest.mark.audit

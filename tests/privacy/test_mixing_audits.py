@@ -350,7 +350,7 @@ def test_one_person_at_all_parties(kind, noise):
     """The report's totals are per person: the joint release of both parties in the person's worst pair."""
     worlds = [(OPPOSITE, CORNER), (CORNER, OPPOSITE)]
     (zero, one), releases = two_parties(kind, noise, worlds, many=JOINT[kind])
-    report = pi.PrivacyReport.of(pi.join(releases).entries)
+    report = pi.PrivacyReport.from_entries(pi.join(releases).entries)
     assert report.mu == pytest.approx(MU * math.sqrt(2.0))
     assert list(report.parties.mu) == pytest.approx([MU, MU])
     score = np.array([1.0, 1.0, -1.0, -1.0])

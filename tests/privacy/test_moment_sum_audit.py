@@ -75,7 +75,7 @@ def audit(op, draws=DRAWS):
     means = [
         sum(SITE_OPS[op].total(one._sites[name]._placed(name), ARGS[op]) for name in HONEST) for one in worlds
     ]
-    scale = SITE_OPS[op].reach(ARGS[op], 3).l2 / MU
+    scale = SITE_OPS[op].record_sensitivity(ARGS[op], 3).l2 / MU
     scores = []
     for world, federation in enumerate(worlds):
         query = question_of(op, federation)
@@ -97,7 +97,7 @@ def test_colluders_learn_no_more_of_moments_than_the_ledger_says(op):
 def test_the_pairs_attain_the_sensitivity(op):
     totals = [SITE_OPS[op].total(federation_of(op, w)._sites["a"]._placed("a"), ARGS[op]) for w in (0, 1)]
     assert np.linalg.norm(totals[0] - totals[1]) == pytest.approx(
-        SITE_OPS[op].reach(ARGS[op], 3).l2, rel=1e-5
+        SITE_OPS[op].record_sensitivity(ARGS[op], 3).l2, rel=1e-5
     )
 
 
@@ -114,8 +114,12 @@ def test_the_largest_norm_in_place_of_the_distance_is_seen(op, monkeypatch):
     honest = SITE_OPS[op].sensitivity
 
     def norm_alone(args, columns):
-        reach = honest(args, columns)
-        return replace(reach, l2=reach.l2 / math.sqrt(2.0), linf=reach.linf / math.sqrt(2.0))
+        record_sensitivity = honest(args, columns)
+        return replace(
+            record_sensitivity,
+            l2=record_sensitivity.l2 / math.sqrt(2.0),
+            linf=record_sensitivity.linf / math.sqrt(2.0),
+        )
 
     mutated(monkeypatch, op, sensitivity=norm_alone)
     assert audit(op, 1000).exceeded

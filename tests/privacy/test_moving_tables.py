@@ -264,13 +264,13 @@ def test_rows_in_another_order_are_no_reason_to_refuse(name, tmp_path, monkeypat
 def test_a_public_column_that_grows_after_the_charge(tmp_path, monkeypatch):
     """The second release is refused: the first one, and what was charged for both, stand."""
     moving, ledger = SOURCES["Parquet file"](frame(), tmp_path), pi.Ledger()
-    plan = moments.ResidualPlan.of
+    plan = moments.ResidualPlan.from_moments
 
     def planned(*args):
         moving.write(frame().assign(q=2.0))
         return plan(*args)
 
-    monkeypatch.setattr(moments.ResidualPlan, "of", planned)
+    monkeypatch.setattr(moments.ResidualPlan, "from_moments", planned)
     with pytest.raises(AlignmentError, match=f"{BEYOND}.*the charge (is kept|stands)"):
         moments_of(moving, ledger, cov_type="HC0")
     assert len(ledger.entries) == 2
@@ -365,7 +365,7 @@ MUTANTS = {
         lambda *given: complaints_of_responses(*given),
     ),
     "arrays of others are summed": (
-        Mutant("mechanisms.statistics.block", "SiteBlock.of", "lent=rows.lends", "lent=False"),
+        Mutant("mechanisms.statistics.block", "SiteBlock.from_rows", "lent=rows.lends", "lent=False"),
         lambda *given: complaints_of_batches("arrays", *given),
     ),
     "public maxima are not enforced": (
@@ -398,7 +398,7 @@ def complaints_of_responses(*_):
 
 def complaints_of_norms(*_):
     """A row of two public columns, none of which is larger than any that was there."""
-    sizes = PublicSizes.of(np.eye(2))
+    sizes = PublicSizes.from_array(np.eye(2))
     try:
         sizes.check(np.ones((1, 2)))
     except AlignmentError:

@@ -482,7 +482,7 @@ MUTANTS = {
     ),
     # the five that survived
     "HC0 charged by the weight, not its square": (
-        Mutant(SUMS, "_residual_reach", "_largest(args, 2)", "_largest(args, 1)"),
+        Mutant(SUMS, "_residual_sensitivity", "_largest(args, 2)", "_largest(args, 1)"),
         of_weighted_residuals,
     ),
     "half of the largest public norm": (
@@ -509,7 +509,7 @@ MUTANTS = {
     "bounds off the grid": (
         Mutant(
             GRIDDED,
-            "ColumnGrid.of",
+            "ColumnGrid.from_bounds",
             "units = reach / FULL_SCALE",
             "units = reach / (FULL_SCALE - 0.5)",
         ),
@@ -520,7 +520,7 @@ MUTANTS = {
         of_gridded_norms,
     ),
     "one pick of k charged": (
-        Mutant("federation.policy", "least_losses", "times = picks * vectors", "times = vectors"),
+        Mutant("federation.policy", "least_losses", "times = selections * vectors", "times = vectors"),
         of_policy,
     ),
     "the logistic diameter without its slack": (
@@ -553,7 +553,7 @@ MUTANTS = {
     ),
     # second moments
     "weights uncharged": (
-        Mutant(SUMS, "_total_reach", "_largest(args, 1)", "_largest(args, 0)"),
+        Mutant(SUMS, "_total_sensitivity", "_largest(args, 1)", "_largest(args, 0)"),
         of_fit("MomentOLS central, weights", ORTHOGONAL),
     ),
     "local rows of a person uncharged": (
@@ -592,13 +592,13 @@ MUTANTS = {
         of_fit("ModulatedOLS one-shot"),
     ),
     "the constant left out of a site's moments": (
-        Mutant(SUMS, "_total_reach", "y_norm, q2)", "y_norm, 0.0)"),
+        Mutant(SUMS, "_total_sensitivity", "y_norm, q2)", "y_norm, 0.0)"),
         of_sizes("moments.total"),
     ),
     "a wrong power of a site's residual clip": (
         Mutant(
             SUMS,
-            "_residual_reach",
+            "_residual_sensitivity",
             '"residual_clip") ** 2',
             '"residual_clip") ** 4',
         ),
@@ -742,7 +742,7 @@ MUTANTS = {
         of_roundings,
     ),
     "vectors uncounted at a site": (
-        Mutant("federation.policy", "least_losses", "times = picks * vectors", "times = picks"),
+        Mutant("federation.policy", "least_losses", "times = selections * vectors", "times = selections"),
         of_policy,
     ),
     "values of one vector at a site": (
@@ -755,7 +755,12 @@ MUTANTS = {
         of_policy,
     ),
     "values of one pick at a site": (
-        Mutant("federation.policy", "_needed", "math.sqrt(picks) * reach.linf", "reach.linf"),
+        Mutant(
+            "federation.policy",
+            "_needed",
+            "math.sqrt(selections) * record_sensitivity.linf",
+            "record_sensitivity.linf",
+        ),
         of_policy,
     ),
     "half a Gumbel pick at a site": (
@@ -773,7 +778,7 @@ MUTANTS = {
     ),
     # sums at sites
     "a Gram matrix without its root of two": (
-        Mutant("mechanisms.statistics.regression", "_gram_reach", "math.sqrt(2.0) * q2", "q2"),
+        Mutant("mechanisms.statistics.regression", "_gram_sensitivity", "math.sqrt(2.0) * q2", "q2"),
         of_sizes("union_gram"),
     ),
     "a Gram matrix of forms that are not shrunk": (
@@ -792,7 +797,7 @@ MUTANTS = {
         of_sizes("clipped_score, of a column"),
     ),
     "variances without their root of two": (
-        Mutant("mechanisms.statistics.regression", "_variances_reach", "math.sqrt(2.0) * top", "top"),
+        Mutant("mechanisms.statistics.regression", "_variances_sensitivity", "math.sqrt(2.0) * top", "top"),
         of_sizes("score_variances"),
     ),
     "rows of means not shrunk": (
@@ -805,7 +810,7 @@ MUTANTS = {
         of_sizes("shrunk_sums"),
     ),
     "values outside at the price of one column's": (
-        Mutant("mechanisms.statistics.layers", "_outside_reach", "(size,), 1.0", "(size,), size**-0.5"),
+        Mutant("mechanisms.statistics.layers", "_outside_sensitivity", "(size,), 1.0", "(size,), size**-0.5"),
         of_sizes("columns_outside"),
     ),
     "values outside counted by how far": (
@@ -818,11 +823,11 @@ MUTANTS = {
         of_sizes("columns_outside"),
     ),
     "marks of values outside at the price of one": (
-        Mutant("mechanisms.statistics.outside", "_marks_reach", "(size,), 1.0", "(size,), size**-0.5"),
+        Mutant("mechanisms.statistics.outside", "_marks_sensitivity", "(size,), 1.0", "(size,), size**-0.5"),
         of_sizes("values_outside"),
     ),
     "a count of values outside beside the whole budget": (
-        Mutant("glm.clipping", "OutsideCount.of", "mu=part, rest=rest", "mu=part, rest=mu"),
+        Mutant("glm.clipping", "OutsideCount.from_rows", "mu=part, rest=rest", "mu=part, rest=mu"),
         of_fit("OLS values outside their bounds"),
     ),
     "a radius for a diameter": (
@@ -852,11 +857,13 @@ MUTANTS = {
         of_sizes("glm.score, sites, clipped"),
     ),
     "a Hessian without its root of two": (
-        Mutant("mechanisms.statistics.layers", "outer_reach", "l2=math.sqrt(2.0) * q", "l2=q"),
+        Mutant("mechanisms.statistics.layers", "outer_sensitivity", "l2=math.sqrt(2.0) * q", "l2=q"),
         of_sizes("glm.hessian", "glm.meat"),
     ),
     "a logistic curvature of a fifth": (
-        Mutant("mechanisms.statistics.glm", "_hessian_reach", "steepest(args)", "(0.8 * steepest(args))"),
+        Mutant(
+            "mechanisms.statistics.glm", "_hessian_sensitivity", "steepest(args)", "(0.8 * steepest(args))"
+        ),
         of_sizes("glm.hessian, logistic"),
     ),
     "sketches not shrunk": (
@@ -878,11 +885,11 @@ MUTANTS = {
         of_sizes("glm.score"),
     ),
     "slopes uncharged beside scores": (
-        Mutant("mechanisms.statistics.scores", "_scores_reach", "4.0 + 2.25 * slope**2", "4.0"),
+        Mutant("mechanisms.statistics.scores", "_scores_sensitivity", "4.0 + 2.25 * slope**2", "4.0"),
         of_sizes("target_scores"),
     ),
     "a vector's norm for its diameter": (
-        Mutant("mechanisms.statistics.scores", "_product_reach", "2.0 * min(norm,", "min(norm,"),
+        Mutant("mechanisms.statistics.scores", "_product_sensitivity", "2.0 * min(norm,", "min(norm,"),
         of_sizes("product_vector"),
     ),
     # secure sums
@@ -981,7 +988,7 @@ MUTANTS = {
         of_fit("Logit central"),
     ),
     "each layer of scores the share of both": (
-        Mutant("glm.least_squares", "second_look", "share * low,", "share,"),
+        Mutant("glm.least_squares", "fit_one_step", "share * low,", "share,"),
         of_fit("OLS central"),
     ),
     "the meat is left out of the rest": (
@@ -993,7 +1000,12 @@ MUTANTS = {
         of_fit("OLS central"),
     ),
     "a curator's line says less than the sum can move": (
-        Mutant(CURATOR, "Curator._planned", "reach.sensitivity(self._relation)", "reach.l2 / 2"),
+        Mutant(
+            CURATOR,
+            "Curator._planned",
+            "record_sensitivity.sensitivity(self._relation)",
+            "record_sensitivity.l2 / 2",
+        ),
         of_fit("OLS central", "opposite responses"),
     ),
     "a curator forgets to charge": (

@@ -159,12 +159,14 @@ def test_no_row_makes_a_statistic_fail_warn_or_leave_the_finite(op):
                     warnings.simplefilter("error")
                     args = Query(op, args=args).args
                     try:
-                        reach = SITE_OPS[op].checked(args, site._designs.public(design.digest), len(site))
+                        record_sensitivity = SITE_OPS[op].checked(
+                            args, site._designs.public(design.digest), len(site)
+                        )
                     except PrivinfError:
                         continue
                     found = SITE_OPS[op].total(site._placed("north"), args)
                 assert np.isfinite(found).all()
-                assert np.abs(found).max() <= reach.bound * 80 * (1 + 1e-9)
+                assert np.abs(found).max() <= record_sensitivity.bound * 80 * (1 + 1e-9)
                 answered += 1
     assert answered >= 4
 

@@ -260,25 +260,25 @@ def test_refusals_after_the_charge_are_seen(monkeypatch):
     def late(release: Any) -> Any:
         raise ArgumentError("a table of two rows")
 
-    monkeypatch.setattr(association, "table_law", late)
+    monkeypatch.setattr(association, "table_model", late)
     found = fuzz_rows(3, seed=1, names=["stats.chi2_contingency"])
     assert any("after the charge ArgumentError" in fault for fault in found.faults)
 
 
 def test_exceptions_that_are_not_ours_are_seen(monkeypatch):
-    monkeypatch.setattr(association, "table_law", lambda release: math.log10(0.0))
+    monkeypatch.setattr(association, "table_model", lambda release: math.log10(0.0))
     found = fuzz_rows(3, seed=1, names=["stats.chi2_contingency"])
     assert any("charged, foreign UnforeseenError" in fault for fault in found.faults)
 
 
 def test_warnings_of_numpy_are_seen(monkeypatch):
-    plain = association.table_law
+    plain = association.table_model
 
     def loud(release: Any) -> Any:
         np.zeros(1) / np.zeros(1)
         return plain(release)
 
-    monkeypatch.setattr(association, "table_law", loud)
+    monkeypatch.setattr(association, "table_model", loud)
     found = fuzz_rows(3, seed=1, names=["stats.chi2_contingency"])
     assert any("warning RuntimeWarning" in fault for fault in found.faults)
 

@@ -269,7 +269,7 @@ def audited(kind, seeded=True, count=5000):
     scores = []
     for world, sample in enumerate(worlds):
         words = {"mu": 3.0} | ({"rng": np.random.default_rng((5, world))} if seeded else {})
-        price = Price.of(statistic, words, "auto", None)
+        price = Price.from_options(statistic, words, "auto", None)
         scale = price.calibrated("sums", statistic, asked.cells, "record")[0]
         drawn = np.array([samples._noised(price, sample, scale).ravel() for _ in range(count)])
         scores.append(gaussian_log_ratio(drawn, *means, statistic.l2.sensitivity / 3.0))

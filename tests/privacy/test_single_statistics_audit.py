@@ -71,7 +71,7 @@ def test_scores_on_their_worst_pair(noise, count):
 
 
 def test_the_pair_is_the_worst():
-    stated = catalogue.SITE_OPS["target_scores"].reach(ARGS, 2).l2
+    stated = catalogue.SITE_OPS["target_scores"].record_sensitivity(ARGS, 2).l2
     assert np.linalg.norm(sums(RECORDS[0]) - sums(RECORDS[1])) == pytest.approx(stated, rel=1e-5)
 
 

@@ -119,7 +119,7 @@ def test_ends_are_computed_as_rows_are_and_round_outward():
 def test_formulas_that_touch_the_edge_of_a_domain_still_work(source, low, high):
     bounds = Interval(1.0, 64.0)
     found = expressions.interval(source, lambda _: bounds)
-    values = expressions.bounded(source, lambda _: Ranged.of(np.linspace(1.0, 64.0, 50), bounds))
+    values = expressions.bounded(source, lambda _: Ranged.from_values(np.linspace(1.0, 64.0, 50), bounds))
     assert np.isfinite(values).all()
     assert low is None or found.low == low
     assert high is None or found.high == pytest.approx(high)

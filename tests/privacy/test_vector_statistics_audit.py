@@ -71,7 +71,7 @@ def audit(drawn):
 @pytest.mark.parametrize("op", CASES)
 def test_the_pair_is_the_worst(op):
     args, records = CASES[op]
-    stated = SITE_OPS[op].reach(args, 3).l2
+    stated = SITE_OPS[op].record_sensitivity(args, 3).l2
     moved = np.linalg.norm(sums(op, records[0]) - sums(op, records[1]))
     assert moved <= stated * (1 + 1e-12)
     assert moved == pytest.approx(stated, rel=1e-9 if op == "product_vector" else 2e-3)
@@ -170,8 +170,8 @@ def losses_of(pair, monkeypatch, seeds=12):
 def test_no_release_of_a_fit_costs_more_than_its_ledger_says(pair, monkeypatch):
     found = losses_of(pair, monkeypatch)
     assert all(moved <= stated * (1 + 1e-9) for _, moved, stated in found)
-    picked = [moved / stated for label, moved, stated in found if label == "selection"]
-    assert max(picked) > 0.9 or pair != "opposite responses"
+    selected = [moved / stated for label, moved, stated in found if label == "selection"]
+    assert max(selected) > 0.9 or pair != "opposite responses"
 
 
 @pytest.mark.audit

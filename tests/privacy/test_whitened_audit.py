@@ -95,7 +95,7 @@ def records(rng, count):
 def climbed(name, args, rng, tries=6, steps=60):
     """Return the largest move of the sum, in shares of its sensitivity, that climbs over swaps find."""
     op = OPS[name]
-    reach = op.reach(args, P)
+    record_sensitivity = op.record_sensitivity(args, P)
 
     def value(y, x):
         return op.function(block(np.array([y]), x[None, :]), args)
@@ -114,7 +114,7 @@ def climbed(name, args, rng, tries=6, steps=60):
             there = np.linalg.norm(np.subtract(*(value(one[-1], one[:-1]) for one in tried)))
             if there > here:
                 pair, here = tried, there
-        best = max(best, here / reach.l2)
+        best = max(best, here / record_sensitivity.l2)
     return float(best)
 
 
@@ -134,13 +134,13 @@ def test_a_record_of_no_number_moves_no_sum_farther():
     strange = np.array([np.nan, np.inf, -np.inf, HUGE, -HUGE, 5e-324, -0.0])
     for name, op in OPS.items():
         args = drawn_args(name, rng)
-        reach = op.reach(args, P)
+        record_sensitivity = op.record_sensitivity(args, P)
         plain = op.function(block(np.array([0.3]), np.full((1, P), 0.4)), args)
         for _ in range(40):
             y, X = rng.choice(strange, 1), rng.choice(strange, (1, P))
             moved = op.function(block(y, X), args) - plain
             assert np.isfinite(moved).all(), name
-            assert np.linalg.norm(moved) <= reach.l2 * (1.0 + 1e-9), name
+            assert np.linalg.norm(moved) <= record_sensitivity.l2 * (1.0 + 1e-9), name
 
 
 # ---- counts
@@ -182,7 +182,7 @@ MUTANTS = {
         "whitened.counts, one threshold",
     ),
     "counts charged as a histogram": (
-        Mutant(SUMMANDS, "counted_reach", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
+        Mutant(SUMMANDS, "counted_sensitivity", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
         "whitened.counts",
     ),
     "a layer without its upper clip": (
@@ -203,15 +203,15 @@ MUTANTS = {
         "whitened.score",
     ),
     "a layer charged its radius": (
-        Mutant(LAYERS, "layer_reach", "high - low, ", "(high - low) / 2.0, "),
+        Mutant(LAYERS, "layer_sensitivity", "high - low, ", "(high - low) / 2.0, "),
         "whitened.score",
     ),
     "the upper layer's weight left out of the meat's charge": (
         Mutant(
             LAYERS,
-            "meat_reach",
-            "outer_reach(columns, largest(args))",
-            'outer_reach(columns, float(args["high"]))',
+            "meat_sensitivity",
+            "outer_sensitivity(columns, largest(args))",
+            'outer_sensitivity(columns, float(args["high"]))',
         ),
         "whitened.meat",
     ),
@@ -220,15 +220,15 @@ MUTANTS = {
         "layers.slopes",
     ),
     "slopes charged their radius": (
-        Mutant(LAYERS, "_slopes_reach", 'positive(args, "norm")', '0.5 * positive(args, "norm")'),
+        Mutant(LAYERS, "_slopes_sensitivity", 'positive(args, "norm")', '0.5 * positive(args, "norm")'),
         "layers.slopes",
     ),
     "the meat of targets without the upper layer's weight": (
         Mutant(
             LAYERS,
-            "_meat_reach",
-            "meat_reach(args, width_of_forms(args, columns))",
-            'meat_reach({**args, "weight": 1.0}, width_of_forms(args, columns))',
+            "_meat_sensitivity",
+            "meat_sensitivity(args, width_of_forms(args, columns))",
+            'meat_sensitivity({**args, "weight": 1.0}, width_of_forms(args, columns))',
         ),
         "layers.meat",
     ),

@@ -115,7 +115,7 @@ def evaluator_differs(candidate: Candidate) -> bool:
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = expressions.bounded(candidate.formula, lambda _: Ranged.of(rows, bounds))
+        found = expressions.bounded(candidate.formula, lambda _: Ranged.from_values(rows, bounds))
     return not bool(((found >= claimed.low) & (found <= claimed.high)).all())
 
 

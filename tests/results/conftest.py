@@ -67,7 +67,7 @@ def results(ols, design):
     return Results(
         estimate,
         Context(
-            report=PrivacyReport.of([entry(assumptions=("n is public",))], delta=1e-5),
+            report=PrivacyReport.from_entries([entry(assumptions=("n is public",))], delta=1e-5),
             design=design,
             sampling_cov=0.7 * cov,
             model="TestOLS",

@@ -19,7 +19,7 @@ NAMES = ("Intercept", "age & sex", "log_income")
 @pytest.fixture
 def result(make_entry):
     estimate = Estimate(np.array([0.5, -2.0, 0.25]), np.diag([0.01, 0.04, 0.25]), NAMES, 1234)
-    return Results(estimate, Context(report=PrivacyReport.of([make_entry()], delta=1e-5)))
+    return Results(estimate, Context(report=PrivacyReport.from_entries([make_entry()], delta=1e-5)))
 
 
 def test_latex_has_rules_escapes_and_a_note(result):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError, StorageError
-from privinf.storage import MANIFEST, read_container, write_container
+from privinf.storage.containers import MANIFEST, read_container, write_container
 
 ARRAYS = {
     "release/features": np.arange(12.0).reshape(4, 3).T,

@@ -493,5 +493,5 @@ def test_pairs_bootstrap_refuses_what_is_not_the_solution(private, scored):
 
 
 def test_reports_of_nothing(results):
-    empty = Results(results.estimate, Context(report=PrivacyReport.of([])))
+    empty = Results(results.estimate, Context(report=PrivacyReport.from_entries([])))
     assert "nothing released" in str(empty.summary())

@@ -121,7 +121,7 @@ def test_weak_fits_show_score_intervals_with_arrows(weak):
 
 
 def test_simulations_are_stamped(results, make_entry):
-    report = PrivacyReport.of([make_entry(secure=False)])
+    report = PrivacyReport.from_entries([make_entry(secure=False)])
     e = results.estimate
     for ax in (plotting.coefficients(Results(e, Context(report=report))), plotting.budget(report)):
         assert any("NOT PRIVATE" in text.get_text() for text in ax.texts)
@@ -147,16 +147,16 @@ def test_bands(results):
 
 
 def test_budget(make_entry):
-    report = PrivacyReport.of([make_entry(), make_entry(mu=0.5)], delta=1e-5)
+    report = PrivacyReport.from_entries([make_entry(), make_entry(mu=0.5)], delta=1e-5)
     ax = plotting.budget(report)
     widths = [bar.get_width() for bar in ax.patches]
     np.testing.assert_allclose(widths, [*report.releases["epsilon"], report.epsilon(1e-5)])
     assert widths[2] < widths[0] + widths[1]
     assert_readable(ax.figure)
     with pytest.raises(NotAvailableError, match="nothing"):
-        plotting.budget(PrivacyReport.of([]))
+        plotting.budget(PrivacyReport.from_entries([]))
     with pytest.raises(NotAvailableError, match="without noise"):
-        plotting.budget(PrivacyReport.of([make_entry(mu=np.inf)]))
+        plotting.budget(PrivacyReport.from_entries([make_entry(mu=np.inf)]))
 
 
 def test_noise_share(results):

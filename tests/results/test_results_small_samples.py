@@ -27,7 +27,7 @@ def report():
         source="lattice",
         secure=True,
     )
-    return PrivacyReport.of([entry], delta=1e-5)
+    return PrivacyReport.from_entries([entry], delta=1e-5)
 
 
 def fitted(frame, formula, rows, *, noise=0.0, bias=None, **given):

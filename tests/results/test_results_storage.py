@@ -9,7 +9,7 @@ from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.results import Results, load_results, register_model
 from privinf.results import storage as results_storage
 from privinf.results.context import Context
-from privinf.storage import read_container, write_container
+from privinf.storage.containers import read_container, write_container
 
 
 class OtherResults(Results):
@@ -93,7 +93,7 @@ def test_lean_files_hold_no_records(fit, tmp_path):
 
 
 def test_noise_free_results_refuse_to_save_the_rows(results, make_entry, tmp_path):
-    report = PrivacyReport.of([make_entry(secure=False, mu=math.inf)])
+    report = PrivacyReport.from_entries([make_entry(secure=False, mu=math.inf)])
     clear = Results(results.estimate, Context(report=report))
     with pytest.raises(NotAvailableError, match="records=False"):
         clear.save(tmp_path / "r.npz")

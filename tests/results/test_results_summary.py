@@ -29,7 +29,7 @@ def made(report, names=("const", LONG, "x"), **context):
 
 @pytest.fixture
 def report(make_entry):
-    return PrivacyReport.of(
+    return PrivacyReport.from_entries(
         [make_entry(assumptions=("covers features only; y released in clear",))], delta=1e-5
     )
 
@@ -128,22 +128,22 @@ def test_text_is_deterministic_and_at_most_100_columns(report):
 
 
 def test_simulation_and_no_noise_are_stamped(make_entry):
-    simulated = PrivacyReport.of([make_entry(secure=False)])
+    simulated = PrivacyReport.from_entries([make_entry(secure=False)])
     text = str(made(simulated).summary())
     assert "Privacy:" in text.partition("coef")[0]
     assert text.count("NOT PRIVATE") == 2
     assert str(made(simulated).summary(notes="all")).count("SIMULATION NOISE: NOT PRIVATE") == 2
-    clear = PrivacyReport.of([make_entry(secure=False, mu=float("inf"))])
+    clear = PrivacyReport.from_entries([make_entry(secure=False, mu=float("inf"))])
     text = str(made(clear).summary())
     assert "NO NOISE: NOT PRIVATE" in text
     assert "SIMULATION" not in text
-    assert "NOT PRIVATE" not in str(made(PrivacyReport.of([make_entry()])).summary())
+    assert "NOT PRIVATE" not in str(made(PrivacyReport.from_entries([make_entry()])).summary())
 
 
 def test_the_whole_ledger_is_shown_beside_this_fit(make_entry):
     ledger = Ledger()
     entries = [ledger.spend(make_entry())[0] for _ in range(3)]
-    report = PrivacyReport.of(entries[:1], ledger, delta=1e-5)
+    report = PrivacyReport.from_entries(entries[:1], ledger, delta=1e-5)
     text = str(made(report).summary())
     assert f"{report.epsilon(1e-5):.4g}" in text
     assert f"{report.cumulative.epsilon(1e-5):.4g}" in text
@@ -259,7 +259,7 @@ def test_pure_epsilon_reports(make_entry):
         source="lattice",
         secure=True,
     )
-    assert "not available" in str(made(PrivacyReport.of([entry])).summary())
+    assert "not available" in str(made(PrivacyReport.from_entries([entry])).summary())
     assert GaussianLoss(1.0).mu == 1.0
 
 

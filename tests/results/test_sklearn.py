@@ -121,7 +121,7 @@ def test_a_cross_validation_is_refused_at_the_limit():
     made = PrivateRegressor(**PUBLIC, ledger=account, mu=0.7, rng=0)
     with pytest.raises(BudgetExceededError):
         cross_validate(made, X, Y, cv=5, scoring="r2", error_score="raise")
-    spent = pi.PrivacyReport.of(account.entries).mu
+    spent = pi.PrivacyReport.from_entries(account.entries).mu
     assert spent == pytest.approx(0.7 * np.sqrt(2.0), rel=1e-6)
     entries = account.entries
     with pytest.raises(BudgetExceededError):
@@ -133,7 +133,7 @@ def test_a_search_charges_every_fit():
     account = ledger()
     made = PrivateRegressor(**PUBLIC, ledger=account, mu=0.2, rng=0, model="moments")
     search = GridSearchCV(made, {"fit_intercept": [True, False]}, cv=2, scoring="r2").fit(X, Y)
-    assert pi.PrivacyReport.of(account.entries).mu == pytest.approx(0.2 * np.sqrt(5.0), rel=1e-6)
+    assert pi.PrivacyReport.from_entries(account.entries).mu == pytest.approx(0.2 * np.sqrt(5.0), rel=1e-6)
     assert search.best_estimator_.ledger is account
 
 
@@ -144,7 +144,7 @@ def test_fits_in_several_processes_need_a_ledger_in_a_file(tmp_path):
         cross_validate(PrivateRegressor(**PUBLIC, ledger=ledger(), mu=0.2, rng=0), X, Y, **words)
     filed = pi.LedgerFile(tmp_path / "a.ledger", pi.Budget(mu=5.0))
     cross_validate(PrivateRegressor(**PUBLIC, ledger=filed, mu=0.2, rng=0), X, Y, **words)
-    assert pi.PrivacyReport.of(filed.entries).mu == pytest.approx(0.2 * np.sqrt(2.0), rel=1e-6)
+    assert pi.PrivacyReport.from_entries(filed.entries).mu == pytest.approx(0.2 * np.sqrt(2.0), rel=1e-6)
 
 
 @pytest.mark.parametrize("made", [PrivateRegressor, PrivateClassifier])

@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
-from privinf.stats.association import PairLaw, TableLaw, table_law
+from privinf.stats.association import PairModel, TableModel, table_model
 
 RNG = np.random.default_rng(6)
 A = RNG.choice(["p", "q", "r"], 600, p=[0.5, 0.3, 0.2])
@@ -39,8 +39,8 @@ def test_made_up_tables_hold_their_level(rows, columns):
     """At the null, 2,000 releases with noise that swamps a margin, side by side: 99.9% limits."""
     rng, n, sd = np.random.default_rng(8), 500, math.sqrt(2.0) / 0.237
     cells = rng.multinomial(n, np.outer(rows, columns).ravel(), size=2000)
-    law = TableLaw.of((cells + rng.normal(0, sd, cells.shape)).reshape(2000, len(rows), -1), n, sd)
-    rank = 1 + (law.made_up(99).independence()[0] >= law.independence()[0]).sum(axis=0)
+    law = TableModel.from_counts((cells + rng.normal(0, sd, cells.shape)).reshape(2000, len(rows), -1), n, sd)
+    rank = 1 + (law.simulate(99).independence()[0] >= law.independence()[0]).sum(axis=0)
     assert 0.034 <= np.mean(rank <= 5) <= 0.066
 
 
@@ -52,7 +52,7 @@ def test_the_statistic_is_the_quadratic_form_that_is_stated(shape, sd):
     X = X + sd * rng.standard_normal(shape)
     if sd > 0.0:
         X[-1] -= 100.0  # a margin that is raised
-    law = TableLaw.of(X, n, sd)
+    law = TableModel.from_counts(X, n, sd)
     p, q = law.margins()
     E = (law.X - n * np.outer(p, q)).ravel()
     M = [np.eye(len(one)) - np.outer(one, np.ones(len(one))) for one in (p, q)]
@@ -69,17 +69,17 @@ def test_the_statistic_is_the_quadratic_form_that_is_stated(shape, sd):
 def test_tables_side_by_side_are_each_what_one_alone_is():
     rng, n, sd = np.random.default_rng(2), 400, 4.0
     X = 400 / 6 + 12.0 * rng.standard_normal((5, 2, 3))
-    law = TableLaw.of(X, n, sd)
+    law = TableModel.from_counts(X, n, sd)
     for at, one in enumerate(X):
-        alone, beside = TableLaw.of(one, n, sd), TableLaw.of(one[None], n, sd)
+        alone, beside = TableModel.from_counts(one, n, sd), TableModel.from_counts(one[None], n, sd)
         assert law.independence()[0][at] == pytest.approx(alone.independence()[0], rel=1e-12)
-        assert np.array_equal(alone.made_up(50).X, beside.made_up(50).X[:, 0])
+        assert np.array_equal(alone.simulate(50).X, beside.simulate(50).X[:, 0])
     r = pi.stats.chi2_contingency(A, B, levels=LEVELS, mu=0.5, rng=0)
-    told = table_law(r.release)
-    many = TableLaw.of(told.X[None], told.n, told.sd)
-    above = (many.made_up().independence()[0] >= many.independence()[0]).sum(axis=0)
+    told = table_model(r.release)
+    many = TableModel.from_counts(told.X[None], told.n, told.sd)
+    above = (many.simulate().independence()[0] >= many.independence()[0]).sum(axis=0)
     assert r.pvalue == pytest.approx((1 + above[0]) / 10_000, rel=1e-12)
-    made = law.made_up(50)
+    made = law.simulate(50)
     assert made.X.shape == (50, 5, 2, 3)
     assert len(np.unique(made.X)) == made.X.size
 
@@ -88,7 +88,7 @@ def test_the_covariance_of_a_table_is_the_one_stated():
     rng, n, sd, draws = np.random.default_rng(0), 2000, 9.0, 4000
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4])
     cells = rng.multinomial(n, np.outer(p, q).ravel(), size=draws) + rng.normal(0, sd, (draws, 6))
-    T = TableLaw.of(cells.reshape(draws, 3, 2), n, sd).independence()[0]
+    T = TableModel.from_counts(cells.reshape(draws, 3, 2), n, sd).independence()[0]
     assert T.mean() == pytest.approx(2.0, abs=0.12)
 
 
@@ -113,7 +113,7 @@ def test_size_and_coverage_of_correlations():
         u, v = np.clip(u, -1, 1), np.clip(v, -1, 1)
         sums = np.stack([x.sum(axis=1) for x in (u, v, u * u, v * v, u * v)], axis=-1)
         noisy = sums + sds * rng.standard_normal(sums.shape)
-        laws = [PairLaw.of(one, n, *sds[[0, 2, 4]]) for one in noisy]
+        laws = [PairModel.from_sums(one, n, *sds[[0, 2, 4]]) for one in noisy]
         ends = np.array([law.interval(0.95) for law in laws])
         assert 0.92 <= np.mean((ends[:, 0] <= rho) & (rho <= ends[:, 1])) <= 0.98
         if rho == 0.0:
@@ -170,7 +170,7 @@ def test_size_and_coverage_of_correlations_with_laplace_noise():
     u = np.clip(rng.standard_normal((1500, n, 2)) / 4.0, -1.0, 1.0)
     clean = np.concatenate([u.sum(axis=1), (u * u).sum(axis=1), u.prod(axis=2).sum(axis=1)[:, None]], axis=1)
     noisy = clean + rng.laplace(size=clean.shape) * sds / math.sqrt(2.0)
-    found = [PairLaw.of(one, n, *sds[[0, 2, 4]], laplace=True) for one in noisy]
+    found = [PairModel.from_sums(one, n, *sds[[0, 2, 4]], laplace=True) for one in noisy]
     assert np.mean([law.pvalue("two-sided") < 0.05 for law in found]) <= 0.07
     ends = np.array([law.interval(0.95) for law in found[:300]])
     assert np.mean((ends[:, 0] <= 0.0) & (ends[:, 1] >= 0.0)) >= 0.93

@@ -10,7 +10,7 @@ from statsmodels.stats.oneway import anova_oneway
 
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError
-from privinf.stats.groups import GroupLaw
+from privinf.stats.groups import GroupModel
 
 RNG = np.random.default_rng(1)
 A, B = RNG.normal(5.5, 1.0, 300), RNG.normal(5.0, 1.5, 200)
@@ -89,7 +89,7 @@ def test_size_and_coverage_with_unequal_groups(sizes, means, sds):
     rng, draws, a = np.random.default_rng(5), 3000, 8.45
     noise = a * rng.standard_normal((3, draws, len(sizes)))
     N, S, P = (x + e for x, e in zip(sums(rng, sizes, means, np.array(sds), draws), noise, strict=True))
-    law = GroupLaw.of(N, S, P, sum(sizes), (a, a))
+    law = GroupModel.from_sums(N, S, P, sum(sizes), (a, a))
     F, df = law.equal_means()
     assert np.mean(scipy_stats.f.sf(F, len(sizes) - 1, df) < 0.05) <= 0.06
     pair = np.array([0]), np.array([1])
@@ -108,7 +108,7 @@ def test_power_in_swanbergs_setting():
     N = np.tile([67.0, 67.0, 66.0], (draws, 1))
     S, Q = (np.column_stack([(one**power).sum(axis=1) for one in x]) for power in (1, 2))
     noise = a * rng.standard_normal((3, draws, 3))
-    F, df = GroupLaw.of(N + noise[0], S + noise[1], N - Q + noise[2], 200, (a, a)).equal_means()
+    F, df = GroupModel.from_sums(N + noise[0], S + noise[1], N - Q + noise[2], 200, (a, a)).equal_means()
     assert np.mean(scipy_stats.f.sf(F, 2, df) < 0.05) >= 0.785
 
 
@@ -137,7 +137,7 @@ def test_made_up_releases_say_what_laplace_noise_does():
     assert r.release.noise == "laplace"
     again = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, delta=0, rng=0)
     assert r.pvalue == again.pvalue
-    made = GroupLaw.released(r.release).made_up(4000)
+    made = GroupModel.released(r.release).simulate(4000)
     assert np.std(made.N[:, 0]) == pytest.approx(r.release.scale[0] * math.sqrt(2.0 / 3.0), rel=0.1)
 
 

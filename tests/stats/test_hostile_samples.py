@@ -8,8 +8,8 @@ import pytest
 
 import privinf as pi
 from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
-from privinf.stats.groups import GroupLaw
-from privinf.stats.means import MeanLaw
+from privinf.stats.groups import GroupModel
+from privinf.stats.means import MeanModel
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(5.0, 1.0, 300)
@@ -86,14 +86,14 @@ def test_standard_errors_at_a_bound_are_not_cut_to_nothing():
 @pytest.mark.parametrize("side", SIDES)
 def test_a_noised_variance_below_zero_gives_no_sure_answer(side):
     """S and Q say that s^2 is far below 0: noise alone rules the error, and the null is not rejected."""
-    law = MeanLaw.of(np.array(1.0), np.array(-40.0), 300, (6.0, 3.6))
+    law = MeanModel.from_sums(np.array(1.0), np.array(-40.0), 300, (6.0, 3.6))
     t, pvalue = law.test(0.0, side)
     assert law.sd == 0.0
     assert pvalue > 0.05
     assert math.isfinite(t)
     low, high = law.interval(0.95)
     assert low < 0.0 < high
-    groups = GroupLaw.of(
+    groups = GroupModel.from_sums(
         np.array([150.0, 150.0]), np.array([3.0, -3.0]), np.array([190.0, 180.0]), 300, (8.0, 8.0)
     )
     F, df = groups.equal_means()

@@ -16,7 +16,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.stats.means import MeanLaw, laplace_quantile, laplace_tail
+from privinf.stats.means import MeanModel, laplace_quantile, laplace_tail
 
 X = np.random.default_rng(3).normal(5.0, 1.0, 400).clip(0.0, 10.0)
 
@@ -67,7 +67,9 @@ def test_size_and_power_by_released_sums():
     x = np.clip(rng.normal(0.0, 0.25, (draws, n)), -1, 1)
     S, Q, a = x.sum(axis=1), (x**2).sum(axis=1), 2.0 / 0.2367
     b = a / 1.665
-    law = MeanLaw.of(S + a * rng.standard_normal(draws), Q + b * rng.standard_normal(draws), n, (a, b))
+    law = MeanModel.from_sums(
+        S + a * rng.standard_normal(draws), Q + b * rng.standard_normal(draws), n, (a, b)
+    )
     assert np.mean(law.test(0.0, "two-sided")[1] < 0.05) == pytest.approx(0.05, abs=0.012)
 
 

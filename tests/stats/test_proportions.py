@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import proportions_ztest as theirs_ztest
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError
 from privinf.stats.groups import score_interval
-from privinf.stats.proportions import ShareLaw
+from privinf.stats.proportions import ShareModel
 
 X = np.repeat([1, 0], [37, 363])
 G = np.resize(["a", "b"], 400)
@@ -54,7 +54,7 @@ def test_the_exact_test_is_exact(laplace):
     rng, n, p, draws = np.random.default_rng(4), 300, 0.01, 400
     noise = rng.laplace(0, 1.0, draws) if laplace else rng.normal(0, 1.0, draws)
     sd = math.sqrt(2.0) if laplace else 1.0
-    tails = [ShareLaw(np.float64(x), n, sd, laplace).tail(p) for x in rng.binomial(n, p, draws) + noise]
+    tails = [ShareModel(np.float64(x), n, sd, laplace).tail(p) for x in rng.binomial(n, p, draws) + noise]
     assert scipy_stats.kstest(tails, "uniform").pvalue > 0.01
 
 
@@ -62,7 +62,7 @@ def test_laplace_noise_takes_the_exact_law():
     r = pi.stats.proportion_confint(X, epsilon=1.0, delta=0, rng=0)
     assert r.release.noise == "laplace"
     assert "Exact" in r.notes[0]
-    law = ShareLaw(r.release.sums[0, 0], 400, float(r.release.scale[0]), True)
+    law = ShareModel(r.release.sums[0, 0], 400, float(r.release.scale[0]), True)
     low, high = r.rows[0][3:]
     assert law.tail(low) == pytest.approx(0.025, abs=1e-6) == law.below(high)
 

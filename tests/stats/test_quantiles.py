@@ -31,7 +31,7 @@ MU = calibrate_mu(**ASKED)
 
 def look(x, edges, mu, source):
     scale = prefix_sensitivity(len(edges) + 1) / mu
-    return NoisyCDF.of(edges, noisy_prefixes(cell_counts(x, edges), scale, source), scale, len(x))
+    return NoisyCDF.from_counts(edges, noisy_prefixes(cell_counts(x, edges), scale, source), scale, len(x))
 
 
 @pytest.mark.audit
@@ -202,9 +202,10 @@ def test_several_quantiles_and_the_ends_of_their_intervals_are_in_order(ties):
         table = np.array([row[1:] for row in found.rows])[np.argsort(q)]
         assert (np.diff(table[:, [0, 2, 3]], axis=0) >= 0.0).all()
         assert ((table[:, 2] <= table[:, 0]) & (table[:, 0] <= table[:, 3])).all()
-        looks = found.release
+        distributions = found.release
         alone = [
-            quantile_interval(one, at, 1.959964, 0.0, 100.0) for one, at in zip(looks.looks, q, strict=True)
+            quantile_interval(one, at, 1.959964, 0.0, 100.0)
+            for one, at in zip(distributions.distributions, q, strict=True)
         ]
         alone = np.array(alone)[np.argsort(q)]
         moved += (np.diff(alone, axis=0) < 0.0).any()

@@ -22,7 +22,7 @@ from privinf.federation.askers import HeadMemory
 from privinf.federation.noise_memory import NoiseFile
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.noise import LatticeNoise, NoiseKey
-from privinf.sealed import sealed_json
+from privinf.storage.checksummed import checksummed_json
 
 # The secret of a key that somebody has planted.
 PLANTED = bytes(range(32))
@@ -125,7 +125,7 @@ def _made_noise_key(folder: Path) -> Path:
 
 def _made_heads(folder: Path) -> Path:
     path = _inner(folder) / "heads.json"
-    path.write_text(sealed_json({"format": "privinf-heads", "version": 1, "heads": {}}))
+    path.write_text(checksummed_json({"format": "privinf-heads", "version": 1, "heads": {}}))
     path.chmod(0o600)
     return path
 
@@ -167,7 +167,9 @@ SECRETS = {
     "anchor that is read": SecretFile(
         kind="ledger",
         make=_made_anchor,
-        use=lambda path: Anchor.of((path.parent.parent / "inner" / path.name).resolve(), path).read(),
+        use=lambda path: Anchor.for_journal(
+            (path.parent.parent / "inner" / path.name).resolve(), path
+        ).read(),
     ),
     "heads of ledgers": SecretFile(kind="ledger", make=_made_heads, use=HeadMemory),
 }

@@ -18,8 +18,8 @@ from typing import Any
 
 from privinf.error_boundary import door, doors
 from privinf.errors import ArgumentError, StorageError
-from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 from privinf.secret_files import open_secret
+from privinf.storage.checksummed import checksummed_json, parse_json, read_bytes, reads, verified_record
 from privinf.validation import check_path
 from privinf.wire import Formats, Keys
 
@@ -351,7 +351,7 @@ class Roster:
         content: dict[str, Any] = {"format": Formats.ROSTER, "version": 1, "keys": dict(self.keys)}
         if self.signed:
             content |= {"version": 2, "verifying": dict(self.verifying)}
-        return sealed_json(content, indent=1)
+        return checksummed_json(content, indent=1)
 
     @classmethod
     @reads("a roster")
@@ -376,7 +376,7 @@ class Roster:
         content = parse_json(text, "the text of the roster")
         second = isinstance(content, dict) and "verifying" in content
         fields = ("format", "version", "keys", *(["verifying"] if second else []))
-        record = unsealed(content, "a roster", fields)
+        record = verified_record(content, "a roster", fields)
         if (record["format"], record["version"]) != (Formats.ROSTER, 2 if second else 1):
             raise StorageError("the text is not a roster in a format that this version of privinf reads")
         if second and not record["verifying"]:

@@ -191,7 +191,7 @@ class SumPlan:
 
 
 def plan_sum(
-    reach: RecordSensitivity,
+    record_sensitivity: RecordSensitivity,
     mu: float,
     *,
     label: str,
@@ -229,17 +229,17 @@ def plan_sum(
         The grid's own share of the sensitivity would outgrow the budget.
     """
     carriers = sites - colluding
-    moved = reach.sensitivity(relation)
+    moved = record_sensitivity.sensitivity(relation)
     if carriers < 1:
         raise ArgumentError(f"max_colluding={colluding} must be less than the number of sites, {sites}")
     if math.isinf(mu):
-        largest = 4.0 * sites * (rows * reach.bound) / 2.0**63
+        largest = 4.0 * sites * (rows * record_sensitivity.bound) / 2.0**63
         grid = math.ldexp(1.0, math.frexp(largest)[1])
         site_scale = 0.0
         total = moved
         loss: Loss = GaussianLoss(mu)
     else:
-        grid, site_scale, total = solve_grid(moved, reach.size, mu, carriers, grid_bits)
+        grid, site_scale, total = solve_grid(moved, record_sensitivity.size, mu, carriers, grid_bits)
         loss = GaussianLoss(mu) if grid_bits >= GRID_BITS else ConcentratedLoss(mu * mu / 2.0)
     secure = secure and site_scale > 0.0
     source = NoiseSources.LATTICE if secure else NoiseSources.NONE
@@ -248,13 +248,15 @@ def plan_sum(
     entry = LedgerEntry(
         mechanism=Mechanisms.GAUSSIAN,
         label=label,
-        unit=reach.unit,
+        unit=record_sensitivity.unit,
         relation=relation,
         trust="secure-sum",
         sensitivity=Sensitivity(
             norm=Norms.L2,
             value=total,
-            derivation=Derivations.OF_MASKED_STATISTIC.format(op=op, derivation=reach.derivation),
+            derivation=Derivations.OF_MASKED_STATISTIC.format(
+                op=op, derivation=record_sensitivity.derivation
+            ),
         ),
         noise={
             "law": NoiseLaws.NONE if site_scale == 0.0 else NoiseLaws.DISCRETE_GAUSSIAN,
@@ -268,7 +270,7 @@ def plan_sum(
         source=source,
         secure=secure,
         assumptions=(
-            *assumed(reach, relation, sites=sites, seeded=seeded),
+            *assumed(record_sensitivity, relation, sites=sites, seeded=seeded),
             Assumptions.HONEST_SITES,
             Assumptions.UNIFORM_MASKS,
         ),

@@ -339,17 +339,17 @@ class SecureServer(TrustedServer):
         -----
         **Privacy.** Reads no rows.
         """
-        statistic, reach, names = self._prepare(op, args, sites)
+        statistic, record_sensitivity, names = self._prepare(op, args, sites)
         names = sorted(names)
         level = calibrate_mu(mu=mu, rho=rho)
         plan = plan_sum(
-            reach,
+            record_sensitivity,
             level,
             label=label,
             op=op,
             sites=len(names),
             colluding=self._max_colluding,
-            rows=self._largest_site(reach, names),
+            rows=self._largest_site(record_sensitivity, names),
             grid_bits=self._grid_bits,
             secure=self.secure,
             relation=self._relation,
@@ -367,7 +367,11 @@ class SecureServer(TrustedServer):
             masking=self._terms(plan, names),
             reservation=self._reservation,
         )
-        check_room(read_terms(query, plan.entry), self._largest_site(reach, names), reach.bound)
+        check_room(
+            read_terms(query, plan.entry),
+            self._largest_site(record_sensitivity, names),
+            record_sensitivity.bound,
+        )
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
         return PlannedQuery(with_question(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
@@ -410,12 +414,12 @@ class SecureServer(TrustedServer):
             query = planned.query
             names = list(planned.sites)
             args = without_digits(query.args)
-            _, reach, _ = self._prepare(query.op, args, names)
+            _, record_sensitivity, _ = self._prepare(query.op, args, names)
             lines += self._standing(planned) or self._spend((planned.entry,), names, query.session)
-            outcome = masked_sum(self._federation, query, reach.size, self._rows)
+            outcome = masked_sum(self._federation, query, record_sensitivity.size, self._rows)
             if outcome.steps is not None:
-                check_range(outcome.steps, self._farthest(planned, reach), names)
-                return self._noisy(outcome.steps, planned, reach, lines)
+                check_range(outcome.steps, self._farthest(planned, record_sensitivity), names)
+                return self._noisy(outcome.steps, planned, record_sensitivity, lines)
             remaining = self._shrunk(names, outcome.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
         raise AlignmentError(f"some sites did not answer in each of {self._retries + 1} attempts at one sum")
@@ -426,17 +430,17 @@ class SecureServer(TrustedServer):
             "entries cannot be selected from secure sums; release the whole vector, or use a TrustedServer"
         )
 
-    def _largest_site(self, reach: RecordSensitivity, names: list[str]) -> int:
+    def _largest_site(self, record_sensitivity: RecordSensitivity, names: list[str]) -> int:
         """Return how many units the largest site has."""
-        return max(reach.units(self._rows[name]) for name in names)
+        return max(record_sensitivity.units(self._rows[name]) for name in names)
 
-    def _farthest(self, planned: PlannedQuery, reach: RecordSensitivity) -> float:
+    def _farthest(self, planned: PlannedQuery, record_sensitivity: RecordSensitivity) -> float:
         """Return the most steps that an entry can be from 0: rows, a step a site, 64 sds of all noise."""
         names = planned.sites
         grid = float(planned.query.masking["grid"])
-        rows = sum(reach.units(self._rows[name]) for name in names)
+        rows = sum(record_sensitivity.units(self._rows[name]) for name in names)
         noise = NOISE_REACH * math.sqrt(len(names)) * planned.scale
-        return (rows * reach.bound * (1.0 + TOLERANCE) + noise) / grid + len(names)
+        return (rows * record_sensitivity.bound * (1.0 + TOLERANCE) + noise) / grid + len(names)
 
     def _terms(self, plan: SumPlan, names: list[str]) -> dict[str, Any]:
         """Return the terms of a secure sum, for its query."""
@@ -455,10 +459,14 @@ class SecureServer(TrustedServer):
         return terms
 
     def _noisy(
-        self, steps: Integers, planned: PlannedQuery, reach: RecordSensitivity, lines: tuple[LedgerEntry, ...]
+        self,
+        steps: Integers,
+        planned: PlannedQuery,
+        record_sensitivity: RecordSensitivity,
+        lines: tuple[LedgerEntry, ...],
     ) -> NoisySum:
         grid = planned.query.masking["grid"]
-        values = np.asarray(steps * grid, dtype=np.float64).reshape(reach.shape)
+        values = np.asarray(steps * grid, dtype=np.float64).reshape(record_sensitivity.shape)
         scale = planned.scale * float(np.sqrt(len(planned.sites)))
         return NoisySum(
             values=values,

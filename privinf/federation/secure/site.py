@@ -131,7 +131,11 @@ def _is_whole_number(value: Any, low: int) -> TypeGuard[int]:
 
 
 def check_terms(
-    query: Query, terms: SumTerms, entry: LedgerEntry, reach: RecordSensitivity, policy: SitePolicy
+    query: Query,
+    terms: SumTerms,
+    entry: LedgerEntry,
+    record_sensitivity: RecordSensitivity,
+    policy: SitePolicy,
 ) -> None:
     """Raise unless a secure sum is one that the policy allows and that costs what its ledger line says.
 
@@ -160,12 +164,12 @@ def check_terms(
         raise ArgumentError("secure sums need the argument bits, so that floating-point sums are exact")
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
         raise ArgumentError("the noise scale of one site must be 4 to 2^50 steps of the grid")
-    check_price(terms, entry, reach)
+    check_price(terms, entry, record_sensitivity)
 
 
-def check_price(terms: SumTerms, entry: LedgerEntry, reach: RecordSensitivity) -> None:
+def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordSensitivity) -> None:
     """Raise ArgumentError unless a ledger line states the sensitivity on the grid and a loss that it has."""
-    needed = reach.sensitivity(entry.relation) + terms.grid * math.sqrt(reach.size)
+    needed = record_sensitivity.sensitivity(entry.relation) + terms.grid * math.sqrt(record_sensitivity.size)
     if (
         entry.mechanism != Mechanisms.GAUSSIAN
         or entry.sensitivity is None

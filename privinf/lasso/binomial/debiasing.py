@@ -73,7 +73,7 @@ WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is
 class DebiasPrices:
     """Prices in zCDP: neighbours, Gram matrix, sizes of columns, a suspect, secant matrix, meat, score."""
 
-    neighbours: float
+    neighbors: float
     gram: float
     sizes: float
     suspect: float
@@ -129,7 +129,7 @@ def debias_logistic(
     targets: Sequence[int],
     prices: DebiasPrices,
     *,
-    neighbours: int,
+    neighbors: int,
     excluded: Sequence[int] = (),
 ) -> DebiasedLogistic:
     """Return the debiased coefficients of some columns.
@@ -154,7 +154,7 @@ def debias_logistic(
     -----
     **Privacy.** Spends what `prices` say but for the suspects'.
     """
-    union = _union(sums, fit, targets, neighbours, excluded, prices.neighbours)
+    union = _union(sums, fit, targets, neighbors, excluded, prices.neighbors)
     sums.sparse.size_columns(union, prices.sizes)
     whitening, gram = two_looks(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
     first = 1 + positions(targets, union)
@@ -196,7 +196,7 @@ def _union(
     sums: LogisticSums,
     fit: LogisticFit,
     targets: Sequence[int],
-    neighbours: int,
+    neighbors: int,
     excluded: Sequence[int],
     rho: float,
 ) -> list[int]:
@@ -204,8 +204,8 @@ def _union(
     union = [*fit.point.support, *targets]
     allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
     allowed[:, [*union, *excluded]] = False
-    if count := min(neighbours, int(allowed[0].sum())):
-        union += [j for chosen in sums.sparse.neighbours(targets, count, allowed, rho) for j in chosen]
+    if count := min(neighbors, int(allowed[0].sum())):
+        union += [j for chosen in sums.sparse.neighbors(targets, count, allowed, rho) for j in chosen]
     return list(dict.fromkeys(union))
 
 
@@ -235,9 +235,9 @@ def _column_noise(
     """Return E (w_j' Z d)^2 in the coordinates of v."""
     places = np.append(0, 1 + positions(fit.point.support, union))
     inverse_gram = whitening @ inverse @ whitening.T
-    picked = np.linalg.inv(np.linalg.inv(inverse_gram)[np.ix_(places, places)])
+    selected = np.linalg.inv(np.linalg.inv(inverse_gram)[np.ix_(places, places)])
     error = np.zeros_like(inverse_gram)
-    error[np.ix_(places, places)] = fit.error_covariance(picked, sums.n)
+    error[np.ix_(places, places)] = fit.error_covariance(selected, sums.n)
     back = np.linalg.inv(whitening)
     moved = back @ error @ back.T
     return column_noise_variance(columns, sd, np.arange(len(moved)), (moved + moved.T) / 2.0)

@@ -29,7 +29,7 @@ from privinf.lasso.binomial.thresholding import (
     check_room,
     sparse_logistic,
 )
-from privinf.lasso.columns import found_correlation
+from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fits import plan_of
 from privinf.lasso.omitted import MissedColumnTest, OmittedCandidates, SparseColumns, TargetDetection
@@ -109,7 +109,7 @@ class LogisticShares:
     score: float = 0.33
 
     @classmethod
-    def of(cls, shares: Mapping[str, float] | None) -> LogisticShares:
+    def from_mapping(cls, shares: Mapping[str, float] | None) -> LogisticShares:
         """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
         return cls() if shares is None else cls(**check_shares(shares, [field.name for field in fields(cls)]))
 
@@ -122,7 +122,7 @@ class LogisticShares:
         """Return the prices of the debiasing."""
         rho *= ROUNDING
         return DebiasPrices(
-            neighbours=self.neighbours * rho,
+            neighbors=self.neighbours * rho,
             gram=self.gram * rho,
             sizes=self.sizes / 2.0 * rho,
             suspect=self.suspect * rho,
@@ -144,11 +144,11 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     """
     plan = plan_of(rows, replace(options, shares=None))
     server = server_of(rows, ledger, rng)
-    budget = LogisticShares.of(options.shares).thresholding(plan.rho)
+    budget = LogisticShares.from_mapping(options.shares).thresholding(plan.rho)
     blocks = PEELS if options.iterations is None else options.iterations
-    picks = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
-    columns = picks + len(plan.targets or ())
-    check_room(server.nobs, columns, budget, min(blocks, picks))
+    selections = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
+    columns = selections + len(plan.targets or ())
+    check_room(server.nobs, columns, budget, min(blocks, selections))
     price = ConcentratedLoss(plan.rho)
     ledger.check(price)
     check_price(server, len(rows.names), plan.rho)
@@ -166,14 +166,14 @@ def _fitted(
 ) -> LassoResults:
     """Return the fit whose price is reserved."""
     ledger = server.ledger
-    prices = LogisticShares.of(options.shares).debiasing(plan.rho)
+    prices = LogisticShares.from_mapping(options.shares).debiasing(plan.rho)
     before = len(ledger.entries)
     excluded = () if rows.constant is None else (rows.constant,)
     sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
     threshold = upper_quantile(FALSE_PICKS / 2.0 / len(rows.names)) if plan.automatic else 0.0
 
     def spent() -> PrivacyReport:
-        return PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+        return PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
 
     try:
         fit = sparse_logistic(
@@ -200,12 +200,12 @@ def _fitted(
         count = options.precision_sparsity
         if count is None:
             count = afforded_neighbours(fit, len(targets), sums.n, prices.gram)
-        debiased = debias_logistic(sums, fit, targets, prices, neighbours=count, excluded=excluded)
+        debiased = debias_logistic(sums, fit, targets, prices, neighbors=count, excluded=excluded)
     except HiddenByNoise as hidden:
         return _without_intervals(rows, plan, sums, fit, targets, suspects, spent(), str(hidden))
     report = spent()
-    price = prices.neighbours / len(targets)
-    correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
+    price = prices.neighbors / len(targets)
+    correlation = detectable_correlation(sums.n, len(rows.names), count, price, 1.0)
     missed = (
         None
         if suspects is None
@@ -227,7 +227,7 @@ def _rate_alone(
     units.intercept = Spread(rare.rate).level
     support, values = ([], np.empty(0)) if constant is None else ([constant], np.zeros(1))
     sparse = sparse_settings(rows.names, units, support, values, rare.rate, constant)
-    settings: LassoSettings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
+    settings: LassoSettings = fit_settings(rows, sparse, diverged=False) | {"family": "binomial"}
     hidden = [rows.names[j] for j in plan.targets or ()]
     settings["hidden"] = hidden
     return results_without_intervals(
@@ -278,7 +278,7 @@ def _options(rows: LassoRows, plan: LassoPlan, support: Sequence[int], rate: flo
     """Return what the summary says above the table."""
     return {
         "Family": "binomial",
-        "Sparsity": plan.told(list(support), rows.constant),
+        "Sparsity": plan.sparsity_text(list(support), rows.constant),
         "Sites": str(len(rows.rows)),
         "Rate": f"{rate:.4g}",
     }
@@ -296,7 +296,7 @@ def _sparse_fit(
         support = [*support, rows.constant]
         values = np.append(values, 0.0)
     sparse = sparse_settings(rows.names, units, support, values, fit.spread.rate, rows.constant)
-    settings: LassoSettings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
+    settings: LassoSettings = fit_settings(rows, sparse, diverged=False) | {"family": "binomial"}
     if signs:
         settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
     return settings, [settings["doubt"]] if signs else []
@@ -317,14 +317,14 @@ def _missed(
     ratios = fit.ratios(sums.n)
     for j in chosen:
         ratios.pop(j, None)
-    sight = TargetDetection(
+    detection = TargetDetection(
         seen_from=suspects.seen_from,
         correlation=correlation,
         sampling=np.sqrt(sampling),
         errors=np.sqrt(sampling + np.diag(debiased.privacy)),
         unit=sums.sparse.units.scale[chosen],
     )
-    return suspects.test(rows, SparseColumns(kept=fit.columns, ratios=ratios, automatic=automatic), sight)
+    return suspects.test(rows, SparseColumns(kept=fit.columns, ratios=ratios, automatic=automatic), detection)
 
 
 def _results(

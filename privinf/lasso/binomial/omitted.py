@@ -37,7 +37,7 @@ from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.omitted import GRAM, PICK, SIZE, SUSPECT, OmittedCandidates, critical_value, searched
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
-from privinf.lasso.selection import DETECTION_PROBABILITY, picked_from
+from privinf.lasso.selection import DETECTION_PROBABILITY, detection_limit
 from privinf.lasso.sums import UNCLIPPED
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels
@@ -80,13 +80,13 @@ def screen_omitted_logistic(
     bound = clip * math.sqrt(rate * (1.0 - rate))
 
     def look(fit: LogisticFit) -> tuple[int, float, LogisticFit]:
-        picked, scale = sums.pick(fit.point, bound, 1, _allowed(sums, fit, excluded), PICK * rho, SUSPECT)
+        selected, scale = sums.select(fit.point, bound, 1, _allowed(sums, fit, excluded), PICK * rho, SUSPECT)
         scales.append(scale)
-        return picked[0], *_tested(sums, fit, picked[0], rho, keep)
+        return selected[0], *_tested(sums, fit, selected[0], rho, keep)
 
     wider, suspects = searched(fit, look, outside, 0.0, (rho, 0.0), scores, lambda refitted: refitted)
     moments = residual_moments(bound / max(rate, 1.0 - rate))
-    peeled = picked_from(sums.n * fit.spread.curvature, outside, scales[0], *moments)
+    peeled = detection_limit(sums.n * fit.spread.curvature, outside, scales[0], *moments)
     need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * _relative_error(
         sums, fit, rho
     )

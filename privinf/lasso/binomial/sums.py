@@ -197,14 +197,14 @@ class LogisticSums:
         )
         return NoisyMean(release.mean + 0.5, release.mean_sd)
 
-    def pick(
+    def select(
         self, at: Point, bound: float, k: int, allowed: Flags, rho: float, label: str = Labels.SELECTION
     ) -> tuple[list[int], float]:
         """Return the k columns whose products with residuals have the largest sums, and the noise's scale."""
         args = self._query_args(bound=bound, intercept=at.intercept)
         if at.support:
             args |= {"support": np.asarray(at.support, dtype=np.int64), "beta": at.beta}
-        picks = self.sparse.server.top_k(
+        selections = self.sparse.server.top_k(
             Statistics.LOGISTIC_PRODUCTS,
             args,
             k,
@@ -214,7 +214,7 @@ class LogisticSums:
             label=label,
             sites=self.sparse.sites,
         )
-        return [int(j) for j in picks.support], float(picks.scale)
+        return [int(j) for j in selections.support], float(selections.scale)
 
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
         """Return the mean of w v e."""
@@ -226,7 +226,7 @@ class LogisticSums:
         """Return the mean of w^2 e^2 v v'."""
         args = self._at(at, along, weights, high=weights.score)
         release = self._ask(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
-        return NoisyMean(NoisyGram.of(release).mean, release.mean_sd)
+        return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def secant(
         self, at: Point, along: Directions, weights: Weights, step: Floats, rho: float, label: str
@@ -234,7 +234,7 @@ class LogisticSums:
         """Return the mean of w g v v', g the slope of the mean between eta and eta + v'step, at most K."""
         args = self._at(at, along, weights, step=step, clip=weights.curvature)
         release = self._ask(Statistics.CURVED_SECANT, args, label, rho)
-        return NoisyMean(NoisyGram.of(release).mean, release.mean_sd)
+        return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def hessian(self, at: Point, along: Directions, top: float, rho: float, label: str) -> NoisyMean:
         """Return the mean of w c v v' for weights w = min(1, K / k) alone."""

@@ -40,7 +40,7 @@ from privinf.lasso.binomial.sums import (
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.sums import UNCLIPPED
-from privinf.lasso.thresholding import CLEAR, UNSETTLED, block_sizes
+from privinf.lasso.thresholding import CLEAR, NOT_CONVERGED, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -183,10 +183,10 @@ def sparse_logistic(
     """
     allowed = np.ones(len(sums.sparse.units.scale), dtype=bool)
     allowed[list(excluded)] = False
-    picks = min(sparsity + SPARE, int(allowed.sum()))
-    sizes = block_sizes(picks, blocks)
+    selections = min(sparsity + SPARE, int(allowed.sum()))
+    sizes = block_sizes(selections, blocks)
     spread = Spread(_rate(sums, budget.rate))
-    if reason := too_noisy(spread, sums.n, picks + len(targets), budget.last(len(sizes))):
+    if reason := too_noisy(spread, sums.n, selections + len(targets), budget.last(len(sizes))):
         raise TooRareResponse(reason, spread.rate)
     at = Point([], np.empty(0), spread.level)
     cheap = CHEAP_FIT * budget.refit / max(len(sizes) - 1, 1)
@@ -196,7 +196,7 @@ def sparse_logistic(
             fit = _fitted(sums, at, spread, cheap, CHEAP_STEP_SHARES)
             at = fit.point
             spread = fit.spread
-        new, _ = sums.pick(at, bound, size, allowed, budget.selection * size / picks)
+        new, _ = sums.select(at, bound, size, allowed, budget.selection * size / selections)
         sums.sparse.size_columns(new, budget.sizes / len(sizes) / 2.0)
         allowed[new] = False
         at = at.joined(new)
@@ -272,7 +272,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
         theta = at.all_coefficients + root @ move * min(1.0, longest / max(moved, longest))
         at = Point(at.support, theta[1:], float(theta[0]))
         spread = _spread(at, spread, root)
-    signs = [UNSETTLED_SIGN] * (moved > UNSETTLED * math.sqrt(size) * math.hypot(last, noise))
+    signs = [UNSETTLED_SIGN] * (moved > NOT_CONVERGED * math.sqrt(size) * math.hypot(last, noise))
     signs += [WEAK_MATRIX] * (clear < CLEAR) + [WIDE_SIGN] * (spread.sd >= WIDEST)
     shaken = noise * math.sqrt(size / spread.curvature)
     signs += [SHAKY_SIGN.format(shaken)] * (shaken > SHAKY)

@@ -31,7 +31,7 @@ from privinf.lasso.heterogeneous.site_effects import gram_factor
 from privinf.lasso.options import Accounting
 from privinf.lasso.plan import RESPONSE_SHARE, check_shares
 from privinf.lasso.results import (
-    ASTRAY_NOTE,
+    DIVERGED_NOTE,
     THROUGH_MIDDLE,
     LassoResults,
     fit_settings,
@@ -54,7 +54,7 @@ from privinf.validation import check_choice, check_count
 FALSE_ALARM = 0.05
 
 
-def extra_picks(own_sparsity: int) -> tuple[int, int]:
+def extra_selections(own_sparsity: int) -> tuple[int, int]:
     """Return how many columns are picked too many, for the shared part and for own parts of this size."""
     return 1, max(2, own_sparsity // 3)
 
@@ -80,7 +80,7 @@ class SitePlan:
     budget: SiteBudget
     shared: int
     own_sparsity: int
-    neighbours: int
+    neighbors: int
     joint: float
     interval: float
     accounting: Accounting
@@ -102,7 +102,7 @@ def check_site_plan(
     means: float = 0.0,
     sparsity: int,
     shared_sparsity: int | None,
-    neighbours: int,
+    neighbors: int,
     shares: Mapping[str, float] | None,
     targets: int,
     p: int,
@@ -141,7 +141,7 @@ def check_site_plan(
     own_sparsity = sparsity - shared
     full_rho = rho
     rho = rho if math.isinf(rho) else rho - means
-    extra = extra_picks(own_sparsity)
+    extra = extra_selections(own_sparsity)
     if sparsity + sum(extra) > p:
         raise ArgumentError(
             f"sparsity={sparsity} is too large for {p} columns: {sum(extra)} additional columns are selected"
@@ -156,7 +156,7 @@ def check_site_plan(
             shared=shared + extra[0],
             own_sparsity=own_sparsity + extra[1],
             sparsity=sparsity,
-            neighbours=neighbours,
+            neighbors=neighbors,
         )
         parts: Mapping[str, float] = site_shares(
             rho if math.isfinite(rho) else 1.0,
@@ -170,7 +170,7 @@ def check_site_plan(
     counts = factors(
         targets,
         p,
-        interval_columns(shared, own_sparsity, extra, neighbours),
+        interval_columns(shared, own_sparsity, extra, neighbors),
         joint=joint,
         own_precision=own_precision,
     )
@@ -180,7 +180,7 @@ def check_site_plan(
         budget=SiteBudget(**{name: part_price * rho * ROUNDING for name, part_price in price.items()}),
         shared=shared,
         own_sparsity=own_sparsity,
-        neighbours=neighbours,
+        neighbors=neighbors,
         joint=full_rho if joint else total * rho + means,
         interval=sum(price.values()) * rho + means,
         accounting=accounting,
@@ -220,8 +220,8 @@ def fit_sites(
         plan.budget,
         shared_sparsity=plan.shared,
         own_sparsity=plan.own_sparsity,
-        neighbours=plan.neighbours,
-        extra=extra_picks(plan.own_sparsity),
+        neighbors=plan.neighbors,
+        extra=extra_selections(plan.own_sparsity),
         joint=plan.accounting == "joint",
         own_precision=plan.precision == "machine",
     )
@@ -286,7 +286,9 @@ def _site_results(
     kept_targets = list(fits.targets[site])
     kept_columns = [fit.support[i] for i in fit.kept]
     values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept_columns]
-    settings = fit_settings(rows, sparse_settings(names, units, kept_columns, values, fit.scale), fit.astray)
+    settings = fit_settings(
+        rows, sparse_settings(names, units, kept_columns, values, fit.scale), fit.diverged
+    )
     hidden = [names[j] for j in targets if j not in set(kept_targets)]
     method = f"debiased lasso, site {label}"
     if debiased is None:
@@ -331,7 +333,7 @@ def _site_results(
 
 
 def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
-    notes = [ASTRAY_NOTE] if planned.fits.fits[site].astray else []
+    notes = [DIVERGED_NOTE] if planned.fits.fits[site].diverged else []
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(

@@ -24,8 +24,8 @@ from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
     SiteEffects,
     SiteGrams,
-    astray,
     clipped_step,
+    diverged,
     own_fits,
     site_grams,
 )
@@ -100,7 +100,7 @@ def site_fits(
     *,
     shared_sparsity: int,
     own_sparsity: int,
-    neighbours: int = 3,
+    neighbors: int = 3,
     extra: tuple[int, int] = (1, 2),
     joint: bool = False,
     own_precision: bool = False,
@@ -130,7 +130,7 @@ def site_fits(
     price of one, which is what the ledger shows.
     """
     p = len(pooled.units.scale)
-    size = interval_columns(shared_sparsity, own_sparsity, extra, neighbours)
+    size = interval_columns(shared_sparsity, own_sparsity, extra, neighbors)
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
     grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
@@ -138,14 +138,14 @@ def site_fits(
     fits = own_fits(
         sites, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
     )
-    near = _neighbours(pooled, sites, own_precision, targets, shared.support, neighbours, budget.neighbours)
+    near = _neighbors(pooled, sites, own_precision, targets, shared.support, neighbors, budget.neighbours)
     members = {
         name: sorted({*fit.support, *targets, *(j for chosen in near[name] for j in chosen)})
         for name, fit in fits.items()
     }
     correlations = grams.precision(members)
     scores = site_scores(
-        sites, correlations, fits, targets, near, ScorePrices.of(budget.slopes, budget.score)
+        sites, correlations, fits, targets, near, ScorePrices.from_prices(budget.slopes, budget.score)
     )
     return SiteFits(
         shared=shared.support,
@@ -159,9 +159,9 @@ def site_fits(
     )
 
 
-def interval_columns(shared: int, own_sparsity: int, extra: tuple[int, int], neighbours: int) -> int:
+def interval_columns(shared: int, own_sparsity: int, extra: tuple[int, int], neighbors: int) -> int:
     """Return how many columns of the Gram matrix one interval uses at most."""
-    return shared + own_sparsity + sum(extra) + neighbours + 1
+    return shared + own_sparsity + sum(extra) + neighbors + 1
 
 
 def _shared(
@@ -170,7 +170,7 @@ def _shared(
     p = len(pooled.units.scale)
     look = POOLED_LOOKS * budget.scales / 3.0
     scale = response = pooled.residual_scale((), np.empty(0), look, Labels.SCALE_OF_RESPONSE)
-    support = pooled.pick(
+    support = pooled.select(
         (),
         np.empty(0),
         PRODUCT_CLIP * scale,
@@ -191,18 +191,18 @@ def _shared(
             scale = pooled.residual_scale(support, beta, look, Labels.SCALE_OF_RESIDUALS)
     largest = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
-    lost = astray(steps, len(support), scale, response, root)
+    lost = diverged(steps, len(support), scale, response, root)
     return SharedPart(
         support=[support[i] for i in largest],
         beta=beta[largest],
         cov=cov,
         scale=scale,
         response=response,
-        astray=lost,
+        diverged=lost,
     )
 
 
-def _neighbours(
+def _neighbors(
     pooled: SparseSums,
     sites: Mapping[str, SparseSums],
     own_precision: bool,
@@ -220,8 +220,8 @@ def _neighbours(
         return {name: [[] for _ in targets] for name in sites}
     price = rho * len(targets)
     if own_precision:
-        return {name: sums.neighbours(targets, count, allowed, price) for name, sums in sites.items()}
-    return dict.fromkeys(sites, pooled.neighbours(targets, count, allowed, price))
+        return {name: sums.neighbors(targets, count, allowed, price) for name, sums in sites.items()}
+    return dict.fromkeys(sites, pooled.neighbors(targets, count, allowed, price))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +234,7 @@ class RequestSize:
     shared: int
     own_sparsity: int
     sparsity: int
-    neighbours: int
+    neighbors: int
 
 
 def site_shares(
@@ -259,16 +259,16 @@ def site_shares(
     pooled_energy = rho * size.total**2
     near = (
         NEIGHBOUR_SUM
-        * size.neighbours
+        * size.neighbors
         * (targets if joint else 1)
         / (site_energy if own_precision else pooled_energy)
     )
     gram = _within(0.03 * (REFERENCE / site_energy) ** 0.4, 0.02, 0.07)
     shares = {
-        "selection": _within(_picking(size.shared, size, pooled_energy), 0.015, 0.2),
+        "selection": _within(_selection_share(size.shared, size, pooled_energy), 0.015, 0.2),
         "refit": _within(0.1 * (REFERENCE / pooled_energy) ** 0.25, 0.02, 0.12),
         "scales": SCALES,
-        "own_selection": _within(_picking(size.own_sparsity, size, site_energy), 0.15, 0.33),
+        "own_selection": _within(_selection_share(size.own_sparsity, size, site_energy), 0.15, 0.33),
         "own_refit": _within(
             0.04 * (REFERENCE / site_energy) ** 0.25 * math.sqrt(size.own_sparsity), 0.08, 0.18
         ),
@@ -282,8 +282,10 @@ def site_shares(
     return shares | {"score": 1.0 - sum(shares.values())}
 
 
-def _picking(picks: int, size: RequestSize, strength: float) -> float:
-    return PICKING * picks * (picks + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
+def _selection_share(selections: int, size: RequestSize, strength: float) -> float:
+    return (
+        PICKING * selections * (selections + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
+    )
 
 
 def _within(share: float, low: float, high: float) -> float:

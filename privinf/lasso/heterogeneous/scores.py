@@ -47,7 +47,7 @@ class ScorePrices:
     average: float
 
     @classmethod
-    def of(cls, slopes: float, score: float) -> ScorePrices:
+    def from_prices(cls, slopes: float, score: float) -> ScorePrices:
         """Return the prices from those of the slopes and of the score."""
         return cls(score, (1.0 - MEAN_SHARE) * slopes, MEAN_SHARE * slopes)
 

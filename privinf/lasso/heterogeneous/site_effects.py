@@ -18,7 +18,7 @@ from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import correlations, floored
 from privinf.lasso.radii import norm_moments, relative_variance, residual_moments, scale_of_squares
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ASTRAY, CLEAR, GRAM_ROOM, UNSETTLED, block_sizes
+from privinf.lasso.thresholding import CLEAR, DIVERGED, GRAM_ROOM, NOT_CONVERGED, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -54,7 +54,7 @@ class SharedPart:
     cov: Floats
     scale: float
     response: float
-    astray: bool
+    diverged: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -80,7 +80,7 @@ class SiteEffects:
     kept: list[int]
     error_cov: Floats
     scale: float
-    astray: bool
+    diverged: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ class ClippedStep:
     length: float
 
 
-def astray(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
+def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
     """Return whether the steps of a fit went astray, by the signs of a homogeneous fit (`thresholding`).
 
     The residuals are larger than the response was; the last step is far longer than the noise of the one
@@ -115,9 +115,9 @@ def astray(steps: Sequence[ClippedStep], size: int, scale: float, response: floa
     **Privacy.** Post-processing.
     """
     before, last = steps[-2:]
-    settled = UNSETTLED * math.sqrt(size) * math.sqrt(before.noise**2 + last.variance)
-    noisy = last.noise > 0.0 and (last.length > settled or root.clearance < CLEAR)
-    return scale > ASTRAY * response or noisy
+    tolerance = NOT_CONVERGED * math.sqrt(size) * math.sqrt(before.noise**2 + last.variance)
+    noisy = last.noise > 0.0 and (last.length > tolerance or root.clearance < CLEAR)
+    return scale > DIVERGED * response or noisy
 
 
 def own_fits(
@@ -199,7 +199,7 @@ def _pick(
     """Add columns to a site's fit, with coefficients 0."""
     allowed = np.ones(len(sums.units.scale), dtype=bool)
     allowed[support] = False
-    support += sums.pick(
+    support += sums.select(
         list(support), beta[name], SMALL_CLIP * scale, size, allowed, rho, Labels.SELECTION_OF_OWN_PARTS
     )
     beta[name] = np.append(beta[name], np.zeros(size))
@@ -219,14 +219,14 @@ def _fit(
     cov[:shared_count, :shared_count] = shared.cov
     cov[shared_count:, shared_count:] = steps[-1].variance * root.values @ root.values.T
     largest = shared_count + np.sort(np.argsort(-np.abs(beta[shared_count:]), kind="stable")[:sparsity])
-    lost = astray(steps, len(support) - shared_count, scale, shared.response, root) or shared.astray
+    lost = diverged(steps, len(support) - shared_count, scale, shared.response, root) or shared.diverged
     return SiteEffects(
         support=support,
         beta=beta,
         kept=[*range(shared_count), *largest.tolist()],
         error_cov=cov,
         scale=scale,
-        astray=lost,
+        diverged=lost,
     )
 
 

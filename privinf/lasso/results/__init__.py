@@ -52,7 +52,7 @@ THROUGH_MIDDLE = (
     "The model has no constant: it is the regression through the middle of the bounds; center='released' "
     "centers at the means instead."
 )
-ASTRAY_NOTE = (
+DIVERGED_NOTE = (
     "Not reliable: the sparse fit did not converge (large residuals or a long last step); keep "
     "fewer columns, spend more, or move budget to the refit by shares=."
 )
@@ -135,7 +135,7 @@ class TargetInference(Inference):
         """Test that no column outside the fit has an effect; see `LassoResults.missed_column_test`."""
         if "missed" not in self.settings:
             raise NotAvailableError("missed_column_test: this fit tested no columns outside it")
-        return MissedColumnTest.of(self.settings["missed"])
+        return MissedColumnTest.from_dict(self.settings["missed"])
 
     @property
     def interval_warnings(self) -> list[tuple[type[Warning], str]]:
@@ -148,7 +148,7 @@ class TargetInference(Inference):
             warnings.append((WeakIdentificationWarning, missed.note))
         warnings += [(ChangedTargetWarning, text) for text in changed_target(settings)]
         texts = [
-            ASTRAY_NOTE if settings.get("astray", False) else None,
+            DIVERGED_NOTE if settings.get("astray", False) else None,
             settings.get("doubt"),
             hidden_targets_text(settings) if self.estimate.cov is not None else None,
             settings.get("sight", {}).get("missed"),
@@ -357,7 +357,7 @@ def lasso_results(
         bias=None if debiased.bias is None else debiased.bias / unit,
         terms=parts.terms(debiased.cov, unit),
     )
-    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.astray)
+    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
     if extras is not None:
         settings["extras"] = extras.settings(unit)
     target: ScoreTarget = "robust" if debiased.clip is None else "mean"
@@ -367,7 +367,7 @@ def lasso_results(
     options = {"Sparsity": sparsity, "Sites": str(len(rows.rows)), "Score target": target}
     notes: tuple[str | Note, ...] = target_notes(report)
     notes += hidden_notes(settings)
-    notes += must_read(SELECTED_NOTE) * after_selection + must_read(ASTRAY_NOTE) * fit.astray
+    notes += must_read(SELECTED_NOTE) * after_selection + must_read(DIVERGED_NOTE) * fit.diverged
     notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
     if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
@@ -381,7 +381,7 @@ def lasso_results(
         }
     notes += must_read(*map(sentence, changed_target(settings)))
     if debiased.clip is not None:
-        settings["tail"] = list(astuple(ScoreTail.of(debiased.clip, sums.n)))
+        settings["tail"] = list(astuple(ScoreTail.from_clip(debiased.clip, sums.n)))
     if debiased.marks is not None:
         settings["marks"] = debiased.marks.settings(reported)
         notes += debiased.marks.notes(reported)
@@ -467,12 +467,12 @@ def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSett
     return sparse
 
 
-def fit_settings(rows: LassoRows, sparse: SparseSettings, astray: bool) -> LassoSettings:
+def fit_settings(rows: LassoRows, sparse: SparseSettings, diverged: bool) -> LassoSettings:
     """Return what results of every kind of fit keep: the sparse fit, the response, and a formula's design."""
     settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
     if rows.missing != "raise":
         settings["missing"] = rows.missing
-    if astray:
+    if diverged:
         settings["astray"] = True
     if rows.design.schema is not None:
         settings["design"] = rows.design.to_dict()

@@ -33,7 +33,7 @@ from privinf.accounting.calibration import exact, float_down
 from privinf.errors import ArgumentError
 from privinf.mechanisms.local.channels import FeaturePlan, Label
 from privinf.mechanisms.local.responses import RandomizedResponse
-from privinf.release_kinds import AnswerLaw, ExamplesLaw, LabelLaw
+from privinf.release_kinds import AnswerNoiseModel, ExamplesNoiseModel, LabelNoiseModel
 from privinf.typing import Calibration, LabelKind
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, is_zero
 
@@ -291,20 +291,20 @@ class ExamplesPlan:
     entries: tuple[LedgerEntry, ...]
     noise_free: bool
 
-    def law(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesLaw:
+    def law(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesNoiseModel:
         """Return what the release says of its noise."""
-        responses: list[AnswerLaw] = [
+        responses: list[AnswerNoiseModel] = [
             {
                 "name": feature.name,
                 "columns": features.private_positions(feature.columns),
-                "levels": law.levels,
-                "keep": law.keep,
-                "other": law.other,
-                "epsilon": law.epsilon,
+                "levels": noise_model.levels,
+                "keep": noise_model.keep,
+                "other": noise_model.other,
+                "epsilon": noise_model.epsilon,
             }
-            for feature, law in zip(features.responded, self.responses, strict=True)
+            for feature, noise_model in zip(features.responded, self.responses, strict=True)
         ]
-        label: LabelLaw = {"kind": response.kind}
+        label: LabelNoiseModel = {"kind": response.kind}
         if response.levels is not None:
             label["levels"] = list(response.levels)
         if (answer := self.label_response) is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import Rows
-from privinf.release_kinds import UnitsLaw
+from privinf.release_kinds import UnitsNoiseModel
 from privinf.schema import Design, Factor, Response, Schema
 from privinf.schema.declared import Level
 from privinf.schema.formulas import refuse_response
@@ -99,7 +99,7 @@ class FeaturePlan:
         ranks = np.cumsum(self.design.private) - 1
         return [int(ranks[column]) for column in columns]
 
-    def units(self) -> UnitsLaw:
+    def units(self) -> UnitsNoiseModel:
         """Return centre and scale, each (p,), of the columns as sent: ``sent = (x - center) / scale``.
 
         Those of the design, but 0 and 1 for a feature under randomized response: indicators stay 0 and 1.

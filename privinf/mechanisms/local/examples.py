@@ -257,13 +257,20 @@ class LocalExamples:
             numbers=self._read_numbers if plain else None,
         ).checked()
         recorded = account.spend(*plan.entries)
-        law = plan.law(self.features, self.label, delta or None) | imputing(checked_rows.missing)
+        noise_model = plan.law(self.features, self.label, delta or None) | imputing(checked_rows.missing)
         draws = self._draws(plan)
         noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
         sent_blocks = (self._send(*block, plan, iter(noises)) for block in blocks)
         return write_rows(
             target,
-            Release(kind=self.kind, arrays={}, law=law, design=self.design, entries=recorded, nobs=blocks.n),
+            Release(
+                kind=self.kind,
+                arrays={},
+                law=noise_model,
+                design=self.design,
+                entries=recorded,
+                nobs=blocks.n,
+            ),
             sent_blocks,
         )
 
@@ -347,9 +354,9 @@ class LocalExamples:
             text for text in assumptions if text != Assumptions.CLEAR_RESPONSE or self.label.kind == "clear"
         )
 
-    def _encode(self, rows: Rows, seen: set[str] | None) -> tuple[EncodedRows, tuple[Integers, ...]]:
+    def _encode(self, rows: Rows, seen_levels: set[str] | None) -> tuple[EncodedRows, tuple[Integers, ...]]:
         """Return the encoded rows and the codes of each responded feature."""
-        encoded = encode(self.features.gaussian_design, self.label.read(rows), seen=seen)
+        encoded = encode(self.features.gaussian_design, self.label.read(rows), seen_levels=seen_levels)
         codes = tuple(
             self.features.codes(feature, encoded.public, rows.missing) for feature in self.features.responded
         )

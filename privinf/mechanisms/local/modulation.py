@@ -254,7 +254,7 @@ class Modulation:
         public = np.random.default_rng(self.public_seed)
         directions = orthonormal_directions(public, self.map.directions, self.columns)
         if to is not None:
-            return self._streamed(rows, directions, to, Spending.of(options.spending(), ledger))
+            return self._streamed(rows, directions, to, Spending.from_options(options.spending(), ledger))
         session = self.open(rows, rounds=1, ledger=ledger, **options.spending())
         session.send(directions)
         return session.release()
@@ -271,11 +271,11 @@ class Modulation:
         noises = side_by_side(
             budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
         )
-        law = self.map.law(plan.scales, plan.response_scale, budget) | imputing(checked_rows.missing)
+        noise_model = self.map.law(plan.scales, plan.response_scale, budget) | imputing(checked_rows.missing)
         release = Release(
             kind=self.kind,
             arrays={"directions": directions},
-            law=law,
+            law=noise_model,
             design=self.design,
             entries=recorded,
             nobs=blocks.n,
@@ -349,7 +349,7 @@ class Modulation:
             calibration=calibration,
             source=source,
         )
-        budget = Spending.of(options.spending(), ledger)
+        budget = Spending.from_options(options.spending(), ledger)
         plan = self._plan(budget, check_count(rounds, "rounds"), schedule)
         budget.ledger.check([entry.loss for entry in plan.entries])
         checked_rows = as_rows(rows, self.missing)
@@ -547,11 +547,13 @@ class ModulationSession:
         }
         mechanism = self._mechanism
         plan = self._plan
-        law = mechanism.map.law(plan.scales, plan.response_scale, self._spending) | imputing(self._missing)
+        noise_model = mechanism.map.law(plan.scales, plan.response_scale, self._spending) | imputing(
+            self._missing
+        )
         return Release(
             kind=mechanism.kind,
             arrays=arrays,
-            law=law,
+            law=noise_model,
             design=mechanism.design,
             entries=plan.entries,
             nobs=len(self.public),

@@ -23,7 +23,7 @@ from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.rows import BLOCK
 from privinf.noise import NoiseSource, grid_step
-from privinf.release_kinds import ModulationLaw
+from privinf.release_kinds import ModulationNoiseModel
 from privinf.typing import Adjacency, Floats, SensitivityRule
 from privinf.validation import check_choice, check_count, check_number
 from privinf.wire import Derivations
@@ -83,7 +83,7 @@ class ModulationMap:
         distance = Derivations.PUBLIC_DIAMETER if self.adjacency == "bounded" else Derivations.UNIT_DISTANCE
         return Derivations.MODULATED.format(factor=factor, distance=distance)
 
-    def law(self, scales: list[float], response_scale: float, spending: Spending) -> ModulationLaw:
+    def law(self, scales: list[float], response_scale: float, spending: Spending) -> ModulationNoiseModel:
         """Return what a release says of its noise, of each round and of the response."""
         noise_free = math.isinf(spending.mu)
         return {

@@ -169,7 +169,7 @@ class RandomizedResponse:
             The line.
         """
         clear = math.isinf(self.epsilon)
-        law = NoiseLaws.NONE if clear else NoiseLaws.RANDOMIZED_RESPONSE
+        noise_model = NoiseLaws.NONE if clear else NoiseLaws.RANDOMIZED_RESPONSE
         return LedgerEntry(
             mechanism=Mechanisms.RANDOMIZED_RESPONSE,
             label=label,
@@ -179,7 +179,7 @@ class RandomizedResponse:
             sensitivity=Sensitivity(
                 Norms.DISCRETE, 1.0, Derivations.ANY_TWO_LEVELS.format(levels=self.levels)
             ),
-            noise={"law": law, "levels": self.levels, "keep": self.keep},
+            noise={"law": noise_model, "levels": self.levels, "keep": self.keep},
             loss=PureLoss(self.epsilon),
             source=NoiseSources.NONE if clear else source.name,
             secure=not clear and source.secure,

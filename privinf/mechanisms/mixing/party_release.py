@@ -19,7 +19,7 @@ from privinf.mechanisms.gaussian import Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
 from privinf.noise import get_source
-from privinf.release_kinds import GaussianRowsLaw
+from privinf.release_kinds import GaussianRowsNoiseModel
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.schema.table import check_schema
@@ -259,8 +259,8 @@ class PartyMechanism:
             raise AlignmentError(f"{n} rows were passed, but a release needs between 1 and 2^29 people")
         return rows
 
-    def _law(self, spending: Spending, scale: float, n: int) -> GaussianRowsLaw:
-        law: GaussianRowsLaw = {
+    def _noise_model(self, spending: Spending, scale: float, n: int) -> GaussianRowsNoiseModel:
+        noise_model: GaussianRowsNoiseModel = {
             "method": self.kind,
             "party": self.labels.party,
             "plan": self.labels.plan,
@@ -272,10 +272,16 @@ class PartyMechanism:
             "noise_free": math.isinf(spending.mu),
         }
         if self.missing != "raise":
-            law["missing"] = self.missing
-        return law
+            noise_model["missing"] = self.missing
+        return noise_model
 
     def _release(
-        self, arrays: dict[str, Floats], law: GaussianRowsLaw, entries: tuple[LedgerEntry, ...], n: int
+        self,
+        arrays: dict[str, Floats],
+        noise_model: GaussianRowsNoiseModel,
+        entries: tuple[LedgerEntry, ...],
+        n: int,
     ) -> Release:
-        return Release(kind=self.kind, arrays=arrays, law=law, design=self.design, entries=entries, nobs=n)
+        return Release(
+            kind=self.kind, arrays=arrays, law=noise_model, design=self.design, entries=entries, nobs=n
+        )

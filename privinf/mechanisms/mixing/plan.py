@@ -26,7 +26,7 @@ from privinf.mechanisms.mixing.theory import (
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.table import canonical_digest
-from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed
+from privinf.storage.checksummed import checksummed_json, parse_json, read_text, reads, verified_record
 from privinf.typing import (
     Calibration,
     DiameterChoice,
@@ -480,7 +480,7 @@ class MixingPlan:
         str
             For `from_json`.
         """
-        return sealed_json(self.to_dict(), indent=2)
+        return checksummed_json(self.to_dict(), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -498,7 +498,7 @@ class MixingPlan:
         """
         record = parse_json(text, "the text is not a mixing plan: it")
         names = ("format", "version", *cls.__dataclass_fields__)
-        return cls.from_dict(unsealed(record, "a mixing plan", names))
+        return cls.from_dict(verified_record(record, "a mixing plan", names))
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the plan to a JSON file.

@@ -28,7 +28,7 @@ from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.mixing.party_release import GRID_SLACK, MOST_PEOPLE, UNIT, PartyLabels, PartyMechanism
 from privinf.mechanisms.mixing.theory import default_share
 from privinf.mechanisms.rows import BLOCK
-from privinf.release_kinds import RandomMixingLaw
+from privinf.release_kinds import RandomMixingNoiseModel
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import (
@@ -144,7 +144,7 @@ class GaussianRows(PartyMechanism):
             calibration=calibration,
             source=source,
         )
-        budget = Spending.of(options.spending(), ledger)
+        budget = Spending.from_options(options.spending(), ledger)
         line = self._line(budget.mu, self._dimension)
         budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
@@ -159,8 +159,8 @@ class GaussianRows(PartyMechanism):
             for start in range(0, len(released), BLOCK):
                 part = released[start : start + BLOCK]
                 part[:] = budget.source.perturb(part, scale)
-        law = self._law(budget, scale, len(table))
-        return self._release({"rows": released}, law, recorded, len(table))
+        noise_model = self._noise_model(budget, scale, len(table))
+        return self._release({"rows": released}, noise_model, recorded, len(table))
 
 
 @doors
@@ -350,7 +350,7 @@ class RandomMixing(PartyMechanism):
             calibration=calibration,
             source=source,
         )
-        budget = Spending.of(options.spending(), ledger)
+        budget = Spending.from_options(options.spending(), ledger)
         line = self._line(budget.mu, self._dimension)
         budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
@@ -367,14 +367,14 @@ class RandomMixing(PartyMechanism):
         if scale > 0.0:
             for name in ("rows", "ones_row")[: 1 + self.intercept]:  # a fixed order: seeded noise repeats
                 arrays[name] = budget.source.perturb(arrays[name], scale)
-        law: RandomMixingLaw = {
-            **self._law(budget, scale, n),
+        noise_model: RandomMixingNoiseModel = {
+            **self._noise_model(budget, scale, n),
             "k": self.k,
             "kind": self.mixing,
             "public_seed": self.seed,
             "share": share,
         }
-        return self._release(arrays, law, recorded, n)
+        return self._release(arrays, noise_model, recorded, n)
 
     def _share(self, scale: float, n: int) -> float:
         if not self.intercept:

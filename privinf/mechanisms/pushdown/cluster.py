@@ -77,7 +77,7 @@ class _Partition(Source):
 class PartPasses(Protocol):
     """What reads the rows of a partition: a `RowPasses`."""
 
-    seen: set[str]
+    seen_levels: set[str]
 
     @property
     def empty(self) -> SiteBlock:
@@ -111,7 +111,7 @@ class _Partial:
     """
 
     rows: int
-    seen: frozenset[str]
+    seen_levels: frozenset[str]
     kinds: dict[str, str]
     totals: list[Wide]
 
@@ -158,7 +158,7 @@ def _summed(task: PartitionTask, frame: object) -> _Partial:
     columns = needed(task.design, task.weights) if len(frame) else []
     kinds = {name: kind_of(frame[name]) for name in columns}
     totals = [part.total.integers() for accumulator in sums for part in _parts(accumulator)]
-    return _Partial(len(frame), frozenset(passes.seen), kinds, totals)
+    return _Partial(len(frame), frozenset(passes.seen_levels), kinds, totals)
 
 
 def _accumulators(task: PartitionTask, passes: PartPasses) -> list[Accumulator]:
@@ -197,7 +197,7 @@ def _added(parts: Sequence[_Partial]) -> _Partial:
         np.sum(part_totals, axis=0, dtype=object)
         for part_totals in zip(*(part.totals for part in parts), strict=True)
     ]
-    seen_columns = frozenset[str]().union(*(part.seen for part in parts))
+    seen_columns = frozenset[str]().union(*(part.seen_levels for part in parts))
     return _Partial(sum(part.rows for part in parts), seen_columns, kinds, totals)
 
 
@@ -238,4 +238,4 @@ def add_partitions(
     for accumulator in sums:
         for part in _parts(accumulator):
             part.take(total.rows, next(totals))
-    return total.rows, total.seen
+    return total.rows, total.seen_levels

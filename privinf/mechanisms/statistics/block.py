@@ -87,7 +87,7 @@ class SiteBlock:
     inputs: Floats | None = None
 
     @classmethod
-    def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
+    def from_rows(cls, design: Design, rows: OpenedRows) -> SiteBlock:
         """Return all rows of a site by a design whose response has bounds."""
         assert design.y_low is not None
         assert design.y_high is not None
@@ -156,11 +156,11 @@ class SiteBlock:
             x -= np.asarray(center)[index]
         if (scale := args.get("scale")) is not None:
             x *= 1.0 / np.asarray(scale)[index]
-        if not self._reach(args, index) <= LARGEST:
+        if not self._largest_value(args, index) <= LARGEST:
             np.clip(np.nan_to_num(x, copy=False), -LARGEST, LARGEST, out=x)
         return np.asarray(x, dtype=np.float64)
 
-    def _reach(self, args: Args, index: Any) -> float:
+    def _largest_value(self, args: Args, index: Any) -> float:
         """Return how large columns can get by their public bounds."""
         with np.errstate(all="ignore"):
             ends = np.stack([self.low[index], self.high[index]])
@@ -311,11 +311,11 @@ def check_bits(args: Args, rows: int) -> int:
     return bits
 
 
-def whole_number(args: Args, name: str, *, default: int | None = None, least: int = 0) -> int:
+def whole_number(args: Args, name: str, *, default: int | None = None, minimum: int = 0) -> int:
     """Return an argument that is a whole number."""
     value = args.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ArgumentError(f"{name} must be a whole number, at least {least}")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ArgumentError(f"{name} must be a whole number, at least {minimum}")
     return int(value)
 
 

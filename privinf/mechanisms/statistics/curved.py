@@ -51,7 +51,7 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.families import exponential, logistic
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_reach
+from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_sensitivity
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
@@ -262,7 +262,7 @@ def _check_model(args: Args, columns: int) -> int:
     return int(transform.shape[1])
 
 
-def _joint_reach(size: int, args: Args, *, start: bool) -> RecordSensitivity:
+def _joint_sensitivity(size: int, args: Args, *, start: bool) -> RecordSensitivity:
     share = check_number(args.get("share"), "share", low=0.01, high=0.99)
     a = math.sqrt(1.0 - share) / 2.0
     b = math.sqrt(share / 2.0)
@@ -280,29 +280,29 @@ def _joint_reach(size: int, args: Args, *, start: bool) -> RecordSensitivity:
     )
 
 
-def _start_reach(args: Args, columns: int) -> RecordSensitivity:
+def _start_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     if not len(chosen := positions(args, "block", columns)):
         raise ArgumentError("block must name at least one column")
     positive(args, "radius")
-    return _joint_reach(len(chosen), args, start=True)
+    return _joint_sensitivity(len(chosen), args, start=True)
 
 
-def _step_reach(args: Args, columns: int) -> RecordSensitivity:
+def _step_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     positive(args, "score_bound"), positive(args, "curvature_bound")
-    return _joint_reach(size, args, start=False)
+    return _joint_sensitivity(size, args, start=False)
 
 
-def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
+def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check_model(args, columns)
     if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
         raise ArgumentError(
             "scores of this family are not bounded by the bounds of x: pass of='residual' to count residuals"
         )
-    return counted_reach(args)
+    return counted_sensitivity(args)
 
 
-def _score_reach(args: Args, columns: int) -> RecordSensitivity:
+def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
@@ -321,7 +321,7 @@ def _longest(args: Args) -> float:
     return middle + upper * (high - middle)
 
 
-def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
+def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     positive(args, "high")
     for name in {"middle", "upper"} & set(args):
@@ -329,15 +329,15 @@ def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
     if _layers(args)[0] > float(args["high"]):
         raise ArgumentError("middle must not be larger than high")
     top = _longest(args) ** 2
-    return _matrix_reach(size, top)
+    return _matrix_sensitivity(size, top)
 
 
-def _secant_reach(args: Args, columns: int) -> RecordSensitivity:
+def _secant_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     vector(args, "step", size := _check_model(args, columns))
-    return _matrix_reach(size, positive(args, "clip"))
+    return _matrix_sensitivity(size, positive(args, "clip"))
 
 
-def _matrix_reach(size: int, top: float) -> RecordSensitivity:
+def _matrix_sensitivity(size: int, top: float) -> RecordSensitivity:
     shape = (size * (size + 1) // 2,)
     derivation = Derivations.RANK_ONE
     if size == 1:
@@ -353,10 +353,10 @@ def _matrix_reach(size: int, top: float) -> RecordSensitivity:
 
 
 CURVED_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.CURVED_START, _start, _start_reach, (*BASIS, "block", "radius", "share")),
-    op_of_terms(Statistics.CURVED_STEP, _step, _step_reach, (*MODEL, "share")),
-    op_of_terms(Statistics.CURVED_COUNTS, _counts, _counts_reach, (*MODEL, "of", "thresholds")),
-    op_of_terms(Statistics.CURVED_SCORE, _score, _score_reach, (*MODEL, "low", "high")),
-    op_of_terms(Statistics.CURVED_MEAT, _meat, _meat_reach, (*MODEL, "middle", "high", "upper")),
-    op_of_terms(Statistics.CURVED_SECANT, _secant, _secant_reach, (*MODEL, "step", "clip")),
+    op_of_terms(Statistics.CURVED_START, _start, _start_sensitivity, (*BASIS, "block", "radius", "share")),
+    op_of_terms(Statistics.CURVED_STEP, _step, _step_sensitivity, (*MODEL, "share")),
+    op_of_terms(Statistics.CURVED_COUNTS, _counts, _counts_sensitivity, (*MODEL, "of", "thresholds")),
+    op_of_terms(Statistics.CURVED_SCORE, _score, _score_sensitivity, (*MODEL, "low", "high")),
+    op_of_terms(Statistics.CURVED_MEAT, _meat, _meat_sensitivity, (*MODEL, "middle", "high", "upper")),
+    op_of_terms(Statistics.CURVED_SECANT, _secant, _secant_sensitivity, (*MODEL, "step", "clip")),
 )

@@ -57,7 +57,7 @@ from privinf.mechanisms.statistics.families import (
     score_diameter,
     steepest,
 )
-from privinf.mechanisms.statistics.layers import outer_reach
+from privinf.mechanisms.statistics.layers import outer_sensitivity
 from privinf.mechanisms.statistics.loops import lengths
 from privinf.mechanisms.statistics.ops import CLIENTS, RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.summands import Product, RowDirections, Square
@@ -110,7 +110,7 @@ def _size(args: Args, columns: int) -> int:
     return len(chosen)
 
 
-def _score_reach(args: Args, columns: int) -> RecordSensitivity:
+def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = check_glm(args, columns)
     radius = float(args["radius"])
     if "block" in args:
@@ -137,10 +137,10 @@ def _hessian(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=x, top=radius * math.sqrt(steepest(rows.args)), length=length * size),)
 
 
-def _hessian_reach(args: Args, columns: int) -> RecordSensitivity:
+def _hessian_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_glm(args, columns)
     check_choice(args.get("curvature", "exact"), Curvature, "curvature")
-    return outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(steepest(args)))
+    return outer_sensitivity(_size(args, columns), float(args["radius"]) * math.sqrt(steepest(args)))
 
 
 def _meat(rows: RowReader) -> tuple[Square]:
@@ -152,9 +152,9 @@ def _meat(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=x, top=_longest(rows.args, _bound(rows.args)), length=size),)
 
 
-def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
+def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = check_glm(args, columns)
-    return outer_reach(_size(args, columns), _longest(args, bound))
+    return outer_sensitivity(_size(args, columns), _longest(args, bound))
 
 
 def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
@@ -223,7 +223,7 @@ def _sketched_score(rows: RowReader) -> tuple[Product]:
     return (Product(np.minimum(directions.length, clip), clip, directions),)
 
 
-def _sketched_reach(args: Args, columns: int) -> RecordSensitivity:
+def _sketched_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_glm(args, columns)
     size = columns
     positive(args, "clip")
@@ -234,7 +234,7 @@ def _sketched_reach(args: Args, columns: int) -> RecordSensitivity:
     if "basis" in args or "probes" in args:
         size = _sketch_size(args, columns)
     if "batches" in args:
-        batches = whole_number(args, "batches", least=1)
+        batches = whole_number(args, "batches", minimum=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
             raise ArgumentError(f"batch must be below batches={batches}, and seed below 2^63")
     return RecordSensitivity.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
@@ -264,15 +264,15 @@ def _sketch_size(args: Args, columns: int) -> int:
 
 
 GLM_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.GLM_SCORE, _score, _score_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    op_of_terms(Statistics.GLM_SCORE, _score, _score_sensitivity, (*GLM_ARGS, *CLIENTS, "block")),
     op_of_terms(
-        Statistics.GLM_HESSIAN, _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "block", "curvature")
+        Statistics.GLM_HESSIAN, _hessian, _hessian_sensitivity, (*GLM_ARGS, *CLIENTS, "block", "curvature")
     ),
-    op_of_terms(Statistics.GLM_MEAT, _meat, _meat_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    op_of_terms(Statistics.GLM_MEAT, _meat, _meat_sensitivity, (*GLM_ARGS, *CLIENTS, "block")),
     op_of_terms(
         Statistics.GLM_SKETCHED_SCORE,
         _sketched_score,
-        _sketched_reach,
+        _sketched_sensitivity,
         (
             *GLM_ARGS,
             *CLIENTS,

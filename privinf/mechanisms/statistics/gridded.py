@@ -69,7 +69,7 @@ class ColumnGrid:
     radius: float
 
     @classmethod
-    def of(cls, low: Floats, high: Floats, center: Floats, scale: Floats, norm: float) -> ColumnGrid:
+    def from_bounds(cls, low: Floats, high: Floats, center: Floats, scale: Floats, norm: float) -> ColumnGrid:
         """Return the grid of columns between public bounds, of rows (x - center) / scale that keep a norm."""
         reach = np.minimum(np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0), LARGEST)
         reach = np.where(reach > 0.0, reach, 1.0)
@@ -146,7 +146,7 @@ class RowGrid:
             for name, start in (("center", 0.0), ("scale", 1.0))
         )
         ends = block.low[private], block.high[private]
-        self.grid = ColumnGrid.of(*ends, center[private], scale[private], float(args["norm"]))
+        self.grid = ColumnGrid.from_bounds(*ends, center[private], scale[private], float(args["norm"]))
         self._args = args
         self._chosen = _run(private)
         rows = block_rows(len(private))

@@ -36,7 +36,7 @@ from privinf.mechanisms.statistics.block import (
     positive,
 )
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_reach
+from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_sensitivity
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
 from privinf.typing import Floats
@@ -46,7 +46,7 @@ from privinf.wire import Derivations, Statistics
 # ---- of any vectors and residuals
 
 
-def outer_reach(columns: int, top: float) -> RecordSensitivity:
+def outer_sensitivity(columns: int, top: float) -> RecordSensitivity:
     """Return the reach of sum a a' of rows with norm at most `top`."""
     q = top**2
     shape = (columns * (columns + 1) // 2,)
@@ -75,7 +75,7 @@ def layer(v: RowDirections, e: Floats, args: Args) -> Product:
     return Product(np.copysign(np.clip(sizes(v.length, e, args) - low, 0.0, width), e), width, v)
 
 
-def layer_reach(args: Args, columns: int) -> RecordSensitivity:
+def layer_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     """Return how far a record moves a layer of scores."""
     low, high = ends(args)
     if not high > low:
@@ -93,10 +93,10 @@ def meat(v: RowDirections, e: Floats, args: Args) -> Square:
     )
 
 
-def meat_reach(args: Args, columns: int) -> RecordSensitivity:
+def meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     """Return how far a record moves the meat."""
     check_layers(args)
-    return outer_reach(columns, largest(args))
+    return outer_sensitivity(columns, largest(args))
 
 
 def slope(t: Floats, args: Args) -> Floats:
@@ -157,26 +157,26 @@ def _counts(rows: RowReader) -> tuple[Counts]:
     return (counted(sizes(u.length, r, rows.args), rows.args),)
 
 
-def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
+def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     width_of_forms(args, columns)
     positive(args, "unit")
-    return counted_reach(args)
+    return counted_sensitivity(args)
 
 
 def _score(rows: RowReader) -> tuple[Product]:
     return (layer(*_forms(rows), rows.args),)
 
 
-def _score_reach(args: Args, columns: int) -> RecordSensitivity:
-    return layer_reach(args, width_of_forms(args, columns))
+def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+    return layer_sensitivity(args, width_of_forms(args, columns))
 
 
 def _meat(rows: RowReader) -> tuple[Square]:
     return (meat(*_forms(rows), rows.args),)
 
 
-def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
-    return meat_reach(args, width_of_forms(args, columns))
+def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+    return meat_sensitivity(args, width_of_forms(args, columns))
 
 
 def _slopes(rows: RowReader) -> tuple[Product]:
@@ -192,7 +192,7 @@ def _shrunk(vectors: Floats, norm: float) -> Product:
     return Product(np.minimum(along.length, norm), norm, along)
 
 
-def _slopes_reach(args: Args, columns: int) -> RecordSensitivity:
+def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_layers(args)
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
@@ -208,7 +208,7 @@ def shrunk_sums(rows: RowReader) -> tuple[Product]:
     return (_shrunk(rows.read(np.asarray(rows.args["columns"])).columns(), float(rows.args["norm"])),)
 
 
-def _shrunk_sums_reach(args: Args, columns: int) -> RecordSensitivity:
+def _shrunk_sums_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
     norm = positive(args, "norm")
     return RecordSensitivity.ball((size,), norm, Derivations.SHRUNK_ROWS)
@@ -231,7 +231,7 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(outside.sum(axis=0), dtype=np.float64)
 
 
-def _outside_reach(args: Args, columns: int) -> RecordSensitivity:
+def _outside_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
     return RecordSensitivity.positive_box((size,), 1.0, Derivations.COUNTS_OUTSIDE)
 
@@ -239,20 +239,20 @@ def _outside_reach(args: Args, columns: int) -> RecordSensitivity:
 _FORMS = (*COMMON, "columns", "transform", "unit")  # arguments of every statistic of scores
 
 LAYER_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.SHRUNK_SUMS, shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
+    op_of_terms(Statistics.SHRUNK_SUMS, shrunk_sums, _shrunk_sums_sensitivity, (*COMMON, "columns", "norm")),
     SiteOp(
         name=Statistics.COLUMNS_OUTSIDE,
         function=columns_outside,
-        sensitivity=_outside_reach,
+        sensitivity=_outside_sensitivity,
         arguments=(*COMMON, "columns"),
     ),
-    op_of_terms(Statistics.LAYERS_COUNTS, _counts, _counts_reach, (*_FORMS, "thresholds")),
-    op_of_terms(Statistics.LAYERS_SCORE, _score, _score_reach, (*_FORMS, "low", "high")),
-    op_of_terms(Statistics.LAYERS_MEAT, _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),
+    op_of_terms(Statistics.LAYERS_COUNTS, _counts, _counts_sensitivity, (*_FORMS, "thresholds")),
+    op_of_terms(Statistics.LAYERS_SCORE, _score, _score_sensitivity, (*_FORMS, "low", "high")),
+    op_of_terms(Statistics.LAYERS_MEAT, _meat, _meat_sensitivity, (*_FORMS, "low", "high", "weight")),
     op_of_terms(
         Statistics.LAYERS_SLOPES,
         _slopes,
-        _slopes_reach,
+        _slopes_sensitivity,
         (*_FORMS, "targets", "low", "high", "weight", "norm"),
     ),
 )

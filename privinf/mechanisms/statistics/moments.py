@@ -167,13 +167,13 @@ def moment_total(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(((z * weights) @ z.T)[rows, columns] * factors)
 
 
-def _total_reach(args: Args, columns: int) -> RecordSensitivity:
+def _total_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     public, q2 = _check(args, columns)
     y_norm = positive(args, "response_bound")
     size = MomentLayout(public, columns - ("constant" in args)).pairs()[0].size
     l2 = second_moment_sensitivity(float(args["norm"]), y_norm, q2)
-    reach = _reach(size, l2, _total_bound(args), Derivations.MOMENTS)
-    return reach.times(_largest(args, 1))
+    record_sensitivity = _record_sensitivity(size, l2, _total_bound(args), Derivations.MOMENTS)
+    return record_sensitivity.times(_largest(args, 1))
 
 
 def _total_bound(args: Args) -> float:
@@ -200,7 +200,7 @@ def residual_moments(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(sums * np.where(rows == columns, 1.0, ROOT2))
 
 
-def _residual_reach(args: Args, columns: int) -> RecordSensitivity:
+def _residual_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     public, q2 = _check(args, columns)
     width = public + columns - ("constant" in args)
     vector(args, "coefficients", width)
@@ -212,8 +212,8 @@ def _residual_reach(args: Args, columns: int) -> RecordSensitivity:
             shape=(size,), l2=ROOT2 * top, linf=ROOT2 * top, bound=top, derivation=Derivations.UNIT_SCORES
         )
     derivation = Derivations.RESIDUAL_MOMENTS
-    reach = _reach(size, l2, _residual_bound(args), derivation)
-    return reach.times(_largest(args, 2))
+    record_sensitivity = _record_sensitivity(size, l2, _residual_bound(args), derivation)
+    return record_sensitivity.times(_largest(args, 2))
 
 
 def _residual_bound(args: Args) -> float:
@@ -246,12 +246,14 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     public, norm2 = _public(args)
     private = block.features.shape[1] - ("constant" in args)
     released = MomentLayout(0, public + private - 1) if residual else MomentLayout(public, private)
-    reach = np.asarray(args.get("public_reach", np.full(public, math.sqrt(norm2))), dtype=np.float64)
+    record_sensitivity = np.asarray(
+        args.get("public_reach", np.full(public, math.sqrt(norm2))), dtype=np.float64
+    )
     pairs = released.pairs() if residual else released.moved(public)
-    return MomentSums(block, args, reach, pairs, residual=residual)
+    return MomentSums(block, args, record_sensitivity, pairs, residual=residual)
 
 
-def _reach(size: int, l2: float, bound: float, derivation: str) -> RecordSensitivity:
+def _record_sensitivity(size: int, l2: float, bound: float, derivation: str) -> RecordSensitivity:
     return RecordSensitivity(
         shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=derivation
     )
@@ -283,7 +285,7 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         check_number(args.get("public_norm2"), "public_norm2", low=0.0)
         if "public_reach" in args:
             positive_vector(args, "public_reach", int(args["public"]))
-        whole_number(args, "max_rows", default=1, least=1)
+        whole_number(args, "max_rows", default=1, minimum=1)
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
             raise ArgumentError("public cannot be combined with constant or bits")
@@ -310,7 +312,7 @@ MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.MOMENTS_TOTAL,
         function=moment_total,
-        sensitivity=_total_reach,
+        sensitivity=_total_sensitivity,
         arguments=(*_SHARED, "response_bound"),
         version=2,
         own=_OWNER_ARGUMENTS,
@@ -319,7 +321,7 @@ MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.MOMENTS_RESIDUAL,
         function=residual_moments,
-        sensitivity=_residual_reach,
+        sensitivity=_residual_sensitivity,
         arguments=(*_SHARED, "coefficients", "residual_clip"),
         version=2,
         own=_UNITS,

@@ -240,7 +240,9 @@ class SiteOp:
         part = self.part(args)
         return None if part is None else digests.batch(part[0], int(args["batches"]), int(part[1]))
 
-    def reach(self, args: Args, columns: int, rows: int = 0, *, own: bool = False) -> RecordSensitivity:
+    def record_sensitivity(
+        self, args: Args, columns: int, rows: int = 0, *, own: bool = False
+    ) -> RecordSensitivity:
         """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
 
         `own` says that the holder itself asks, in its own process: a site answering others never does.
@@ -257,22 +259,24 @@ class SiteOp:
             raise ArgumentError(f"{self.name}: only the holder's own process may give {listed}")
         if unknown:
             raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
-        return self._tried(lambda: self._reach(args, columns, rows))
+        return self._tried(lambda: self._record_sensitivity(args, columns, rows))
 
-    def _reach(self, args: Args, columns: int, rows: int) -> RecordSensitivity:
+    def _record_sensitivity(self, args: Args, columns: int, rows: int) -> RecordSensitivity:
         check_sizes(args)
         check_common(args, columns)
-        reach = self.sensitivity(args, columns)
+        record_sensitivity = self.sensitivity(args, columns)
         if self.sums is not None and "public" not in args:
-            reach = reach.rounded(min(whole_number(args, "bits", default=0) or SUM_DIGITS, SUM_DIGITS))
-        if reach.size > MOST_NUMBERS:
+            record_sensitivity = record_sensitivity.rounded(
+                min(whole_number(args, "bits", default=0) or SUM_DIGITS, SUM_DIGITS)
+            )
+        if record_sensitivity.size > MOST_NUMBERS:
             raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers: use fewer columns")
         if "client_rows" not in args:
             if "client_clip" in args:
                 raise ArgumentError("client_clip goes with client_rows: pass both or neither")
-            return reach
-        client_rows = whole_number(args, "client_rows", least=max(rows, 1))
-        return reach.of_clients(
+            return record_sensitivity
+        client_rows = whole_number(args, "client_rows", minimum=max(rows, 1))
+        return record_sensitivity.of_clients(
             client_rows, positive(args, "client_clip") if "client_clip" in args else math.inf
         )
 
@@ -300,17 +304,22 @@ class SiteOp:
             The arguments do not fit the statistic, its columns or so many rows; the message is a function
             of public numbers.
         """
-        reach = self.reach(args, public.features.shape[1], rows)
+        record_sensitivity = self.record_sensitivity(args, public.features.shape[1], rows)
         check_bits(args, rows)
         with np.errstate(all="ignore"):
-            total = self._tried(lambda: clipped_total(self._sum(public, args, reach).ravel(), args))
-        if total.size != reach.size:
+            total = self._tried(
+                lambda: clipped_total(self._sum(public, args, record_sensitivity).ravel(), args)
+            )
+        if total.size != record_sensitivity.size:
             raise ArgumentError(
                 f"the computation failed at {self.name!r}: the sum has another length than declared"
             )
-        if bounded and not (np.abs(total) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
+        if (
+            bounded
+            and not (np.abs(total) <= len(public) * record_sensitivity.bound * (1.0 + SUM_ROUNDING)).all()
+        ):
             raise SensitivityError(f"{self.name!r} exceeded its own bound: nothing was sent")
-        return reach
+        return record_sensitivity
 
     def _tried(self, function: Callable[[], T]) -> T:
         """Return what a function of public numbers returns; what it raises is an error of this package."""
@@ -322,29 +331,37 @@ class SiteOp:
             problem = ArgumentError(f"the computation failed at {self.name!r} ({type(error).__name__})")
         raise problem
 
-    def total(self, rows: SiteBlock, args: Args, reach: RecordSensitivity | None = None) -> Floats:
+    def total(
+        self, rows: SiteBlock, args: Args, record_sensitivity: RecordSensitivity | None = None
+    ) -> Floats:
         """Return the sum over all rows, block by block; finite, whatever stands in them.
 
         Raises only what `checked` raises, for the arguments, and nothing with the reach that it returned.
         """
-        reach = self.reach(args, rows.features.shape[1]) if reach is None else reach
+        record_sensitivity = (
+            self.record_sensitivity(args, rows.features.shape[1])
+            if record_sensitivity is None
+            else record_sensitivity
+        )
         check_bits(args, len(rows))
         with np.errstate(all="ignore"):
-            total = made_finite(clipped_total(self._sum(rows, args, reach), args))
-        return total.reshape(reach.shape)
+            total = made_finite(clipped_total(self._sum(rows, args, record_sensitivity), args))
+        return total.reshape(record_sensitivity.shape)
 
-    def rounded(self, sums: Accumulator, args: Args, reach: RecordSensitivity, rows: int) -> Floats:
+    def rounded(
+        self, sums: Accumulator, args: Args, record_sensitivity: RecordSensitivity, rows: int
+    ) -> Floats:
         """Return an exact sum over so many rows, rounded to digits of a record's entry, and held in reach."""
-        unit = unit_of(entry := reach.entry or reach.bound, digits(args)[0])
+        unit = unit_of(entry := record_sensitivity.entry or record_sensitivity.bound, digits(args)[0])
         largest_step = math.floor(rows * entry / unit)
         return np.asarray(np.clip(sums.steps(unit), -largest_step, largest_step) * unit, dtype=np.float64)
 
-    def _sum(self, rows: SiteBlock, args: Args, reach: RecordSensitivity) -> Floats:
+    def _sum(self, rows: SiteBlock, args: Args, record_sensitivity: RecordSensitivity) -> Floats:
         if self.sums is not None and digits(args)[0]:
             sums = self.sums(rows, args)
             sums.update(rows)
-            return self.rounded(sums, args, reach, len(rows))
-        total = np.zeros(reach.size)
+            return self.rounded(sums, args, record_sensitivity, len(rows))
+        total = np.zeros(record_sensitivity.size)
         for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
             total += self.function(block, args).ravel()
         return total
@@ -355,10 +372,10 @@ class PlainSums:
 
     __slots__ = ("_args", "_op", "_total", "public")
 
-    def __init__(self, op: SiteOp, args: Args, reach: RecordSensitivity) -> None:
+    def __init__(self, op: SiteOp, args: Args, record_sensitivity: RecordSensitivity) -> None:
         self._op = op
         self._args = args
-        self._total = np.zeros(reach.shape)
+        self._total = np.zeros(record_sensitivity.shape)
         self.public = np.zeros([int(args.get("public", 0))] * 2)
 
     def update(self, block: SiteBlock) -> None:

@@ -34,15 +34,17 @@ def _marks(rows: RowReader) -> tuple[Counts, ...]:
     return tuple(Counts(mark, BETWEEN_MARKS) for mark in marks)
 
 
-def _marks_reach(args: Args, columns: int) -> RecordSensitivity:
+def _marks_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     chosen = positions(args, "columns", columns)
     outcome = check_flag(args.get("outcome", False), "outcome")
-    size = len(chosen) + outcome + whole_number(args, "inputs", default=0, least=0)
+    size = len(chosen) + outcome + whole_number(args, "inputs", default=0, minimum=0)
     if not size:
         raise ArgumentError("columns must name at least one column whose values are counted")
     return RecordSensitivity.positive_box((size,), 1.0, Derivations.MARKS_OUTSIDE)
 
 
 OUTSIDE_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.VALUES_OUTSIDE, _marks, _marks_reach, ("bits", "columns", "outcome", "inputs"))
+    op_of_terms(
+        Statistics.VALUES_OUTSIDE, _marks, _marks_sensitivity, ("bits", "columns", "outcome", "inputs")
+    )
 )

@@ -95,7 +95,7 @@ def clipped_products(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(x, bound), bound, args)
 
 
-def _products_reach(args: Args, columns: int) -> RecordSensitivity:
+def _products_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "bound")
     if args.get("residual_clip") is not None:
         positive(args, "residual_clip")
@@ -116,7 +116,7 @@ def logistic_products(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(x, bound), bound, args)
 
 
-def _logistic_reach(args: Args, columns: int) -> RecordSensitivity:
+def _logistic_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     return RecordSensitivity.box((columns,), positive(args, "bound"), Derivations.LOGISTIC_PRODUCTS)
 
 
@@ -157,7 +157,7 @@ def forms_of(args: Args, size: int) -> int:
     return int(transform.shape[1])
 
 
-def _column_products_reach(args: Args, columns: int) -> RecordSensitivity:
+def _column_products_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "bound")
     shape = leading_size(args, columns), columns
     return RecordSensitivity.box(shape, bound**2, Derivations.COLUMN_PRODUCTS)
@@ -179,7 +179,7 @@ def union_gram(block: SiteBlock, args: Args) -> Floats:
     return np.asarray((a.T @ a)[rows, columns] * unit**2 * factors, dtype=np.float64)
 
 
-def _gram_reach(args: Args, columns: int) -> RecordSensitivity:
+def _gram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     bound = positive(args, "bound")
     norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
@@ -226,7 +226,7 @@ def _targets_of(args: Args, columns: int) -> int:
     return forms_of(args, len(positions(args, "columns", columns)))
 
 
-def _score_reach(args: Args, columns: int) -> RecordSensitivity:
+def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "clip") * positive(args, "residual_clip")
     return RecordSensitivity.ball((_targets_of(args, columns),), bound, Derivations.CLIPPED_SCORE)
 
@@ -249,7 +249,7 @@ def slopes(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", u, x) * (u_unit * x_unit), dtype=np.float64)
 
 
-def _slopes_reach(args: Args, columns: int) -> RecordSensitivity:
+def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
@@ -268,7 +268,7 @@ def score_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(u, out=u), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _variances_reach(args: Args, columns: int) -> RecordSensitivity:
+def _variances_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
     l2 = top if size == 1 else math.sqrt(2.0) * top
@@ -287,7 +287,7 @@ def residual_histogram(block: SiteBlock, args: Args) -> Floats:
     return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
 
 
-def _histogram_reach(args: Args, columns: int) -> RecordSensitivity:
+def _histogram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
         raise ArgumentError("edges must be positive numbers in increasing order")
@@ -303,7 +303,7 @@ def squared_residuals(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(r, out=r), bound**2, args)[None]
 
 
-def _squares_reach(args: Args, columns: int) -> RecordSensitivity:
+def _squares_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "residual_clip") ** 2
     return RecordSensitivity(
         shape=(1,), l2=top, linf=top, bound=top, derivation=Derivations.SQUARED_RESIDUALS
@@ -316,7 +316,7 @@ def residual_sum(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(block.residual(args, bound), bound, args)[None]
 
 
-def _residual_sum_reach(args: Args, columns: int) -> RecordSensitivity:
+def _residual_sum_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     return RecordSensitivity.box((1,), positive(args, "residual_clip"), Derivations.RESIDUALS)
 
 
@@ -329,7 +329,7 @@ def column_sums(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(block.columns(args, np.asarray(args["columns"])), bound), bound, args)
 
 
-def _column_sums_reach(args: Args, columns: int) -> RecordSensitivity:
+def _column_sums_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
     return RecordSensitivity.box((size,), positive(args, "bound"), Derivations.COLUMN_SUMS)
 
@@ -341,7 +341,7 @@ def column_squares(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(x, out=x), bound**2, args)
 
 
-def _column_squares_reach(args: Args, columns: int) -> RecordSensitivity:
+def _column_squares_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = len(positions(args, "columns", columns))
     top = positive(args, "bound") ** 2
     return RecordSensitivity.positive_box((size,), top, Derivations.COLUMN_SQUARES)
@@ -354,73 +354,76 @@ SPARSE_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.CLIPPED_PRODUCTS,
         function=clipped_products,
-        sensitivity=_products_reach,
+        sensitivity=_products_sensitivity,
         arguments=(*COMMON, "bound", "residual_clip"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.COLUMN_PRODUCTS,
         function=column_products,
-        sensitivity=_column_products_reach,
+        sensitivity=_column_products_sensitivity,
         arguments=(*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.LOGISTIC_PRODUCTS,
         function=logistic_products,
-        sensitivity=_logistic_reach,
+        sensitivity=_logistic_sensitivity,
         arguments=(*COMMON, "bound"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.UNION_GRAM,
         function=union_gram,
-        sensitivity=_gram_reach,
+        sensitivity=_gram_sensitivity,
         arguments=(*COMMON, "columns", "transform", "bound", "norm"),
     ),
     SiteOp(
-        name=Statistics.CLIPPED_SCORE, function=clipped_score, sensitivity=_score_reach, arguments=_TARGETS
+        name=Statistics.CLIPPED_SCORE,
+        function=clipped_score,
+        sensitivity=_score_sensitivity,
+        arguments=_TARGETS,
     ),
     SiteOp(
         name=Statistics.SLOPES,
         function=slopes,
-        sensitivity=_slopes_reach,
+        sensitivity=_slopes_sensitivity,
         arguments=(*_TARGETS, "targets", "column_clip", "norm"),
     ),
     SiteOp(
         name=Statistics.SCORE_VARIANCES,
         function=score_variances,
-        sensitivity=_variances_reach,
+        sensitivity=_variances_sensitivity,
         arguments=_TARGETS,
     ),
     SiteOp(
         name=Statistics.RESIDUAL_HISTOGRAM,
         function=residual_histogram,
-        sensitivity=_histogram_reach,
+        sensitivity=_histogram_sensitivity,
         arguments=(*COMMON, "edges"),
     ),
     SiteOp(
         name=Statistics.SQUARED_RESIDUALS,
         function=squared_residuals,
-        sensitivity=_squares_reach,
+        sensitivity=_squares_sensitivity,
         arguments=(*COMMON, "residual_clip"),
     ),
     SiteOp(
         name=Statistics.RESIDUAL_SUM,
         function=residual_sum,
-        sensitivity=_residual_sum_reach,
+        sensitivity=_residual_sum_sensitivity,
         arguments=(*COMMON, "residual_clip"),
     ),
     SiteOp(
         name=Statistics.COLUMN_SUMS,
         function=column_sums,
-        sensitivity=_column_sums_reach,
+        sensitivity=_column_sums_sensitivity,
         arguments=(*COMMON, "columns", "bound"),
     ),
     SiteOp(
         name=Statistics.COLUMN_SQUARES,
         function=column_squares,
-        sensitivity=_column_squares_reach,
+        sensitivity=_column_squares_sensitivity,
         arguments=(*COMMON, "columns", "bound"),
     ),
 )

@@ -112,7 +112,7 @@ def _largest(args: Args) -> float:
     return max(SQUARE_WEIGHT, float(args["slope_weight"]), float(args["average_weight"]))
 
 
-def _scores_reach(args: Args, columns: int) -> RecordSensitivity:
+def _scores_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
@@ -133,7 +133,7 @@ SINGLE_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.TARGET_SCORES,
         function=target_scores,
-        sensitivity=_scores_reach,
+        sensitivity=_scores_sensitivity,
         arguments=(
             *COMMON,
             "columns",
@@ -164,7 +164,7 @@ def paper_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(forms, out=forms), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _paper_variances_reach(args: Args, columns: int) -> RecordSensitivity:
+def _paper_variances_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
     return RecordSensitivity.positive_box(
         (width_of_forms(args, columns),), top, Derivations.BOOTSTRAP_VARIANCES
@@ -177,7 +177,7 @@ def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(forms, out=forms), float(args["clip"]) ** 2, args)
 
 
-def _quadratic_reach(args: Args, columns: int) -> RecordSensitivity:
+def _quadratic_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "clip") ** 2
     return RecordSensitivity.positive_box((width_of_forms(args, columns),), top, Derivations.QUADRATIC_FORMS)
 
@@ -214,9 +214,9 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(e @ scores * (e_unit * unit), dtype=np.float64)
 
 
-def _multiplier_reach(args: Args, columns: int) -> RecordSensitivity:
+def _multiplier_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_choice(args.get("law"), LAWS, "law")
-    draws = whole_number(args, "draws", least=1)
+    draws = whole_number(args, "draws", minimum=1)
     if draws > MOST_DRAWS:
         raise ArgumentError(f"draws must be at most {MOST_DRAWS}")
     if whole_number(args, "seed") >= 2**64:
@@ -231,19 +231,19 @@ FORM_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.PAPER_VARIANCES,
         function=paper_variances,
-        sensitivity=_paper_variances_reach,
+        sensitivity=_paper_variances_sensitivity,
         arguments=_SCORES,
     ),
     SiteOp(
         name=Statistics.QUADRATIC_FORMS,
         function=quadratic_forms,
-        sensitivity=_quadratic_reach,
+        sensitivity=_quadratic_sensitivity,
         arguments=FORM_ARGUMENTS,
     ),
     SiteOp(
         name=Statistics.MULTIPLIER_SCORES,
         function=multiplier_scores,
-        sensitivity=_multiplier_reach,
+        sensitivity=_multiplier_sensitivity,
         arguments=(*_SCORES, "draws", "law", "seed", "multiplier_bound"),
     ),
 )
@@ -259,7 +259,7 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clip_norms(clipped(x, bound), norm), min(bound, norm), args)
 
 
-def _product_reach(args: Args, columns: int) -> RecordSensitivity:
+def _product_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "bound")
     norm = positive(args, "norm")
     l2 = 2.0 * min(norm, bound * math.sqrt(columns))
@@ -290,7 +290,7 @@ def _room(lengths: Floats, norm: float) -> Floats:
     return np.asarray(norm / np.maximum(lengths, norm))
 
 
-def _column_product_reach(args: Args, columns: int) -> RecordSensitivity:
+def _column_product_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = leading_size(args, columns)
     bound = positive(args, "bound")
     norm = positive(args, "norm")
@@ -305,14 +305,14 @@ VECTOR_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.PRODUCT_VECTOR,
         function=product_vector,
-        sensitivity=_product_reach,
+        sensitivity=_product_sensitivity,
         arguments=(*COMMON, "bound", "norm"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.COLUMN_PRODUCT_VECTOR,
         function=column_product_vector,
-        sensitivity=_column_product_reach,
+        sensitivity=_column_product_sensitivity,
         arguments=(*COMMON, "targets", "transform", "bound", "norm"),
         wide=True,
     ),

@@ -113,10 +113,12 @@ class Counts:
     def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""
         root = np.ldexp(root_matrix(len(self.thresholds)), DIGITS).astype(np.int64).astype(object)
-        return ExactSum.of(root @ sums.total.integers()), np.full(len(self.thresholds), 2.0**-DIGITS)
+        return ExactSum.from_integers(root @ sums.total.integers()), np.full(
+            len(self.thresholds), 2.0**-DIGITS
+        )
 
 
-def counted_reach(args: Args) -> RecordSensitivity:
+def counted_sensitivity(args: Args) -> RecordSensitivity:
     """Return how far a record moves U h; ArgumentError for thresholds that are not increasing."""
     thresholds = vector(args, "thresholds")
     if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not (np.diff(thresholds) > 0.0).all():
@@ -203,7 +205,7 @@ class Product:
         columns = np.arange(2, 2 + len(self.along))
         high, low = (sums.total.at(np.full_like(columns, word), columns).integers() for word in (0, 1))
         unit = self.factor * self.top * math.ldexp(1.0 / FULL_SCALE**2, -MORE_BITS)
-        return ExactSum.of((high << MORE_BITS) + low), np.full(len(columns), unit)
+        return ExactSum.from_integers((high << MORE_BITS) + low), np.full(len(columns), unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

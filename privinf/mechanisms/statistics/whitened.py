@@ -43,16 +43,16 @@ from privinf.mechanisms.statistics.layers import (
     check_layers,
     counted,
     layer,
-    layer_reach,
+    layer_sensitivity,
     meat,
-    meat_reach,
-    outer_reach,
+    meat_sensitivity,
+    outer_sensitivity,
     sizes,
     slope,
 )
 from privinf.mechanisms.statistics.loops import lengths
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_reach
+from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_sensitivity
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, op_of_terms
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
@@ -118,19 +118,19 @@ def _columns(rows: RowReader) -> tuple[Counts, ...]:
     return tuple(counted(column + 1.0, rows.args) for column in z.T)
 
 
-def _columns_reach(args: Args, columns: int) -> RecordSensitivity:
+def _columns_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     chosen = positions(args, "columns", columns)
     if not len(chosen):
         raise ArgumentError("columns must name at least one column")
-    column_reach = counted_reach(args)
+    column_sensitivity = counted_sensitivity(args)
     root = math.sqrt(len(chosen))
-    norm = None if column_reach.norm is None else root * column_reach.norm
+    norm = None if column_sensitivity.norm is None else root * column_sensitivity.norm
     return RecordSensitivity(
-        shape=(len(chosen) * column_reach.size,),
-        l2=root * column_reach.l2,
-        linf=column_reach.linf,
-        bound=column_reach.bound,
-        derivation=column_reach.derivation,
+        shape=(len(chosen) * column_sensitivity.size,),
+        l2=root * column_sensitivity.l2,
+        linf=column_sensitivity.linf,
+        bound=column_sensitivity.bound,
+        derivation=column_sensitivity.derivation,
         norm=norm,
     )
 
@@ -143,10 +143,10 @@ def _moments(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=vectors, top=float(rows.args["clip"]), length=lengths(vectors)),)
 
 
-def _moments_reach(args: Args, columns: int) -> RecordSensitivity:
+def _moments_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     positive(args, "response_weight")
-    return outer_reach(columns + 1, positive(args, "clip"))
+    return outer_sensitivity(columns + 1, positive(args, "clip"))
 
 
 def _counts(rows: RowReader) -> tuple[Counts]:
@@ -158,10 +158,10 @@ def _counts(rows: RowReader) -> tuple[Counts]:
     return (counted(values, rows.args),)
 
 
-def _counts_reach(args: Args, columns: int) -> RecordSensitivity:
+def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     check_choice(args.get("quantity"), Quantity, "quantity")
-    return counted_reach(args)
+    return counted_sensitivity(args)
 
 
 def _gram(rows: RowReader) -> tuple[Square]:
@@ -169,9 +169,9 @@ def _gram(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=v, top=float(rows.args["clip"]), length=lengths(v)),)
 
 
-def _gram_reach(args: Args, columns: int) -> RecordSensitivity:
+def _gram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
-    return outer_reach(columns, positive(args, "clip"))
+    return outer_sensitivity(columns, positive(args, "clip"))
 
 
 def _slopes(rows: RowReader) -> tuple[Square]:
@@ -183,28 +183,28 @@ def _slopes(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=v.vectors, top=float(rows.args["clip"]), length=v.length * root, size=root),)
 
 
-def _slopes_reach(args: Args, columns: int) -> RecordSensitivity:
+def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     check_layers(args)
-    return outer_reach(columns, positive(args, "clip"))
+    return outer_sensitivity(columns, positive(args, "clip"))
 
 
 def _layer(rows: RowReader) -> tuple[Product]:
     return (layer(*_scores(rows), rows.args),)
 
 
-def _layer_reach(args: Args, columns: int) -> RecordSensitivity:
+def _layer_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
-    return layer_reach(args, columns)
+    return layer_sensitivity(args, columns)
 
 
 def _meat(rows: RowReader) -> tuple[Square]:
     return (meat(*_scores(rows), rows.args),)
 
 
-def _meat_reach(args: Args, columns: int) -> RecordSensitivity:
+def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
-    return meat_reach(args, columns)
+    return meat_sensitivity(args, columns)
 
 
 def _square(rows: RowReader) -> tuple[Square]:
@@ -212,7 +212,7 @@ def _square(rows: RowReader) -> tuple[Square]:
     return (Square(vectors=e[None], top=float(rows.args["residual_clip"]), length=np.abs(e)),)
 
 
-def _square_reach(args: Args, columns: int) -> RecordSensitivity:
+def _square_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check(args, columns)
     return RecordSensitivity.positive_box(
         (1,), positive(args, "residual_clip") ** 2, Derivations.SQUARED_RESIDUAL
@@ -238,19 +238,23 @@ def _check(args: Args, columns: int) -> None:
 _SCORES = (*_UNITS, "unit", "residual_clip")  # and of those of residuals
 
 WHITENED_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.WHITENED_COUNTS, _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
+    op_of_terms(
+        Statistics.WHITENED_COUNTS, _counts, _counts_sensitivity, (*_SCORES, "quantity", "thresholds")
+    ),
     op_of_terms(
         Statistics.WHITENED_COLUMNS,
         _columns,
-        _columns_reach,
+        _columns_sensitivity,
         ("center", "scale", "bits", "columns", "thresholds"),
     ),
-    op_of_terms(Statistics.WHITENED_MOMENTS, _moments, _moments_reach, (*_SCORES, "response_weight", "clip")),
-    op_of_terms(Statistics.WHITENED_GRAM, _gram, _gram_reach, (*_UNITS, "unit", "clip")),
     op_of_terms(
-        Statistics.WHITENED_HESSIAN, _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")
+        Statistics.WHITENED_MOMENTS, _moments, _moments_sensitivity, (*_SCORES, "response_weight", "clip")
     ),
-    op_of_terms(Statistics.WHITENED_SCORE, _layer, _layer_reach, (*_SCORES, "low", "high")),
-    op_of_terms(Statistics.WHITENED_MEAT, _meat, _meat_reach, (*_SCORES, "low", "high", "weight")),
-    op_of_terms(Statistics.WHITENED_SQUARE, _square, _square_reach, _SCORES),
+    op_of_terms(Statistics.WHITENED_GRAM, _gram, _gram_sensitivity, (*_UNITS, "unit", "clip")),
+    op_of_terms(
+        Statistics.WHITENED_HESSIAN, _slopes, _slopes_sensitivity, (*_SCORES, "low", "high", "weight", "clip")
+    ),
+    op_of_terms(Statistics.WHITENED_SCORE, _layer, _layer_sensitivity, (*_SCORES, "low", "high")),
+    op_of_terms(Statistics.WHITENED_MEAT, _meat, _meat_sensitivity, (*_SCORES, "low", "high", "weight")),
+    op_of_terms(Statistics.WHITENED_SQUARE, _square, _square_sensitivity, _SCORES),
 )

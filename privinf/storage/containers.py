@@ -25,8 +25,8 @@ from typing import IO, Any
 import numpy as np
 
 from privinf.errors import ArgumentError, StorageError
-from privinf.sealed import parse_json, read_bytes, reads, unreadable, written_whole
 from privinf.secret_files import open_secret
+from privinf.storage.checksummed import parse_json, read_bytes, reads, unreadable, written_whole
 from privinf.validation import check_path
 from privinf.wire import Formats
 

@@ -47,12 +47,12 @@ MOST_BYTES = 1 << 28  # of a text that is read
 PARQUET_KEY = Formats.PARQUET_KEY
 
 
-def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
+def checksummed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
     """Return a record as JSON text with its checksum, on a line of its own where there are lines."""
     return json.dumps({SEAL: checksum(record), **record}, indent=indent, allow_nan=False)
 
 
-def unsealed(record: object, subject: str, fields: Iterable[str]) -> dict[str, Any]:
+def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict[str, Any]:
     """Return a record that was read without its checksum, once that is right.
 
     A record without a checksum passes: it was written by an earlier version of the package. One that has
