@@ -416,7 +416,11 @@ def _verdict(result: FittedResult, weak: str) -> str:
         return "for clipped values"
     if result._context.imputed:
         return "for completed data"
-    return "for clipped residuals" if "clipped_at" in result._context.settings else "not flagged"
+    if "clipped_at" in result._context.settings:
+        return "for clipped residuals"
+    return (
+        "see the notes" if any(note.rank == "must-read" for note in result._context.ranked) else "not flagged"
+    )
 
 
 def _warnings(result: FittedResult) -> list[Note]:
