@@ -43,12 +43,13 @@ MOST_BEYOND = 0.05
 POOLED_LEVEL = "other"  # name of the level as which rare levels are pooled
 ANOTHER = "another"  # the same where a column has a level of that name
 NO_COMMON_LEVEL = (
-    "column {!r}: no level was found in {:.0f} or more rows, so nearly all levels are pooled into one; spend "
-    "more, or declare the levels"
+    "column {!r}: no level has {:.0f} or more rows, so nearly all levels are pooled into "
+    "one; spend more, or declare the levels in the schema"
 )
 BEYOND_ALL_BOUNDS = (
-    "column {!r}: at least {:.0%} of its rows are outside the bounds that were found, because bounds are "
-    "searched only up to 2^43; divide the column by a power of ten, or declare its bounds"
+    "column {!r}: at least {:.0%} of its rows are outside the bounds that were found, "
+    "because the search ends at 2^43; divide the column by a power of ten, or declare its "
+    "bounds in the schema"
 )
 
 
@@ -277,12 +278,14 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
         return 0.5
     if grouped:
         raise NotAvailableError(
-            "levels cannot be found if a person can have several rows; declare the levels of the columns"
+            "find_bounds cannot find levels if one person can have several rows; declare the "
+            "levels of the columns in the schema"
         )
     if budget.delta is None:
         raise ArgumentError(
-            "finding levels needs delta=, because a record's own level may be shown with this probability; "
-            "pass delta=, or declare the levels"
+            "find_bounds needs delta= to find levels, because it may show a level that only one "
+            "record has, with probability at most delta; pass delta=, or declare the levels in the "
+            "schema"
         )
     epsilon = gaussian_epsilon(budget.mu, budget.delta)
     remaining = [
@@ -337,9 +340,10 @@ def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, 
 def _check_signal(n: float, mu: float, columns: int) -> None:
     if n * mu < LEAST_SIGNAL:
         raise NotAvailableError(
-            f"{LABEL} needs n mu >= {LEAST_SIGNAL:g} for each column, where n is rows / max_rows, but has "
-            f"{n * mu:.3g} for each of {columns} columns; list fewer columns, spend more, or declare bounds. "
-            "Nothing was spent"
+            f"{LABEL} has too few rows or too small a budget. For each of {columns} columns, n mu "
+            f"must be at least {LEAST_SIGNAL:g}, but it is {n * mu:.3g} (n = rows / max_rows, mu = "
+            "the column's budget). List fewer columns, spend more, or declare bounds. Nothing was "
+            "spent"
         )
 
 
@@ -348,8 +352,9 @@ def _checked(name: str, column_range: Range, clip: float) -> Range:
         warn(BEYOND_ALL_BOUNDS.format(name, min(column_range.beyond, 1.0)), ChangedTargetWarning)
     elif column_range.hidden:
         warn(
-            f"column {name!r}: within the noise all rows have one value, and up to {column_range.most:.0%} "
-            "of them may be outside the bounds that were found; spend more, or declare its bounds",
+            f"column {name!r}: with the noise, all rows seem to have the same value; up to "
+            f"{column_range.most:.0%} of them may be outside the bounds that were found. Spend "
+            "more, or declare its bounds",
             ChangedTargetWarning,
         )
     return column_range

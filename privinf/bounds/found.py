@@ -20,13 +20,15 @@ from privinf.typing import AnyPath, Floats, Json
 
 CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
 MOVED = (
-    "Bounds and levels were found by find_bounds, and may clip or pool up to {}. Coefficients are those of "
-    "a regression on the clipped or pooled columns; a smaller clip= in find_bounds changes them less."
+    "Bounds and levels were found by find_bounds, so up to {} of the rows may be clipped "
+    "or pooled. Coefficients are for the clipped or pooled columns; a smaller clip= in "
+    "find_bounds reduces this change."
 )
 MAY_SHIFT = (
-    "the bounds found by find_bounds clip the tails, so the coefficients {} may have moved by {} standard "
-    "errors. Intervals are for the regression on clipped values; declare wider bounds, pass a smaller clip= "
-    "to find_bounds, or spend more on it"
+    "the bounds found by find_bounds clip the tails of columns, so the coefficients {} may "
+    "be biased by {} standard errors. Intervals are for the regression on clipped values; "
+    "declare wider bounds, pass a smaller clip= to find_bounds, or spend more on "
+    "find_bounds"
 )
 # A move of half a standard error takes an interval's coverage from 95% to 92%.
 NOTABLE_SHIFT = 0.5
@@ -155,12 +157,18 @@ class FoundSchema(Schema):
     def __repr__(self) -> str:
         total = self.privacy
         lines = [
-            f"{name}: levels below {row.wanted:.1%} are pooled, at most {row.at_most:.1%} of the rows"
+            (
+                f"{name}: levels with less than {row.wanted:.1%} of the rows are pooled; together they "
+                f"have at most {row.at_most:.1%} of the rows"
+            )
             if not math.isnan(row.threshold)
-            else f"{name}: at most {row.at_most:.1%} of the rows are outside, target {row.wanted:.1%}"
+            else (
+                f"{name}: at most {row.at_most:.1%} of the rows are outside the bounds (target "
+                f"{row.wanted:.1%})"
+            )
             for name, row in self.clips.iterrows()
         ]
-        cost = f"found with epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
+        cost = f"bounds and levels found with epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
         stamp = f"; {total.stamp}" if total.stamp else ""
         return "\n".join([Schema.__repr__(self), *lines, cost + stamp])
 

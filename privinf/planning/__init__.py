@@ -164,8 +164,8 @@ class Study:
         people = Aim.from_goal(self.case, self._names, goal).people()
         if people is None:
             raise NotAvailableError(
-                f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() lists what "
-                "else reaches the target"
+                f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() lists "
+                "other changes that reach the target"
             )
         return people
 
@@ -218,15 +218,15 @@ class Study:
         narrowest = max(self.floor[self.case.which.index(name)] for name in aim.case.which)
         if narrowest > aim.target:
             raise NotAvailableError(
-                f"no budget gives intervals of width {aim.target:.4g} with {self.case.n:,} people, because "
-                f"the width without noise is {narrowest:.4g}; Study.n_for() returns the number of people "
-                "needed"
+                f"no budget gives intervals of width {aim.target:.4g} with {self.case.n:,} people, "
+                f"because even without noise the width is {narrowest:.4g}; Study.n_for() returns the "
+                "number of people needed"
             )
         level = aim.level()
         if level is None:
             raise NotAvailableError(
-                f"no {self.case.word} up to 500 reaches the target with {aim.estimator}; Study.changes() "
-                "lists what else does"
+                f"no {self.case.word} up to 500 reaches the target with {aim.estimator}; "
+                "Study.changes() lists other changes that reach it"
             )
         return level
 
@@ -331,7 +331,10 @@ class Study:
         """
         table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
         best = (
-            "all estimators are weak; Study.changes() lists budgets and sizes that are enough"
+            (
+                "all estimators have weak identification in this plan; Study.changes() lists budgets "
+                "and numbers of people that are enough"
+            )
             if self.best is None
             else f"narrowest intervals: {self.best}"
         )
@@ -339,7 +342,8 @@ class Study:
             [
                 f"Planned study: {self.case.formula}",
                 f"n = {self.case.n:,}; {self.case.budget}; trust {self.case.trust}; "
-                f"{100 * (1 - self.case.alpha):g}% intervals; simulated rows, no real row was read",
+                f"{100 * (1 - self.case.alpha):g}% intervals; computed from simulated rows, without any "
+                "real data",
                 "",
                 table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"),
                 "",
@@ -490,7 +494,7 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
     progress = options.progress
     if not serve:
         raise NotAvailableError(
-            f"no estimator is available for family={case.people.family!r} under trust={case.trust!r}"
+            f"no estimator is available for family={case.people.family!r} with trust={case.trust!r}"
         )
     names = list(
         dict.fromkeys(
@@ -498,7 +502,9 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         )
     )
     if not names:
-        raise ArgumentError("estimators must not be empty; omit it to compare all available estimators")
+        raise ArgumentError(
+            "estimators must not be empty; omit estimators= to compare all available estimators"
+        )
     return Study(case, simulated(case, names, progress), floor_widths(case))
 
 

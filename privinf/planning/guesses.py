@@ -161,7 +161,7 @@ def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str
         if name not in names_known:
             listed = ", ".join(sorted(names_known))
             raise ArgumentError(
-                f"guesses has a {subject} for {shown_name(name)}, which is not one of {listed}"
+                f"guesses= gives a {subject} for {shown_name(name)}, which is not one of {listed}"
             )
 
 
@@ -171,19 +171,21 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
     if isinstance(item, Factor):
         if name in guesses.sds or name in guesses.means or name in guesses.skews:
             raise ArgumentError(
-                f"guesses has a mean, sd or skewness of the categorical column {name!r}; guess the shares of "
-                "its levels instead"
+                f"guesses= gives a mean, sd or skewness for the categorical column {name!r}; give "
+                "shares of its levels instead"
             )
         return _levels(name, item, guesses.shares.get(name))
     if name in guesses.shares:
         raise ArgumentError(
-            f"guesses has shares of levels of the numeric column {name!r}; guess its mean and sd instead"
+            f"guesses= gives shares of levels for the numeric column {name!r}; give its mean and sd instead"
         )
     mean, sd = moments_of(name, item.low, item.high, guesses)
     guessed_count = (name in guesses.means) + (name in guesses.sds)
-    description = ("both from its bounds", "one guessed, the other from its bounds", "both guessed")[
-        guessed_count
-    ]
+    description = (
+        "mean and sd from its bounds",
+        "one of mean and sd guessed, the other from its bounds",
+        "both guessed",
+    )[guessed_count]
     width = item.high - item.low
     description = f"{name}: mean {mean:.4g}, sd {sd:.4g} ({description})"
     places = _beta_quantiles((mean - item.low) / width, sd / width)
@@ -196,7 +198,11 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
                 f"the guessed skewness of {name!r} is impossible with its guessed mean, sd and bounds; "
                 "omit one of these guesses"
             )
-        room = "guessed" if abs(reached - skewness) < 0.05 else "the nearest that mean, sd and bounds allow"
+        room = (
+            "guessed"
+            if abs(reached - skewness) < 0.05
+            else "the nearest value that the mean, sd and bounds allow"
+        )
         description += f", skewness {reached:.2f} ({room})"
     return ColumnDistribution(name, item.low + width * places, None, description)
 
@@ -284,7 +290,10 @@ def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> Col
     listed = ", ".join(f"{text} {share:.3g}" for text, share in zip(texts, shares, strict=True))
     cuts: Floats = norm.ppf(np.minimum(np.cumsum(shares)[:-1], 1.0))
     return ColumnDistribution(
-        name, item.levels, cuts, f"{name}: {listed} ({'guessed' if guessed else 'not guessed'})"
+        name,
+        item.levels,
+        cuts,
+        f"levels of {name}: {listed} (shares {'guessed' if guessed else 'not guessed'})",
     )
 
 
@@ -313,8 +322,9 @@ def root_of(distributions: tuple[ColumnDistribution, ...], guesses: Guesses) -> 
                 target[places[a], places[b]] = target[places[b], places[a]] = value
                 if max(distributions[places[a]].levels, distributions[places[b]].levels) > 2:
                     raise ArgumentError(
-                        f"guesses has a correlation of {a!r} and {b!r}, but a column with more than two "
-                        "levels has no correlation; omit it"
+                        f"guesses= gives a correlation of {a!r} and {b!r}, but correlations are not "
+                        "available "
+                        "for a column with more than two levels; omit this correlation"
                     )
     latent = target.copy()
     is_guessed = target != 0.0
@@ -335,7 +345,8 @@ def root_of(distributions: tuple[ColumnDistribution, ...], guesses: Guesses) -> 
     for row, column in np.argwhere(np.abs(gap) > NEAR):
         first, second = distributions[row].name, distributions[column].name
         raise ArgumentError(
-            f"the guessed correlation of {first!r} and {second!r} is impossible with the "
-            f"other guesses; the nearest is {target[row, column] - gap[row, column]:.2f}"
+            f"the guessed correlation of {first!r} and {second!r} is impossible with the other "
+            "guesses; the nearest possible correlation is "
+            f"{target[row, column] - gap[row, column]:.2f}"
         )
     return root

@@ -43,17 +43,17 @@ LARGEST_STUDY = 5_000_000  # simulated rows of a study
 LEVEL_WORDS = ("epsilon", "mu", "rho")  # arguments that state a level of privacy
 NOT_PLANNED = {
     "source": "is not available in a planned study, whose noise is simulated from rng=",
-    "calibration": "is not available in a planned study, which uses exact calibration",
+    "calibration": 'is not available in a planned study, which always uses calibration="exact"',
 }
 MOST_PLANNED = 20  # coefficients whose intervals are predicted, the first ones
 NO_PARTIES = (
-    "parties= must be given with trust='per-party' only; it maps each party to its columns, and one party "
-    "must have the response"
+    "parties= is only for trust='per-party', which needs it; pass a mapping of each party "
+    "to its columns, in which one party has the response"
 )
 RESPONSE_COLUMN = "response"
 CLUSTERED = (
-    "a study cannot be planned with up to {} rows of one {!r}, because their correlation is unknown; plan "
-    "with max_rows=1 and take n as the number of people"
+    "a study with up to {} rows for each {!r} cannot be planned, because the correlation "
+    "of these rows is unknown; plan with max_rows=1 and n= the number of people"
 )
 
 
@@ -139,7 +139,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
     distributions = tuple(law_of(schema, name, guesses) for name in inputs)
     refuse_strange(
-        "spread by a numeric column",
+        "residual spread that depends on a numeric column",
         guesses.spreads,
         [distribution.name for distribution in distributions if distribution.cuts is None],
     )
@@ -176,9 +176,14 @@ def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
 
 def _told_of(residuals: ResidualDistribution, guesses: Guesses) -> str:
     by = ", ".join(
-        f"times {math.exp(log_ratio):.3g} per sd of {name}" for name, log_ratio in guesses.spreads.items()
+        f"multiplied by {math.exp(log_ratio):.3g} for each sd of {name}"
+        for name, log_ratio in guesses.spreads.items()
     )
-    room = "" if abs(residuals.kurtosis - guesses.kurtosis) < 0.05 else " (the nearest that the bounds allow)"
+    room = (
+        ""
+        if abs(residuals.kurtosis - guesses.kurtosis) < 0.05
+        else " (the nearest value that the bounds allow)"
+    )
     text = f"residuals: sd {residuals.sd:.4g}, excess kurtosis {round(residuals.kurtosis, 2) + 0.0:.3g}{room}"
     return f"{text}{by and ', '}{by}"
 
@@ -192,8 +197,8 @@ def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
         return schema, formula
     if bounds is None:
         raise NotAvailableError(
-            f"the response {design.response!r} is computed from public columns only; declare a column for it "
-            "in the schema"
+            f"the response {design.response!r} is computed from columns that are all public; "
+            "declare the response itself as a column in the schema"
         )
     while name in schema:
         name += "_"
@@ -217,14 +222,17 @@ def _slopes(
             slopes[places] = np.linalg.solve(cov, sizes * sd * list(correlations.values()))
         spread = float(np.std(X @ slopes))
         residual_sd = residual_of(spread, sd, guesses) if numeric else residual_sd
-        lines.append(f"coefficients: from {'correlations' if correlations else 'guesses'}, all others 0")
+        lines.append(
+            f"coefficients: from the guessed {'correlations' if correlations else 'coefficients'}; "
+            "all other coefficients are 0"
+        )
     else:
         share = RSQUARED if guesses.rsquared is None else guesses.rsquared
         slopes = np.array([1.0 / size if size > 0.0 else 0.0 for size in X.std(axis=0)])
         residual_sd = guesses.residual_sd or sd * math.sqrt(1.0 - share) if numeric else residual_sd
         slopes *= residual_sd * math.sqrt(share / (1.0 - share)) / (float(np.std(X @ slopes)) or 1.0)
         source = "guessed" if guesses.rsquared is not None else "not guessed"
-        lines.append(f"R2 {share:.3g} ({source}), divided equally among the columns")
+        lines.append(f"R-squared {share:.3g} ({source}), divided equally among the columns")
     if design.constant is not None and "Intercept" not in guesses.coefficients:
         slopes[design.constant] = constant_for(X @ slopes, mean, family)
     return slopes, residual_sd if numeric else math.nan, lines
@@ -322,8 +330,8 @@ def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Cas
     check_schema(schema)
     if check_count(n, "n", least=5) > LARGEST_STUDY:
         raise ArgumentError(
-            f"n={n} must be at most {LARGEST_STUDY:,}, the largest number of simulated rows; plan for that "
-            "number"
+            f"n={n} must be at most {LARGEST_STUDY:,}, because each person is a simulated row; pass "
+            "a smaller n"
         )
     family = check_choice(options.family, Family, "family")
     trust = check_choice(options.trust or "central", StudyTrust, "trust")
@@ -347,7 +355,7 @@ def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Cas
     planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in names_planned))
     if not planned:
         raise ArgumentError(
-            f"which must list at least one coefficient; the coefficients are {', '.join(names)}"
+            f"which= must list at least one coefficient; the coefficients are {', '.join(names)}"
         )
     return Case(
         people=people,

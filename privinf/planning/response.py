@@ -33,8 +33,9 @@ def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, f
     correlations = {name: value for name, value in correlations.items() if name in design.inputs}
     if correlations and (family != "gaussian" or guesses.coefficients or guesses.rsquared is not None):
         raise ArgumentError(
-            f"guesses has correlations with the response {design.response!r}, which already determine "
-            "coefficients and rsquared of a numeric response; omit the correlations or the others"
+            f"guesses= gives correlations with the numeric response {design.response!r}, which "
+            "already determine its coefficients and R-squared; omit either these correlations, or "
+            "coefficients and rsquared"
         )
     refuse_strange("correlation with the response", correlations, design.names)
     return correlations
@@ -46,8 +47,8 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
     residual_sd = guesses.residual_sd
     if share is not None and residual_sd is not None:
         raise ArgumentError(
-            "guesses has coefficients, rsquared and residual_sd, but two of them determine the third; omit "
-            "one"
+            "guesses= gives coefficients, rsquared and residual_sd, but two of them determine the "
+            "third; omit one of them"
         )
     if residual_sd is not None:
         return residual_sd
@@ -55,8 +56,9 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
         return spread * math.sqrt((1.0 - share) / share)
     if spread >= sd:
         raise ArgumentError(
-            f"the guessed coefficients imply an sd of the response of at least {spread:.4g}, above its sd "
-            f"{sd:.4g}; guess the response's sd or residual_sd"
+            f"the guessed coefficients imply that the response has an sd of at least {spread:.4g}, "
+            f"which is above its sd {sd:.4g}; guess a larger sd of the response, or guess "
+            "residual_sd"
         )
     return math.sqrt(sd**2 - spread**2)
 
@@ -70,16 +72,18 @@ def outcome_of(
     coded = isinstance(item, Factor) and item.categorical
     low, high = (0.0, 1.0) if coded else (item.interval.low, item.interval.high)
     if family == "binomial" and (low, high) != (0.0, 1.0):
-        raise ArgumentError(f"family='binomial' needs a response with bounds 0 and 1; {name!r} has others")
+        raise ArgumentError(
+            f"family='binomial' needs a response with bounds 0 and 1; the bounds of {name!r} differ"
+        )
     if name in guesses.shares:
         raise ArgumentError(
-            f"guesses has shares of the response {name!r}; guess its mean instead, which for two levels is "
-            "the share of the second level"
+            f"guesses= gives shares for the response {name!r}; give its mean instead (for a "
+            "response with two levels, the share of the second level)"
         )
     if family != "gaussian" and name in guesses.sds:
         raise ArgumentError(
-            f"guesses has an sd of the response {name!r}, which follows from its mean if "
-            f"family={family!r}; omit it"
+            f"guesses= gives an sd for the response {name!r}, but with family={family!r} its mean "
+            "determines its sd; omit the sd"
         )
     mean, sd = moments_of(name, low, high, guesses)
     line = f"{name}: mean {mean:.4g} ({'guessed' if name in guesses.means else 'middle of its bounds'})"

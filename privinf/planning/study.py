@@ -89,13 +89,16 @@ OF_EXAMPLES = _plain(IWPGLM, lambda case: {"loss": LOSSES[case.people.family]})
 OF_NUMBERS: tuple[Family, ...] = ("gaussian",)  # family of a numeric response
 ESTIMATORS: Mapping[str, Estimator] = {
     "OLS": Estimator(
-        OF_NUMBERS, SUMS, _plain(OLS), "its noise scales with the residuals; serves one formula"
+        OF_NUMBERS,
+        SUMS,
+        _plain(OLS),
+        "the noise grows with the residuals; one release serves one formula only",
     ),
     "MomentOLS": Estimator(
         OF_NUMBERS, (*SUMS, "local"), OF_MOMENTS, "one release serves any regression on its columns"
     ),
     "DebiasedLasso": Estimator(
-        ("gaussian", "binomial"), SUMS, _lasso, "assumes that few of many columns have an effect"
+        ("gaussian", "binomial"), SUMS, _lasso, "assumes that only a few of many columns have an effect"
     ),
     "Logit": Estimator(("binomial",), SUMS, _plain(Logit), "assumes that the logistic model is correct"),
     "Poisson": Estimator(
@@ -108,19 +111,19 @@ ESTIMATORS: Mapping[str, Estimator] = {
         ("gaussian", "binomial", "poisson"),
         ("local",),
         OF_EXAMPLES,
-        "each person adds noise to features and label; one release serves many models",
+        "each person adds noise to their own features and label; one release serves many models",
     ),
     "RMGMOLS": Estimator(
         OF_NUMBERS,
         ("per-party",),
         _plain(RMGMOLS, lambda case: {"parties": case.parties}),
-        "each party releases k noisy random sums over people and spends the budget",
+        "each party spends the budget on one release of k noisy random sums over people",
     ),
     "DGMOLS": Estimator(
         OF_NUMBERS,
         ("per-party",),
         _plain(DGMOLS, lambda case: {"parties": case.parties}),
-        "each party releases every row with noise and spends the budget",
+        "each party spends the budget on one release of all its rows with noise",
     ),
 }
 
@@ -215,7 +218,7 @@ def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bo
 
 
 # Why a fit has intervals of some coefficients alone (`DebiasedLasso`, hidden targets).
-HIDDEN = "the noise is too large to estimate the slope of a target's score"
+HIDDEN = "the noise is too large for intervals of all coefficients in which="
 
 
 def _widths(case: Case, result: Any) -> Floats | None:
@@ -271,9 +274,9 @@ def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, 
             error=math.nan,
             identified=share,
             fits=len(fits),
-            reason=reason or "most simulated fits are weakly identified",
+            reason=reason or "most simulated fits have weak identification",
         )
-    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of the simulated fits are weakly identified"
+    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of the simulated fits have weak identification"
     return Cell(
         name=name,
         widths=np.median(usable, axis=0),
@@ -330,8 +333,8 @@ class Aim:
         coefficient = goal.coefficient
         if (width is None) == (effect is None):
             raise ArgumentError(
-                "pass either width=, the target width of the interval, or effect=, the coefficient that "
-                "the test should detect"
+                "pass either width= (the target width of the interval) or effect= (the coefficient "
+                "that the test should detect), not both"
             )
         if effect is not None:
             size = abs(check_number(effect, "effect"))
