@@ -342,7 +342,8 @@ def _check_signal(n: float, mu: float, columns: int) -> None:
         raise NotAvailableError(
             f"{LABEL} has too few rows or too small a budget. For each of {columns} columns, n mu "
             f"must be at least {LEAST_SIGNAL:g}, but it is {n * mu:.3g} (n = rows / max_rows, mu = "
-            "the column's budget). List fewer columns, spend more, or declare bounds. Nothing was "
+            "the budget of one column in Gaussian DP). List fewer columns, spend more, or "
+            "declare bounds. Nothing was "
             "spent"
         )
 

@@ -20,8 +20,8 @@ from privinf.typing import AnyPath, Floats, Json
 
 CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
 MOVED = (
-    "Bounds and levels were found by find_bounds, so up to {} of the rows may be clipped "
-    "or pooled. Coefficients are for the clipped or pooled columns; a smaller clip= in "
+    "Bounds and levels were found by find_bounds, and some values may be clipped or pooled: up to {}. "
+    "Coefficients are for the clipped or pooled columns; a smaller clip= in "
     "find_bounds reduces this change."
 )
 MAY_SHIFT = (

@@ -17,7 +17,7 @@ __all__ = ["main"]
 COMMANDS = {
     "analyst": (
         "privinf.cli.sites:analyst_group",
-        "Make the key that signs your queries as an analyst.",
+        "Make the key with which you, as an analyst, sign your queries.",
     ),
     "completion": (
         "privinf.cli.schemas:completion_command",
@@ -74,7 +74,7 @@ COMMANDS = {
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of options, such as [fit] epsilon = 1; options on the command line override it.",
+    help=("TOML file of options, such as [fit] epsilon = 1; options on the command line override the file."),
 )
 @click.version_option(package_name="privinf")
 @click.pass_context
@@ -120,8 +120,8 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], p
         command = group.get_command(ctx, name)
         if command is None or not isinstance(item, dict):
             raise ArgumentError(
-                f"{place}: [{name}] is not a table of a command; "
-                f"the commands are {', '.join(group.list_commands(ctx))}"
+                f"{place}: the table [{name}] is not named after a command; the commands are "
+                f"{', '.join(group.list_commands(ctx))}"
             )
         if isinstance(command, click.Group):
             defaults[name] = _defaults(ctx, command, item, f"{place}, {name}")
@@ -133,6 +133,8 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], p
             if isinstance(parameter, click.Option)
         }
         if unknown := [word for word in item if f"--{word}" not in names]:
-            raise ArgumentError(f"{place}: [{name}] has no option {unknown[0]!r}; see privinf {name} --help")
+            raise ArgumentError(
+                f"{place}: the command of [{name}] has no option {unknown[0]!r}; see privinf {name} --help"
+            )
         defaults[name] = {names[f"--{word}"]: value for word, value in item.items()}
     return defaults

@@ -72,7 +72,7 @@ def analysts_of(words: Iterable[str], delta: float | None = None) -> list[dict[s
         if not sign or (limited and (delta is None or not EPSILON_WORD.fullmatch(epsilon))):
             form = "NAME=KEY" if delta is None else "NAME=KEY or NAME=KEY:EPSILON"
             raise ArgumentError(
-                f"--analyst {word} must be {form}, with the key that privinf analyst key prints"
+                f"--analyst {word} must be {form}, with a public key made by 'privinf analyst key'"
             )
         budget = {"budget": {"epsilon": float(epsilon), "delta": delta}} if limited else {}
         analysts.append({"name": name, "key": key, **budget})

@@ -49,7 +49,7 @@ SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "le
 # The secret files in the folder of a fit, beside its questions and releases.
 CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
 Level = Literal["error", "warning"]
-REMAKE = "run privinf federation init again, with the present bundles of all sites"
+REMAKE = "run 'privinf federation init' again, with the current *.bundle.json files of all sites"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,11 @@ def status_command(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=1))
         return
-    rows = "only to its listed analysts" if facts["rows"] is None else f"{facts['rows']} rows"
+    rows = (
+        "but shows its number of rows only to listed analysts"
+        if facts["rows"] is None
+        else f"{facts['rows']} rows"
+    )
     answers = f"answers, {rows}" if facts["answers"] else "does not answer"
     click.echo(f"site {facts['site']}: {answers}")
     click.echo(
@@ -128,7 +132,7 @@ def read_site(folder: Path) -> dict[str, str]:
     content = read_toml(folder / "site.toml")
     if set(content) != set(SITE_WORDS) or not all(isinstance(text, str) for text in content.values()):
         raise ArgumentError(
-            f"{folder / 'site.toml'} must have the keys {', '.join(SITE_WORDS)}, each with a string"
+            f"{folder / 'site.toml'} must have the keys {', '.join(SITE_WORDS)}; each value must be a string"
         )
     return content
 
@@ -145,7 +149,7 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         path = folder / site[word]
         if not path.exists():
             remedy = (
-                "copy the file that privinf federation init wrote"
+                "copy this file from the folder that 'privinf federation init' made"
                 if word == "federation"
                 else "restore the file"
             )
@@ -160,9 +164,9 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
                 "warning", f"{path} belongs to another account", "run the site as the owner of its files"
             )
         if word == "data" and status.st_mode & 0o077:
-            yield Diagnostic("warning", f"{path} is open to others", f"chmod -R go= {path}")
+            yield Diagnostic("warning", f"other accounts can read {path}", f"chmod -R go= {path}")
         elif status.st_mode & 0o022:
-            yield Diagnostic("error", f"{path} can be changed by others", f"chmod go-w {path}")
+            yield Diagnostic("error", f"other accounts can change {path}", f"chmod go-w {path}")
     yield from secrets_in(folder)
     socket = Path(site["socket"])
     if len(os.fsencode(socket)) > LONGEST_PATH:
@@ -216,8 +220,8 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if schema.blank:
         yield Diagnostic(
             "error",
-            f"the schema has blanks for {', '.join(schema.blank)}",
-            "fill in public bounds and levels",
+            f"bounds or levels of the columns {', '.join(schema.blank)} are missing in the schema",
+            "fill in public bounds or levels",
         )
     wide = [
         name
@@ -227,8 +231,11 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if wide:
         yield Diagnostic(
             "warning",
-            f"the bounds of {', '.join(wide)} are beyond {WIDE:g}",
-            "use a larger unit, because noise grows with the bounds",
+            f"the bounds of {', '.join(wide)} are larger than {WIDE:g}",
+            (
+                "measure the columns in larger units (for example, thousands), because noise grows "
+                "with the bounds"
+            ),
         )
 
 
@@ -237,8 +244,8 @@ def _policy(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if policy.trusted_server:
         yield Diagnostic(
             "warning",
-            "the policy sends sums without noise to the server",
-            "allow this only if you trust the server with them",
+            "the policy allows the site to send sums without noise to the server",
+            "allow this only if you trust the server with these sums",
         )
     elif not policy.secure_sums:
         yield Diagnostic("error", "the policy allows no queries", 'set "secure_sums" to true in the policy')
@@ -246,14 +253,17 @@ def _policy(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "warning",
             "the policy allows releases without noise",
-            'remove "simulation" unless the rows are simulated',
+            'remove "simulation" from the policy unless the rows are simulated',
         )
     if policy.secure_sums and (folder / site["federation"]).exists():
         roster = Roster.from_json(read_federation(folder / site["federation"])["roster"])
         if len(roster) < policy.min_sites:
             yield Diagnostic(
                 "error",
-                f"masked sums need {policy.min_sites} sites, but the roster has {len(roster)}",
+                (
+                    f"the policy requires secure sums of at least {policy.min_sites} sites, but the roster "
+                    f"has {len(roster)}"
+                ),
                 'lower "min_sites" in the policy, or add sites',
             )
 
@@ -264,13 +274,15 @@ def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     ledger = read_site_ledger(folder / site["ledger"]).ledger
     if ledger.budget is None:
         yield Diagnostic(
-            "error", "the ledger has no limit", "make a ledger with a limit by privinf site init"
+            "error",
+            "the ledger has no limit on the total budget",
+            "make a ledger with a limit with 'privinf site init'",
         )
     elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > LARGE_EPSILON:
         yield Diagnostic(
             "warning",
-            f"the ledger's limit is epsilon {limit:.4g}",
-            "choose a lower limit, because this one protects a person little",
+            f"the ledger's limit is epsilon {limit:.4g}, which gives each person little protection",
+            "choose a smaller limit",
         )
 
 
@@ -284,14 +296,14 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, verifying):
         yield Diagnostic(
             "error",
-            "the roster does not have this site's present key",
+            "the roster does not have this site's current public key",
             REMAKE,
         )
     if not roster.signed:
         yield Diagnostic(
             "warning",
-            "the roster has no verifying keys, so replies are not signed, and privinf federation fit refuses "
-            "them",
+            "the roster has no keys to verify signatures, so replies are not signed and 'privinf "
+            "federation fit' refuses them",
             REMAKE,
         )
     listed = {analyst.key for analyst in read_policy(folder / site["policy"]).analysts}
@@ -299,14 +311,14 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "warning",
             "the policy lists none of the federation's analysts",
-            'add the analysts to "analysts" in the policy, with their keys from federation.json',
+            'add these analysts, with their keys from federation.json, to "analysts" in the policy',
         )
     pinned = folder / "roster.json"
     if pinned.exists() and Roster.from_json(read_text(pinned, "a roster")).digest != roster.digest:
         yield Diagnostic(
             "error",
-            "the roster differs from the roster of the last start",
-            f"compare the new roster's digest with the other sites, then delete {pinned}",
+            "the roster differs from the roster with which the site was last started",
+            f"check with the other sites that the new roster's digest is right, then delete {pinned}",
         )
     schema = read_schema_file(folder / site["schema"])
     if federation["schema"] is not None and not schema.blank and federation["schema"] != schema.to_dict():
@@ -321,12 +333,12 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "error" if days <= 0.0 else "warning",
                 f"the certificates expire in {days:.0f} days",
-                "run privinf federation init again",
+                "run 'privinf federation init' again",
             )
         executable("flower-supernode")
         yield Diagnostic(
             "warning",
-            "the Flower node runs under the account that reads the rows, so code sent to the node can read "
-            "the rows",
+            "the Flower node runs under the account that can read the rows, so code that is sent "
+            "to the node can read them too",
             "see docs/howto/hospitals.md",
         )

@@ -128,11 +128,13 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     """
     content = read_toml(path)
     if unknown := [name for name in content if name not in PLAN]:
-        raise ArgumentError(f"{path}: {unknown[0]!r} is not a key of a plan; the keys are {', '.join(PLAN)}")
+        raise ArgumentError(
+            f"{path}: {unknown[0]!r} is not a key of a plan file; the keys are {', '.join(PLAN)}"
+        )
     if (STATISTIC in content) == ("model" in content):
         raise ArgumentError(
-            f"{path}: set either model, to one of {', '.join(FEDERATED_MODELS)}, or statistic, to the name "
-            "of a site's statistic"
+            f"{path}: set either model (one of {', '.join(FEDERATED_MODELS)}) or statistic (the "
+            "name of a site's statistic)"
         )
     model = _choice(content.get("model", STATISTIC), (*FEDERATED_MODELS, STATISTIC), path, "model")
     for name, kinds in (("formula", str), ("out", str)):
@@ -144,14 +146,14 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         raise ArgumentError(f"{path}: set schema to the path of the schema file")
     family = _choice(content.get("family", "gaussian"), get_args(Family), path, "family")
     if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
-        raise ArgumentError(f"{path}: family is only for FederatedGLM and DebiasedLasso")
+        raise ArgumentError(f"{path}: family is available only for FederatedGLM and DebiasedLasso; omit it")
     if content.get("args") and model != STATISTIC:
         raise ArgumentError(
-            f"{path}: [args] is only for a statistic; put options of a model's fit in [options]"
+            f"{path}: the table [args] is only for a statistic; put options of a model's fit in [options]"
         )
     folder = content.get("checkpoint")
     if folder is not None and model not in ("MomentOLS", "FederatedGLM"):
-        raise ArgumentError(f"{path}: checkpoint is only for MomentOLS and FederatedGLM")
+        raise ArgumentError(f"{path}: checkpoint is available only for MomentOLS and FederatedGLM; omit it")
     return AskedFit(
         model=model,
         statistic=content.get(STATISTIC, ""),
@@ -273,13 +275,13 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ArgumentError(f"{path}: {name} must be a number")
         if math.isinf(value) and not simulation:
-            raise ArgumentError(f"{path}: {name} = inf adds no noise; {SIMULATED}")
+            raise ArgumentError(f"{path}: with {name} = inf the fit has no noise; {SIMULATED}")
     if "seed" not in content:
         return words
     if isinstance(content["seed"], bool) or not isinstance(content["seed"], int):
         raise ArgumentError(f"{path}: seed must be an integer")
     if not simulation:
-        raise ArgumentError(f"{path}: seed makes the noise reproducible; {SIMULATED}")
+        raise ArgumentError(f"{path}: with seed the noise can be reproduced and removed; {SIMULATED}")
     return words | {"rng": content["seed"]}
 
 
@@ -288,20 +290,20 @@ def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, An
     options = _table(content, "options", path)
     if unknown := [name for name in options if name not in FIT_WORDS[model]]:
         raise ArgumentError(
-            f"{path}: [options] of {model} has no option {unknown[0]!r}; the options are "
-            f"{', '.join(FIT_WORDS[model])}"
+            f"{path}: [options] has {unknown[0]!r}, which is not an option of {model}; the options "
+            f"are {', '.join(FIT_WORDS[model])}"
         )
     settings = _table(content, "optimizer", path)
     if not settings:
         return options
     if model != "FederatedGLM":
-        raise ArgumentError(f"{path}: [optimizer] is only for FederatedGLM")
+        raise ArgumentError(f"{path}: the table [optimizer] is available only for FederatedGLM; omit it")
     name = _choice(settings.pop("name", None), OPTIMIZERS, path, "[optimizer] name")
     reason = ""
     try:
         return options | {"optimizer": getattr(pi, name)(**settings)}
     except TypeError:
-        reason = f"has a setting that {name} does not have"
+        reason = f"has an option that {name} does not have"
     except PrivinfError as problem:
         reason = str(problem)
     raise ArgumentError(f"{path}: [optimizer] {reason}")

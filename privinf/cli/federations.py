@@ -44,7 +44,7 @@ from privinf.storage.checksummed import checksummed_json, parse_json, read_text,
 
 # In a federation's folder: by which questions are signed.
 ANALYST_KEY = "analyst.key"
-SERVER_STOPPED = "the federation's server stopped unexpectedly; see its log, {}"
+SERVER_STOPPED = "the federation's server stopped unexpectedly; its log file is {}"
 FIT = """# The plan of a fit over all sites; run it with privinf federation fit fit.toml
 # model = "MomentOLS", "FederatedGLM" or "DebiasedLasso"; or statistic = "column_sums", with [args] and mu
 model = "FederatedGLM"
@@ -86,10 +86,17 @@ def federation_group() -> None:
     multiple=True,
     default=("localhost", "127.0.0.1"),
     show_default=True,
-    help="Host name or address of the server in its certificate; sites connect to the first one.",
+    help=(
+        "Host name or IP address of the server, for its certificate. May be given several "
+        "times; sites connect to the first one."
+    ),
 )
 @click.option(
-    "--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port of the server."
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8000,
+    show_default=True,
+    help="Port at which the server listens.",
 )
 @click.option(
     "--days",
@@ -98,13 +105,16 @@ def federation_group() -> None:
     show_default=True,
     help="Number of days for which the certificates are valid.",
 )
-@click.option("--sockets", is_flag=True, help="Run all sites as daemons on this machine, without Flower.")
+@click.option("--sockets", is_flag=True, help="Run all sites as daemons on this computer, without Flower.")
 @click.option(
     "--analyst",
     "analysts",
     multiple=True,
     metavar="NAME=KEY",
-    help="Analyst and public key (privinf analyst key). Default: a new key, FOLDER/analyst.key. Repeatable.",
+    help=(
+        "Name and public key of an analyst; the key is made by 'privinf analyst key'. May be "
+        "given several times. Default: a new key in FOLDER/analyst.key."
+    ),
 )
 @json_option
 def init_command(
@@ -170,12 +180,14 @@ def init_command(
     plan = str(folder / "fit.toml")
     facts = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
     first = f"{len(roster)} sites, digest of the roster {roster.digest}"
-    say(facts, as_json, first, f"send {public} to every site; fill in {plan}")
+    say(facts, as_json, first, f"send {public} to every site, and fill in {plan}")
 
 
 @federation_group.command("up")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--listen", default="127.0.0.1", show_default=True, help="Address at which the server listens.")
+@click.option(
+    "--listen", default="127.0.0.1", show_default=True, help="IP address at which the server listens."
+)
 def up_command(folder: Path, listen: str) -> None:
     """Run the Flower server of a federation, with TLS and the keys of the sites' nodes, until SIGTERM.
 
@@ -189,15 +201,19 @@ def up_command(folder: Path, listen: str) -> None:
     record = read_federation(folder / "federation.json")
     if not record["address"]:
         raise ArgumentError(
-            f"the federation {folder} was made with --sockets and has no server; run privinf federation fit"
+            f"the federation {folder} was made with --sockets, so it needs no server; run 'privinf "
+            "federation fit' directly"
         )
     if days_left(read_text(folder / "server.pem", "a certificate")) <= 0.0:
         raise ArgumentError(
-            f"the certificates in {folder} have expired; make the federation again (privinf federation init)"
+            f"the certificates in {folder} have expired; make the federation again with 'privinf "
+            "federation init'"
         )
     check_secret((folder / "server.key").absolute(), "the server's key", "key")
     if listen != "127.0.0.1":
-        click.echo(f"Warning: anyone who can reach {listen} can send code to all nodes", err=True)
+        click.echo(
+            f"Warning: anyone who can connect to {listen} can send code to all sites' Flower nodes", err=True
+        )
     port = int(record["address"].rpartition(":")[2])
     stopping = stopped_by_signals()
     log = folder / "superlink.log"
@@ -243,22 +259,29 @@ def up_command(folder: Path, listen: str) -> None:
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the federation. Default: the folder of the plan file.",
+    help="Folder made by 'privinf federation init'. Default: the folder of the plan file.",
 )
 @click.option(
     "--key",
     "key_file",
     type=FILE,
-    help="Your secret key (privinf analyst key). Default: analyst.key in the federation's folder.",
+    help=(
+        "File of your secret key, made by 'privinf analyst key'. Default: analyst.key in the "
+        "federation's folder."
+    ),
 )
 @click.option(
     "--simulation",
     is_flag=True,
-    help="Allow epsilon = inf or a seed in the plan, for simulated rows, if all sites allow it.",
+    help=("Allow epsilon = inf or a seed in the plan, for simulated rows. All sites must allow this too."),
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 @click.option(
-    "--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for Flower's results."
+    "--timeout",
+    type=float,
+    default=3600.0,
+    show_default=True,
+    help="Largest number of seconds to wait for Flower's results.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def fit_command(
@@ -374,7 +397,7 @@ def _reachable_host(listen: str) -> str:
 def _by_name(bundles: list[dict[str, Any]], field: str) -> dict[str, str]:
     names = [bundle["name"] for bundle in bundles]
     if len(set(names)) < len(names):
-        raise ArgumentError("two bundles are for the same site; pass one bundle for each site")
+        raise ArgumentError("two bundle files are for the same site; pass one file for each site")
     return {bundle["name"]: bundle[field] for bundle in bundles}
 
 

@@ -56,10 +56,10 @@ ON_ROWS = (
 )
 ON_RELEASES = ("plain", "shrink")  # options of a fit on the releases of several parties
 UNREACHED = "{}. Nothing was charged. {}"
-COEFFICIENTS_INSTEAD = "Pass --coefficients-only for coefficients without intervals"
+COEFFICIENTS_INSTEAD = "Pass --coefficients-only to estimate coefficients without intervals"
 MOMENTS_INSTEAD = (
-    "Pass --model moments for score intervals, which are wide at this budget, or --coefficients-only for "
-    "coefficients without intervals"
+    "Pass --model moments for score intervals, which are wide at this budget, or "
+    "--coefficients-only to estimate coefficients without intervals"
 )
 OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)  # kinds of release that such a fit reads
 
@@ -101,46 +101,74 @@ class FitOptions(TypedDict):
     "--schema",
     "schema_file",
     type=FILE,
-    help="Schema of bounds and levels, schema.toml; FILES is then one table of rows.",
+    help=(
+        "Schema file with the bounds and levels of the columns, such as schema.toml. FILES "
+        "must then be one table of rows."
+    ),
 )
 @click.option(
     "--model",
     type=click.Choice(list(ROW_MODELS)),
-    help="Model for rows: ols (default), logit, poisson, or moments (one release of sums).",
+    help=(
+        "Model for a table of rows: ols (default), logit, poisson, or moments (least squares "
+        "from one release of sums)."
+    ),
 )
 @spending_options
 @click.option(
     "--ledger",
     "ledger_file",
     type=NEW_FILE,
-    help="For rows: ledger to charge, made by privinf ledger create.",
+    help=("For a table of rows: file of the budget ledger to charge, made by 'privinf ledger create'."),
 )
 @click.option("--cov-type", type=click.Choice(get_args(CovWord)), help="Type of standard errors.")
 @click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),
-    help="For rows: how to treat missing values. Default: raise.",
+    help="For a table of rows: how to treat missing values. Default: raise.",
 )
-@click.option("--weights", help="Column of observation weights.")
-@click.option("--offset", help="Column whose coefficient is fixed at 1 (poisson, logit).")
-@click.option("--exposure", help="Column whose logarithm has its coefficient fixed at 1 (poisson).")
-@click.option("--coefficients-only", is_flag=True, help="For rows: fit even if no intervals can be computed.")
+@click.option("--weights", help="Name of the column of observation weights.")
+@click.option("--offset", help="Name of a column whose coefficient is fixed at 1 (for poisson and logit).")
 @click.option(
-    "--plain", is_flag=True, help="Uncorrected least squares on noisy releases; biased, no intervals."
+    "--exposure", help="Name of a column whose logarithm gets the fixed coefficient 1 (for poisson)."
 )
-@click.option("--shrink", is_flag=True, help="Shrink coefficients for prediction; no intervals.")
+@click.option(
+    "--coefficients-only",
+    is_flag=True,
+    help="For a table of rows: estimate coefficients even if no intervals can be computed.",
+)
+@click.option(
+    "--plain",
+    is_flag=True,
+    help=(
+        "For releases of several parties: least squares without correction for the noise, "
+        "which is biased and has no intervals."
+    ),
+)
+@click.option(
+    "--shrink",
+    is_flag=True,
+    help=("For releases of several parties: shrink coefficients for prediction, without intervals."),
+)
 @click.option(
     "--target",
     type=click.Choice(get_args(JoinedTarget)),
-    help="For releases and moments: intervals for the population (default) or for these people (sample).",
+    help=(
+        "For releases and --model moments: intervals for the population (default) or for the "
+        "people in the data (sample)."
+    ),
 )
 @click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
-@click.option("--out", type=NEW_FILE, help="Save the result as .npz, for privinf.load_results.")
-@click.option("--json", "json_file", type=NEW_FILE, help="Write the result as JSON, for other programs.")
+@click.option(
+    "--out", type=NEW_FILE, help="Save the result to an .npz file, which privinf.load_results reads."
+)
+@click.option(
+    "--json", "json_file", type=NEW_FILE, help="Write the result to a JSON file, for other programs."
+)
 @click.option(
     "--summary", type=NEW_FILE, help="Write the summary to a file that ends in .html, .txt, .csv or .tex."
 )
-@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @overwrite_option
 def fit_command(**options: Unpack[FitOptions]) -> None:
     """Fit a regression to a table's rows, or to releases.
@@ -213,7 +241,11 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
             "with --schema, FILES must be one table of rows: a CSV or Parquet file, or a folder of them; "
             "omit --schema to fit releases"
         )
-    _refuse(options, ON_RELEASES, "{} is only for releases of several parties, but --schema is for rows")
+    _refuse(
+        options,
+        ON_RELEASES,
+        "{} is only for releases of several parties, but with --schema FILES is a table of rows",
+    )
     path = options["ledger_file"]
     spending = spending_of(options)
     schema = read_schema_file(options["schema_file"])
@@ -221,9 +253,9 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     columns = {name: options[name] for name in ROLE_COLUMNS}  # type: ignore[literal-required]
     model_options: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
     if (kind := options["model"] or "ols") == "moments" and model_options.keys() - {"weights"}:
-        raise ArgumentError("--offset and --exposure are only for --model poisson and logit")
+        raise ArgumentError("--offset and --exposure are available only for --model poisson and logit")
     if kind != "moments" and options["target"] is not None:
-        raise ArgumentError("--target is only for releases and --model moments")
+        raise ArgumentError("--target is available only for releases and --model moments")
     if options["missing"] is not None:
         model_options["missing"] = options["missing"]
     rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
@@ -244,7 +276,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         chosen["target"] = options["target"]
     if options["coefficients_only"]:
         if kind == "moments":
-            raise ArgumentError("--coefficients-only is only for --model ols, logit and poisson")
+            raise ArgumentError("--coefficients-only is available only for --model ols, logit and poisson")
         chosen["intervals"] = "optional"
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
@@ -254,10 +286,10 @@ def _fit_releases(options: FitOptions) -> tuple[Results, list[str]]:
     """Return the fit of releases."""
     if rows := [path for path in options["files"] if path.is_dir() or path.suffix.lower() != ".npz"]:
         raise ArgumentError(
-            f"{rows[0]} is not a release (.npz); to fit a table of rows, pass --schema with its public "
-            f"bounds (made by privinf schema suggest {rows[0]})"
+            f"{rows[0]} is not a release (.npz). If it is a table of rows, pass --schema with its "
+            f"public bounds, from a file made by 'privinf schema suggest {rows[0]}'"
         )
-    _refuse(options, (*ON_ROWS, "missing"), "{} is only for a fit to rows, which needs --schema")
+    _refuse(options, (*ON_ROWS, "missing"), "{} is only for a fit to a table of rows, which needs --schema")
     if len(options["files"]) > 1 or (release := load_release(options["files"][0])).kind.startswith(
         OF_PARTIES
     ):
@@ -330,7 +362,11 @@ class PlanCommandOptions(TypedDict):
 @click.command("study")
 @click.argument("formula")
 @click.option(
-    "--schema", "schema_file", type=FILE, required=True, help="Schema of bounds and levels, schema.toml."
+    "--schema",
+    "schema_file",
+    type=FILE,
+    required=True,
+    help="Schema file with the bounds and levels of the columns, such as schema.toml.",
 )
 @click.option("--n", type=int, required=True, help="Number of people.")
 @spending_options
@@ -338,42 +374,54 @@ class PlanCommandOptions(TypedDict):
     "--guesses",
     "guesses_file",
     type=FILE,
-    help="TOML file of guesses, such as rsquared = 0.3, with tables [means], [sds], [shares.COLUMN].",
+    help=(
+        "TOML file of guesses about the data, such as rsquared = 0.3, with tables [means], "
+        "[sds], [shares.COLUMN]."
+    ),
 )
 @click.option(
     "--family",
     type=click.Choice(get_args(Family)),
     default="gaussian",
     show_default=True,
-    help="Family of the response.",
+    help="Distribution family of the response.",
 )
 @click.option(
     "--trust",
     type=click.Choice(get_args(StudyTrust)),
-    help="Trust model, that is, who sees rows. Default: all of them.",
+    help="Trust model, which determines who sees raw rows. Default: compare all trust models.",
 )
 @click.option(
     "--party",
     multiple=True,
     metavar="NAME=COLUMN,COLUMN",
-    help="Columns of one party, for --trust per-party; repeat for each party.",
+    help="Name of a party and its columns, for --trust per-party. Give it once for each party.",
 )
-@click.option("--coefficient", help="Coefficient that --width or --effect is for. Default: all slopes.")
 @click.option(
-    "--width", type=float, help="Target width of the interval; prints changes that reach it (needs --trust)."
+    "--coefficient", help="Name of the coefficient to which --width or --effect applies. Default: all slopes."
+)
+@click.option(
+    "--width",
+    type=float,
+    help=(
+        "Target width of the interval; the command prints changes of the plan that reach it (needs --trust)."
+    ),
 )
 @click.option(
     "--effect",
     type=float,
-    help="Smallest coefficient that the test should detect, instead of --width (needs --trust).",
+    help=("Smallest coefficient that the test should detect; use this instead of --width (needs --trust)."),
 )
 @click.option("--power", type=float, default=0.8, show_default=True, help="Power of the test for --effect.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
-@click.option("--json", "json_file", type=NEW_FILE, help="Write the table as JSON.")
+@click.option("--json", "json_file", type=NEW_FILE, help="Write the table to a JSON file.")
 @click.option(
-    "--plot", "plot_file", type=NEW_FILE, help="Plot the intervals as .png, .svg or .pdf (needs --trust)."
+    "--plot",
+    "plot_file",
+    type=NEW_FILE,
+    help="Plot the intervals to a .png, .svg or .pdf file (needs --trust).",
 )
-@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @overwrite_option
 def study_command(**options: Unpack[PlanCommandOptions]) -> None:
     """Predict a regression's intervals and power before data exist.
@@ -394,9 +442,9 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
         raise ArgumentError(f"--plot {options['plot_file']} must end in one of {', '.join(PICTURES)}")
     goal = options["width"] is not None or options["effect"] is not None
     if not goal and (options["coefficient"] is not None or options["power"] != 0.8):
-        raise ArgumentError("--coefficient and --power are only for --width or --effect; pass one of these")
+        raise ArgumentError("--coefficient and --power need --width or --effect; pass one of these")
     if options["trust"] is None and (goal or options["plot_file"] is not None):
-        raise ArgumentError("--width, --effect and --plot need one trust model; pass --trust")
+        raise ArgumentError("--width, --effect and --plot need a single trust model; pass --trust")
     schema = read_schema_file(options["schema_file"])
     words = spending_of(options)
     words |= {"family": options["family"], "trust": options["trust"], "alpha": options["alpha"]}
@@ -417,7 +465,7 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
                 effect=options["effect"],
                 power=options["power"],
             )
-            text += f"\n\nChanges that reach the target\n{changes.to_string(index=False, na_rep='-')}"
+            text += f"Changes that reach the target {changes.to_string(index=False, na_rep='-')}"
         if options["plot_file"] is not None:
             picture: Any = study.plot().figure
             picture.savefig(options["plot_file"])
@@ -435,6 +483,8 @@ def _parties_of(texts: tuple[str, ...]) -> dict[str, list[str]] | None:
     for text in texts:
         name, equals, columns = text.partition("=")
         if not equals or not name or name in parties:
-            raise ArgumentError(f"--party {text!r} must be NAME=COLUMN,COLUMN, once for each party")
+            raise ArgumentError(
+                f"--party {text!r} must have the form NAME=COLUMN,COLUMN; give it once for each party"
+            )
         parties[name] = columns.split(",")
     return parties or None

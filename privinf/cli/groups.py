@@ -66,8 +66,8 @@ def _plain_warnings() -> Iterator[None]:
 
 def _mistake(problem: BaseException) -> str:
     return (
-        f"{type(problem).__name__} at {_place(problem)}: this is a bug in privinf, please report it. The "
-        "error's own message is not shown, because it may quote rows."
+        f"{type(problem).__name__} at {_place(problem)}: this is a bug in privinf; please "
+        "report it. The message of the error is hidden, because it may contain values of rows."
     )
 
 

@@ -54,15 +54,20 @@ from privinf.storage.checksummed import checksummed_json, save_text
     type=click.Path(path_type=Path),
     required=True,
     prompt="File of the rows",
-    help="File of the site's rows; it is not copied or moved.",
+    help="File of the site's rows. The file is not copied or moved.",
 )
-@click.option("--schema", "schema_file", type=FILE, help="Schema of all sites. Default: a template.")
+@click.option(
+    "--schema",
+    "schema_file",
+    type=FILE,
+    help="Schema file that all sites share. Default: a template to fill in.",
+)
 @click.option(
     "--epsilon",
     type=float,
     required=True,
     prompt="Total budget of all releases, epsilon",
-    help="Limit of the ledger, which is epsilon of all releases together.",
+    help="Limit on the total epsilon of all releases, recorded in the site's ledger.",
 )
 @click.option(
     "--delta",
@@ -76,23 +81,34 @@ from privinf.storage.checksummed import checksummed_json, save_text
     type=click.Choice(["secure-sum", "server"]),
     default="secure-sum",
     show_default=True,
-    help="Sums that the policy allows: masked ones only (secure-sum), or also raw ones to a trusted server.",
+    help=(
+        "Sums that the site may send: only secure sums, which hide each site's own sum "
+        "(secure-sum), or also sums without noise to a trusted server (server)."
+    ),
 )
 @click.option(
     "--min-sites",
     type=click.IntRange(2),
     default=2,
     show_default=True,
-    help="Smallest number of sites in a masked sum.",
+    help="Smallest number of sites in a secure sum.",
 )
 @click.option(
     "--analyst",
     "analysts",
     multiple=True,
     metavar="NAME=KEY[:EPSILON]",
-    help="Analyst who may send queries (privinf analyst key); repeatable. Default: anyone who can connect.",
+    help=(
+        "Name and public key of an analyst who may send queries, and optionally a limit on "
+        "epsilon; the key is made by 'privinf analyst key'. May be given several times. "
+        "Default: anyone who can connect."
+    ),
 )
-@click.option("--simulation", is_flag=True, help="Allow releases without noise, because rows are simulated.")
+@click.option(
+    "--simulation",
+    is_flag=True,
+    help="Allow releases without noise. Use this only if the rows are simulated.",
+)
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to create. Default: the site's name.")
 @json_option
 @click.pass_context
@@ -124,11 +140,11 @@ def init_command(
     folder = Path(name) if folder is None else folder
     if folder.exists():
         raise ArgumentError(
-            f"the folder {folder} already exists, and keys and ledgers are never replaced; pass another "
-            "--folder"
+            f"the folder {folder} already exists, and its keys and ledger are never replaced; pass "
+            "another --folder"
         )
     if not data.exists():
-        raise ArgumentError(f"--data {data} does not exist; pass the file of the site's rows")
+        raise ArgumentError(f"the file --data {data} does not exist; pass the file of the site's rows")
     budget = Budget(epsilon=epsilon, delta=delta)
     terms = {"secure_sums": True, "min_sites": min_sites} | (
         {"trusted_server": True} if trust == "server" else {}
@@ -166,7 +182,14 @@ def init_command(
         raise
     facts = {"site": name, "folder": str(folder), "limit": str(budget), "fill_in": list(declared.blank)}
     facts |= {"bundle": str(folder / f"{name}.bundle.json")}
-    say(facts, as_json, f"site {name}: {folder}; ledger {budget}; send to the others {facts['bundle']}")
+    say(
+        facts,
+        as_json,
+        (
+            f"site {name}: {folder}; ledger limit {budget}; send the file {facts['bundle']} to the "
+            "person who sets up the federation"
+        ),
+    )
     if declared.blank:
         click.echo(
             f"fill in the bounds and levels of {', '.join(declared.blank)} in {folder / schema.name}",
@@ -176,7 +199,7 @@ def init_command(
 
 @click.command("up")
 @click.argument("folder", type=FOLDER)
-@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @click.pass_context
 def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
     """Check a site and answer queries until SIGTERM, by a daemon and, in a Flower federation, a Flower node.
@@ -222,10 +245,15 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
 
 @click.command("rebase")
 @click.argument("folder", type=FOLDER, required=False)
-@click.option("--data", type=click.Path(path_type=Path), help="Present file of the rows.")
+@click.option("--data", type=click.Path(path_type=Path), help="Current file of the rows.")
 @click.option("--schema", "schema_file", type=FILE, help="Present schema.")
 @click.option("--policy", "policy_file", type=FILE, help="Present policy.")
-@click.option("--ledger", "ledger_file", type=FILE, help="Ledger of the site (privinf site serve --ledger).")
+@click.option(
+    "--ledger",
+    "ledger_file",
+    type=FILE,
+    help="Ledger of the site, as passed to 'privinf site serve --ledger'.",
+)
 @anchor_option
 @json_option
 def rebase_command(

@@ -26,10 +26,18 @@ def spending_options(command: Command) -> Command:
         click.option(
             "--seed",
             type=int,
-            help="Seed for simulations only (NOT PRIVATE): anyone who knows it can remove the noise.",
+            help=("Seed for simulations only (NOT PRIVATE): anyone who knows the seed can remove the noise."),
         ),
-        click.option("--rho", type=float, help="Privacy budget in zCDP, instead of --epsilon."),
-        click.option("--mu", type=float, help="Privacy budget in Gaussian DP, instead of --epsilon."),
+        click.option(
+            "--rho",
+            type=float,
+            help="Privacy budget in zCDP (the parameter rho); use this instead of --epsilon.",
+        ),
+        click.option(
+            "--mu",
+            type=float,
+            help="Privacy budget in Gaussian DP (the parameter mu); use this instead of --epsilon.",
+        ),
         click.option("--delta", type=float, help=DELTA_HELP),
         click.option("--epsilon", type=float, help="epsilon of the (epsilon, delta) budget of this command."),
     ):
@@ -41,7 +49,7 @@ def spending_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the words of a budget that were given, as models take them."""
     words = {name: options[name] for name in SPENDING if options[name] is not None}
     if not words.keys() - {"delta"}:
-        raise ArgumentError("no privacy budget is given; pass --epsilon (or --mu, or --rho)")
+        raise ArgumentError("the privacy budget is missing; pass --epsilon (or --mu, or --rho)")
     return words if options["seed"] is None else words | {"rng": options["seed"]}
 
 
@@ -52,8 +60,8 @@ def open_ledger(path: Path, remedy: str = "") -> LedgerFile:
     except FileMissingError:
         pass
     raise ArgumentError(
-        f"there is no ledger at {path}; run privinf ledger create {path} --epsilon ... --delta ..."
-        f"{remedy and ', '}{remedy}"
+        f"the ledger {path} does not exist; create it with 'privinf ledger create {path} "
+        f"--epsilon ... --delta ...'{remedy and ', '}{remedy}"
     )
 
 

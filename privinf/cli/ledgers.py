@@ -37,7 +37,10 @@ from privinf.wire import readable
 anchor_option = click.option(
     "--anchor",
     type=NEW_FILE,
-    help="Anchor file that records the ledger's last line. Default: in ~/.local/state/privinf/anchors.",
+    help=(
+        "File that stores a copy of the ledger's last line, so that replacing the ledger by an "
+        "older copy is detected. Default: a file in ~/.local/state/privinf/anchors."
+    ),
 )
 
 
@@ -51,14 +54,20 @@ def ledger_group() -> None:
 
 @ledger_group.command("create")
 @click.argument("path", type=NEW_FILE)
-@click.option("--epsilon", type=float, help="Limit of all releases together, epsilon.")
+@click.option("--epsilon", type=float, help="Limit on the total epsilon of all releases.")
 @click.option("--delta", type=float, help=DELTA_HELP)
-@click.option("--mu", type=float, help="Limit in Gaussian DP, instead of --epsilon.")
-@click.option("--rho", type=float, help="Limit in zCDP, instead of --epsilon.")
 @click.option(
-    "--name", help="Unit that the limit protects, for messages. Default: person, or record with --site."
+    "--mu", type=float, help="Limit in Gaussian DP (the parameter mu); use this instead of --epsilon."
 )
-@click.option("--site", is_flag=True, help="Make a site's ledger, for privinf site serve --ledger.")
+@click.option("--rho", type=float, help="Limit in zCDP (the parameter rho); use this instead of --epsilon.")
+@click.option(
+    "--name",
+    help=(
+        "What the limit protects, such as person or household, for use in messages. Default: "
+        "person, or record with --site."
+    ),
+)
+@click.option("--site", is_flag=True, help="Make a site's ledger, for 'privinf site serve --ledger'.")
 @anchor_option
 @json_option
 def create_command(
@@ -88,7 +97,9 @@ def create_command(
             "common, and it should be at most 1/n"
         )
     if anchor is not None and not site:
-        raise ArgumentError("--anchor is only for a site's ledger; pass --site too, or omit --anchor")
+        raise ArgumentError(
+            "--anchor at creation is only for a site's ledger; pass --site too, or omit --anchor"
+        )
     budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     name = name or ("record" if site else "person")
     if site:
@@ -121,7 +132,10 @@ def show_command(path: Path, as_json: bool) -> None:
     click.echo(f"{path}: {spent}{appended(facts['stamp'])}")
     if facts["left"]:
         click.echo(f"left: {facts['left']}")
-    click.echo(f"{facts['releases']} release(s) about one {' or one '.join(facts['units']) or facts['name']}")
+    click.echo(
+        f"{facts['releases']} release(s); privacy unit: one "
+        f"{' or one '.join(facts['units']) or facts['name']}"
+    )
     for label, releases in facts["by_label"].items():
         plain = "".join(sign if sign.isprintable() else " " for sign in label)  # who asked chose it
         click.echo(f"  {plain}: {releases['releases']}, epsilon {releases['epsilon']:.4g}")
@@ -129,7 +143,9 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(line)
     for pin in facts.get("bound", ()):
         event = (
-            f"rebased: new {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows and their order"
+            f"changed by 'privinf site rebase': new {', '.join(pin['changed'])}"
+            if pin["changed"]
+            else "made for these rows in this order"
         )
         click.echo(f"{event}; {pin['rows']} rows")
 
@@ -196,7 +212,8 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         whose = f" by {reservation['analyst']}" if reservation["analyst"] else ""
         yield (
             f"reserved{whose}: epsilon {reservation['epsilon']:.4g}, of which "
-            f"{reservation['spent']:.4g} is spent; until {reservation['until']} ({reservation['name']})"
+            f"{reservation['spent']:.4g} is spent; reserved until {reservation['until']} "
+            f"(reservation {reservation['name']})"
         )
 
 
@@ -221,7 +238,8 @@ def free_command(
         reservations = ledger.journal.reservations
         if unknown := set(names) - {reservation.name for reservation in reservations}:
             raise ArgumentError(
-                f"the ledger has no reservation {', '.join(sorted(unknown))}; privinf ledger show lists them"
+                f"the ledger has no budget reservation {', '.join(sorted(unknown))}; 'privinf ledger "
+                "show' lists the reservations"
             )
         chosen = [
             reservation for reservation in reservations if all_reservations or reservation.name in names
@@ -229,7 +247,7 @@ def free_command(
         for reservation in chosen:
             ledger.journal.free(reservation)
     facts = {"ledger": str(path), "given_back": [reservation.name for reservation in chosen]}
-    say(facts, as_json, f"{path}: {len(chosen)} reservation(s) freed")
+    say(facts, as_json, f"{path}: {len(chosen)} budget reservation(s) freed")
 
 
 def _epsilon(entries: list[Any], delta: float | None) -> float:
@@ -255,7 +273,7 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     witness = Anchor.for_journal(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
     facts = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
-    say(facts, as_json, f"{path}: {head.count} lines, recorded in the anchor {witness.path}")
+    say(facts, as_json, f"{path}: {head.count} lines; a copy of the last line was saved to {witness.path}")
 
 
 @ledger_group.command("upgrade")
@@ -280,7 +298,9 @@ def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
         "kept": None if old_file is None else str(old_file),
     }
     outcome = (
-        "only its owner can read it now" if old_file is None else f"the old file was saved as {old_file}"
+        "from now on, only its owner can read it"
+        if old_file is None
+        else f"the old file was saved as {old_file}"
     )
     say(facts, as_json, f"the ledger {path} has version 2; {outcome}")
 
@@ -320,7 +340,7 @@ def upgraded(path: Path, anchor: Anchor) -> Path | None:
             first = {name: header.get(name) for name in ("id", "name", "budget")}
             return written_anew(path, kind, anchor, first, lines)
     except Timeout:
-        raise StorageError(f"the ledger {path} is open in another process; stop that process first") from None
+        raise StorageError(f"another process uses the ledger {path}; stop that process first") from None
 
 
 def written_anew(
@@ -339,7 +359,10 @@ def written_anew(
         content += written
     try:
         if os.path.lexists(old_file):
-            raise StorageError(f"the file {old_file} already exists and is another ledger; move it first")
+            raise StorageError(
+                f"the backup file {old_file} already exists, and it is not a backup of this ledger; "
+                "move it first"
+            )
         os.link(path, old_file)
         anchor.record(first["id"], Head(1 + len(lines), tag))
         with written_whole(path, private=True, lasting=True) as stream:

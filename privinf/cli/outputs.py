@@ -18,11 +18,11 @@ from privinf.errors import ArgumentError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 NO_LEDGER = (
-    "Note: without --ledger this release is not recorded, so the privacy loss of later releases about the "
-    "same people is not added to it."
+    "Note: without --ledger this release is not recorded. Privacy losses of releases about "
+    "the same people add up, so the total would be unknown."
 )
 # Of --delta.
-DELTA_HELP = "delta of the (epsilon, delta) guarantee; well below 1/n, such as 1e-6."
+DELTA_HELP = "delta of the (epsilon, delta) guarantee; choose it well below 1/n, such as 1e-6."
 # Of --alpha.
 ALPHA_HELP = "Significance level; intervals have confidence level 1 - alpha."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

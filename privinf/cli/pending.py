@@ -36,10 +36,10 @@ ARGUMENTS_DIGEST = "asked_sha256"  # digest of the arguments
 OPENS = "pending_key"  # key of the pending file
 NONCE = bytes(12)  # every key encrypts one file
 NOT_CHARGED = (
-    "a staged ledger has releases that are not charged yet, so it cannot be copied or saved; "
-    "copy or save the real ledger"
+    "this ledger has releases that are not charged yet, so it cannot be copied or saved; "
+    "copy or save the real ledger instead"
 )
-UNDER_WAY = "another release to {} is running; wait until it has ended"
+UNDER_WAY = "another process is writing a release to {}; wait until it has ended"
 
 
 class StagedLedger(Ledger):
@@ -211,8 +211,8 @@ def finish(out: Path, ledger: Ledger, account: Path, digest: str, *, overwrite: 
             line, content = opened
             if line.noise[ARGUMENTS_DIGEST] != digest:
                 raise ArgumentError(
-                    f"an earlier command with other arguments charged a release to {out} and did not finish; "
-                    "repeat that command first, or choose another name"
+                    f"an earlier command with other arguments charged a release to {out} and did not "
+                    "finish; repeat that earlier command first, or choose another name"
                 )
             if out.exists() and not overwrite and read_bytes(out, "a release", most=None) != content:
                 raise ArgumentError(

@@ -63,17 +63,21 @@ def plan_group() -> None:
 @click.option(
     "--columns",
     type=FILE,
-    help="CSV file with the header party,column,low,high,levels (levels separated by |), or JSON file of the "
-    'form {"party": {"column": [low, high] or ["level", ...]}}.',
+    help="File of all columns: CSV with the header party,column,low,high,levels (levels "
+    "separated by |), or JSON of the form "
+    '{"party": {"column": [low, high] or ["level", ...]}}.',
 )
 @click.option(
     "--column",
     "specs",
     multiple=True,
     metavar="PARTY:COLUMN:LOW:HIGH",
-    help="One column; for categories, PARTY:COLUMN:LEVEL|LEVEL. Repeatable, with or without --columns.",
+    help=(
+        "One column with its bounds; for a categorical column, PARTY:COLUMN:LEVEL|LEVEL. May "
+        "be given several times, with or without --columns."
+    ),
 )
-@click.option("--n", type=int, help="Number of people; not needed with --roster.")
+@click.option("--n", type=int, help="Number of people in the study; not needed with --roster.")
 @click.option("--epsilon", type=float, required=True, help="epsilon of each party's release.")
 @click.option(
     "--delta",
@@ -85,37 +89,53 @@ def plan_group() -> None:
     "--party-epsilon",
     multiple=True,
     metavar="PARTY=EPSILON",
-    help="Epsilon of one party, instead of --epsilon. Repeatable.",
-)
-@click.option("--id", "id_", metavar="COLUMN", help="Id column by which the rows of all parties are aligned.")
-@click.option(
-    "--roster", type=FILE, help="CSV or Parquet file whose id column lists the people of the study."
+    help="epsilon of one party, instead of --epsilon. May be given several times.",
 )
 @click.option(
-    "--k", default="auto", show_default=True, help="Number of mixed rows (random sums of people), or auto."
+    "--id",
+    "id_",
+    metavar="COLUMN",
+    help="Name of the id column, by which the rows of all parties are aligned.",
 )
-@click.option("--label", help="Column that will be the response; improves the automatic k.")
+@click.option(
+    "--roster", type=FILE, help="CSV or Parquet file that lists the people of the study in its id column."
+)
+@click.option(
+    "--k",
+    default="auto",
+    show_default=True,
+    help="Number k of random sums over people that each party releases, or auto.",
+)
+@click.option(
+    "--label", help="Name of the column that will be the response; with it, the automatic k is better."
+)
 @click.option(
     "--rsquared",
     type=float,
     default=DEFAULT_RSQUARED,
     show_default=True,
-    help="Guessed R-squared, for the automatic k and the forecast.",
+    help=("Guess of the regression's R-squared, for the automatic k and for the forecast of accuracy."),
 )
 @click.option(
     "--kind",
     type=click.Choice(get_args(MixingKind)),
     default="countsketch",
     show_default=True,
-    help="Type of mixing matrix; all are equally accurate.",
+    help=("Type of the random matrix that defines the sums over people; all types are equally accurate."),
 )
-@click.option("--seed", type=int, help="Public seed of the mixing matrix. Default: random.")
+@click.option(
+    "--seed",
+    type=int,
+    help="Public seed of the random matrix that defines the sums over people. Default: random.",
+)
 @click.option(
     "--method",
     type=click.Choice(get_args(MixingMethod)),
     default="random-mixing",
     show_default=True,
-    help="Release random sums over people (random-mixing), or every person's row with much more noise.",
+    help=(
+        "Release random sums over people (random-mixing), or each person's row, which needs much more noise."
+    ),
 )
 @click.option(
     "--intercept/--no-intercept",
@@ -127,7 +147,7 @@ def plan_group() -> None:
     type=click.Choice(get_args(DiameterChoice)),
     default="own",
     show_default=True,
-    help="Scale the noise by each party's own range, or by the largest range of all parties.",
+    help=("Scale the noise by each party's own range of columns, or by the largest range of all parties."),
 )
 @click.option(
     "--calibration",
@@ -188,7 +208,7 @@ def _plan_of(options: NewOptions) -> MixingPlan:
     type=float,
     default=DEFAULT_RSQUARED,
     show_default=True,
-    help="Guessed R-squared for the forecast.",
+    help="Guess of the regression's R-squared, for the forecast of accuracy.",
 )
 def check_command(plan: Path, rsquared: float) -> None:
     """Print a plan's privacy guarantee and whether it can identify a regression, before any row is read."""
@@ -205,7 +225,9 @@ def _people(n: int | None, id_: str | None, roster: Path | None) -> tuple[int, s
         raise ArgumentError("--roster needs --id, the name of the id column in that file")
     people, digest = read_roster(roster, id_)
     if n is not None and n != people:
-        raise ArgumentError(f"--n {n} differs from the number of people in the roster, {people}; omit --n")
+        raise ArgumentError(
+            f"--n {n} differs from the number of people that the roster lists, {people}; omit --n"
+        )
     return people, digest
 
 
@@ -242,9 +264,9 @@ def _described(plan: MixingPlan, rsquared: float) -> str:
         lines += ["", "the plan has no id column, so rows must be in the same order at every party"]
     else:
         alignment = (
-            "ids are checked against the roster's digest"
+            "the ids must match the roster of the plan"
             if plan.ids_sha256
-            else "without a roster, ids are compared by privinf join"
+            else "the plan has no roster, so 'privinf join' compares the ids of the parties"
         )
         lines += ["", f"rows are aligned by {plan.id!r} ({alignment})"]
     return "\n".join([*lines, f"digest of the plan: {plan.digest}"])
@@ -271,7 +293,7 @@ def read_columns(path: Path | None, specs: Iterable[str]) -> dict[str, Schema]:
         lines += _json_lines(path) if path.suffix.lower() == ".json" else _csv_lines(path)
     lines += [_from_spec(spec) for spec in specs]
     if not lines:
-        raise ArgumentError("no column is declared; pass --columns FILE or --column PARTY:COLUMN:LOW:HIGH")
+        raise ArgumentError("the plan has no columns; pass --columns FILE or --column PARTY:COLUMN:LOW:HIGH")
     parties: dict[str, dict[str, Declared]] = {}
     for party, column, declared in lines:
         columns = parties.setdefault(party, {})

@@ -50,34 +50,53 @@ class ReleaseOptions(TypedDict):
 
 
 @click.command("release")
-@click.option("--plan", "plan_file", type=FILE, help="The public plan of several parties, plan.json.")
-@click.option("--party", help="Your party's name in the plan.")
+@click.option(
+    "--plan",
+    "plan_file",
+    type=FILE,
+    help="File of the public plan that all parties follow, such as plan.json.",
+)
+@click.option("--party", help="Name of your party in the plan.")
 @click.option(
     "--schema",
     "schema_file",
     type=FILE,
-    help="Schema of one table, schema.toml (privinf schema), instead of --plan.",
+    help=(
+        "Schema file of one table, such as schema.toml, made by 'privinf schema suggest'; use "
+        "this instead of --plan."
+    ),
 )
-@click.option("--formula", help="Regression that the release should serve, with --schema.")
+@click.option("--formula", help="With --schema: formula of a regression that the release should serve.")
 @click.option(
     "--term",
     "terms",
     multiple=True,
-    help="Term of the release, with --schema: a column, C(column), a:b or I(a**2). Repeatable.",
+    help=(
+        "With --schema: term of the release, such as a column, C(column), a:b or I(a**2). May "
+        "be given several times."
+    ),
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     required=True,
-    help="Your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of them.",
+    help="File of your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of such files.",
 )
-@click.option("--out", type=NEW_FILE, required=True, help="File to write and share, .npz.")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write and share, which ends in .npz.")
 @click.option(
-    "--ledger", "ledger_file", type=NEW_FILE, help="Ledger of all releases about these people (required)."
+    "--ledger",
+    "ledger_file",
+    type=NEW_FILE,
+    help="File of the budget ledger for all releases about these people (required).",
 )
 @spending_options
 @click.option(
-    "--roster", type=FILE, help="File whose id column lists the people; errors then give the number missing."
+    "--roster",
+    type=FILE,
+    help=(
+        "File that lists the people of the study in its id column; error messages then give "
+        "the number of missing people."
+    ),
 )
 @click.option(
     "--missing",
@@ -86,7 +105,7 @@ class ReleaseOptions(TypedDict):
     show_default=True,
     help="How to treat missing values: raise an error, or impute the midpoint of the public bounds.",
 )
-@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @overwrite_option
 def release_command(**options: Unpack[ReleaseOptions]) -> None:
     """Turn your rows into one file of noisy sums that you may share.
@@ -114,8 +133,8 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
     digest = _arguments_digest(options)
     if path is None:
         raise ArgumentError(
-            "--ledger is missing; pass the ledger of these people, made by "
-            "privinf ledger create study.ledger --epsilon ... --delta ..."
+            "--ledger is missing; pass the budget ledger of these people. To create one, run "
+            "'privinf ledger create study.ledger --epsilon ... --delta ...'"
         )
     ledger = StagedLedger(open_ledger(path))
     has_folder = options["out"].parent.is_dir()
@@ -124,7 +143,9 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
         and finish(options["out"], ledger.real, path, digest, overwrite=options["overwrite"]) is not None
     ):
         if not options["quiet"]:
-            click.echo(f"already charged and written: {options['out']}; nothing was charged again")
+            click.echo(
+                f"the release was already charged and written to {options['out']}; nothing was charged again"
+            )
         return
     check_free(options["out"], options["overwrite"])
     release, privacy = _of_party(options, ledger) if options["plan_file"] else _of_table(options, ledger)
@@ -158,7 +179,8 @@ def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     schema = plan.party(party).schema
     if math.isinf(plan.party(party).total_mu(plan.calibration)):
         raise NotAvailableError(
-            "the plan gives this party epsilon=inf, and a release without noise is never written to a file"
+            "the plan gives this party epsilon=inf, that is, no noise; a release without noise is "
+            "never written to a file"
         )
     ledger.check(plan.losses(party))
     if options["roster"] is not None and plan.id is None:
@@ -238,8 +260,13 @@ RELEASES = click.argument("files", type=FILE, nargs=-1, required=True)
 
 @click.command("join")
 @RELEASES
-@click.option("--plan", "plan_file", type=FILE, help="Plan that the files must follow, with all its parties.")
-@click.option("--out", type=NEW_FILE, required=True, help="File to write, .npz.")
+@click.option(
+    "--plan",
+    "plan_file",
+    type=FILE,
+    help=("File of the plan that the releases must follow. Releases of all its parties are needed."),
+)
+@click.option("--out", type=NEW_FILE, required=True, help="File to write, which ends in .npz.")
 @overwrite_option
 def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, overwrite: bool) -> None:
     """Check the releases of all parties, and join them into one file.
@@ -268,7 +295,11 @@ def joined_files(files: tuple[Path, ...]) -> Release:
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:
     if joined.law["plan"] != plan.digest:
-        raise AlignmentError("the files were made with a plan that differs from --plan")
+        raise AlignmentError(
+            "the releases were made with a plan that differs from --plan; pass the plan of these releases"
+        )
     missing = [name for name in plan.parties if name not in joined.law["parties"]]
     if missing:
-        raise AlignmentError(f"the file(s) of the plan's parties {', '.join(missing)} are missing; add them")
+        raise AlignmentError(
+            f"the releases of the plan's parties {', '.join(missing)} are missing; add their files"
+        )

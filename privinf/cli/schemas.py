@@ -62,18 +62,27 @@ def schema_group() -> None:
 
 @schema_group.command("suggest")
 @click.argument("data", type=DATA)
-@click.option("--column", "columns", multiple=True, help="Column to include; repeatable. Default: all.")
-@click.option("--unit", help="Column that identifies the person, if a person can have several rows.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    help="Name of a column to include. May be given several times. Default: all columns.",
+)
+@click.option(
+    "--unit", help="Name of the column that identifies the person, if a person can have several rows."
+)
 @click.option(
     "--max-rows", type=int, default=1, show_default=True, help="Largest number of rows of one person."
 )
 @click.option(
     "--clip",
     type=float,
-    help=f"With a budget: target share of rows outside the bounds that are found. Default: {CLIP}.",
+    help=(f"With --epsilon: target share of rows outside the bounds that are found. Default: {CLIP}."),
 )
 @spending_options
-@click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: ledger to charge.")
+@click.option(
+    "--ledger", "ledger_file", type=NEW_FILE, help="With --epsilon: file of the budget ledger to charge."
+)
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
 @overwrite_option
 def suggest_command(**options: Unpack[SuggestOptions]) -> None:
@@ -94,7 +103,8 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
         schema = _bought(options)
     elif any(options[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
         raise ArgumentError(
-            "--ledger, --delta, --seed and --clip are only for bounds found privately; pass --epsilon too"
+            "--ledger, --delta, --seed and --clip are only for bounds that are found privately, "
+            "which need a privacy budget; pass --epsilon too"
         )
     else:
         schema = _blank(options)
@@ -138,8 +148,8 @@ def _refuse_values(table: str, names: Sequence[str]) -> None:
     values = [name for name in names if re.fullmatch(WRITTEN_VALUE, name)]
     if values or (numbers and not _are_names(numbers, alone=len(numbers) == len(names))):
         raise SchemaError(
-            f"the first line of {table} has numbers or dates instead of column names; add a header line, or, "
-            "if these are the names, pass each column by --column NAME"
+            f"the first line of {table} has numbers or dates instead of column names. Add a header "
+            "line; or, if these are the names, pass each column by --column NAME"
         )
 
 
@@ -187,12 +197,19 @@ def _bought(options: SuggestOptions) -> Schema:
 
 @schema_group.command("check")
 @click.argument("schema", type=FILE)
-@click.option("--formula", help="Also check that it bounds all columns of this regression.")
-@click.option("--data", type=DATA, help="Also check that this table has these columns and kinds.")
+@click.option("--formula", help="Formula of a regression; also check that the schema bounds all its columns.")
+@click.option(
+    "--data",
+    type=DATA,
+    help=("File of a table; also check that it has the columns that the schema declares, and their types."),
+)
 @click.option(
     "--undeclared",
     is_flag=True,
-    help="Also list values of --data that the schema does not declare. For the holder of the rows only.",
+    help=(
+        "Also list values in --data that the schema does not declare. Only the holder of the "
+        "rows may use this."
+    ),
 )
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
     """Print a schema; fail if it has blanks or does not match a formula or a table.
@@ -208,7 +225,8 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     click.echo(repr(declared))
     if declared.blank and formula is None:
         raise SchemaError(
-            f"the schema {schema} has blanks; fill in the bounds or levels of {', '.join(declared.blank)}"
+            f"the schema {schema} is not complete; fill in the bounds or levels of "
+            f"{', '.join(declared.blank)}"
         )
     if formula is not None:
         click.echo(f"coefficients: {', '.join(Design.from_formula(formula, declared).names)}")
@@ -219,7 +237,9 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
         if undeclared:
             _list_undeclared(declared, data)
     if declared.blank:
-        click.echo(f"columns that are blank but not in this formula: {', '.join(declared.blank)}")
+        click.echo(
+            f"columns without bounds or levels that are not in this formula: {', '.join(declared.blank)}"
+        )
 
 
 def _check_kinds(schema: Schema, data: Path) -> None:
@@ -236,7 +256,7 @@ def _check_kinds(schema: Schema, data: Path) -> None:
             f"{source.name}: the column(s) {', '.join(wrong)} contain text or dates, but the schema declares "
             "them as numbers"
         )
-    click.echo(f"{source.name} has these {len(names)} columns")
+    click.echo(f"{source.name} has all {len(names)} columns of the schema")
 
 
 def _list_undeclared(schema: Schema, data: Path) -> None:

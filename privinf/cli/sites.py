@@ -127,8 +127,8 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
         name, sign, key = word.partition("=")
         if not sign:
             raise ArgumentError(
-                f"the argument {word} must be NAME=PUBLIC:VERIFYING, with the keys that privinf site key "
-                "prints"
+                f"the argument {word} must be NAME=PUBLIC:VERIFYING, with the two keys that 'privinf "
+                "site key' prints"
             )
         if name in keys:
             raise ArgumentError(f"site {name!r} is listed twice; list each site once")
@@ -139,7 +139,10 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
     save_text(out, roster.to_json() + "\n", overwrite=overwrite)
     if not roster.signed:
         click.echo(
-            "the roster has no verifying keys (version 1), so replies are not signed; secure sums work",
+            (
+                "the roster has no keys to verify signatures (version 1), so replies are not signed; "
+                "secure sums still work"
+            ),
             err=True,
         )
     facts = {"sites": list(roster.keys), "digest": roster.digest, "signed": roster.signed, "out": str(out)}
@@ -148,7 +151,7 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
 
 @site_group.command("design")
 @click.argument("formula")
-@click.option("--schema", "schema_file", type=FILE, required=True, help="Schema of all sites.")
+@click.option("--schema", "schema_file", type=FILE, required=True, help="Schema file that all sites share.")
 @json_option
 def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     """Print the digests of a model's columns, for the list "designs" in a site's policy.
@@ -181,42 +184,67 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     help="Schema file (.toml or .json), such as "
     '{"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}.',
 )
-@click.option("--formula", help="Model to prepare at the start; queries of other models can follow.")
+@click.option(
+    "--formula",
+    help=(
+        "Formula of a regression to prepare at the start; queries about other regressions are still possible."
+    ),
+)
 @click.option(
     "--policy",
     "policy_file",
     type=FILE,
     required=True,
-    help='JSON file of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.',
+    help=(
+        "JSON file of the site's policy, with arguments of SitePolicy such as "
+        '{"secure_sums": true, "min_sites": 3}.'
+    ),
 )
 @click.option(
     "--ledger",
     "ledger_file",
     type=NEW_FILE,
     required=True,
-    help="Ledger of all releases about these rows.",
+    help="File of the budget ledger of all releases about these rows.",
 )
 @click.option(
-    "--anchor", type=NEW_FILE, help="Anchor file that records the ledger's last line, if not the default."
+    "--anchor",
+    type=NEW_FILE,
+    help="File that stores a copy of the ledger's last line, if it is not in the default folder.",
 )
 @click.option(
-    "--key", "key_file", type=FILE, help="Secret key (privinf site key), for secure sums and signatures."
+    "--key",
+    "key_file",
+    type=FILE,
+    help=("File of the site's secret key, made by 'privinf site key', for secure sums and signatures."),
 )
-@click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
+@click.option(
+    "--roster",
+    "roster_file",
+    type=FILE,
+    help="File of the public keys of all sites, made by 'privinf site roster'.",
+)
 @click.option(
     "--socket", "path", type=NEW_FILE, required=True, help="Path of the Unix socket that the daemon creates."
 )
 @click.option(
-    "--group", help="Operating-system group that may send queries. Default: only the daemon's account."
+    "--group",
+    help=(
+        "Name of the operating-system group whose accounts may send queries. Default: only the "
+        "daemon's account."
+    ),
 )
 @click.option(
     "--allow-uid",
     "allowed",
     type=int,
     multiple=True,
-    help="User id (uid) that may send queries; repeatable. Default: all that can open the socket.",
+    help=(
+        "User id (a number) of an account that may send queries. May be given several times. "
+        "Default: all accounts that can open the socket."
+    ),
 )
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print only errors.")
 def serve_command(
     name: str,
     data: Path,
@@ -306,15 +334,15 @@ def _identity(
     if key_file is None or roster_file is None:
         if key_file is not None or roster_file is not None or policy.secure_sums:
             raise ArgumentError(
-                "secure sums need both --key, the site's secret key, and --roster, the public keys of all "
-                "sites"
+                "secure sums need both --key (the site's secret key) and --roster (the public keys of "
+                "all sites)"
             )
         return None, None
     key = IdentityKey.load(key_file)
     roster = Roster.from_json(read_text(roster_file, "a roster"))
     if not PairKeys(key, roster).owns(name):
         raise ArgumentError(
-            f"the roster {roster_file} does not have the public key of {key_file} for site {name!r}"
+            f"the roster {roster_file} lists another public key for site {name!r} than the key of {key_file}"
         )
     return key, roster
 
@@ -326,8 +354,8 @@ def opened_ledger(path: Path, anchor: Path | None) -> SiteLedger:
     except FileMissingError:
         pass
     raise ArgumentError(
-        f"there is no ledger at {path}; make it, once, by privinf ledger create --site {path} --epsilon ... "
-        "--delta ..."
+        f"the ledger {path} does not exist; create it, only once, with 'privinf ledger create "
+        f"--site {path} --epsilon ... --delta ...'"
     )
 
 

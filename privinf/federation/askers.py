@@ -33,8 +33,8 @@ from privinf.wire import Formats
 FORMAT = Formats.HEADS
 # Seconds to wait for another process that writes the same memory.
 LOCKED = 60.0
-BACK = "the site's ledger is older than one seen before; its holder must restore the latest copy"
-TWO_LEDGERS = "site {!r} has shown two different ledgers; its holder must restore the latest copy"
+BACK = "the site's ledger is older than a copy seen before; the site's holder must restore the latest copy"
+TWO_LEDGERS = "site {!r} has shown two ledgers that differ; its holder must restore the latest copy"
 
 
 class HeadMemory:
@@ -98,7 +98,7 @@ class HeadMemory:
             if self._path is None or not self._changed:
                 return
             try:
-                check_folder(self._path.parent, "the record of ledger heads")
+                check_folder(self._path.parent, "the record of the sites' ledger states")
                 with FileLock(f"{self._path}.lock", timeout=LOCKED, mode=0o600):
                     self._merge_file()
                     with written_whole(self._path, private=True, lasting=True) as stream:
@@ -108,7 +108,8 @@ class HeadMemory:
                     raise
                 reason = problem.strerror or type(problem).__name__
                 raise StorageError(
-                    f"the record of ledger heads cannot be written to {self._path} ({reason})"
+                    f"the record of the sites' ledger states (heads=) cannot be written to {self._path} "
+                    f"({reason})"
                 ) from None
             self._changed = False
 
@@ -126,23 +127,27 @@ class HeadMemory:
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
-    record = parse_json(read_text(path, "a record of ledger heads", secret="ledger"), str(path))
-    content = verified_record(record, "a record of ledger heads", ("format", "version", "heads"))
+    record = parse_json(read_text(path, "a record of the sites' ledger states", secret="ledger"), str(path))
+    content = verified_record(record, "a record of the sites' ledger states", ("format", "version", "heads"))
     if (content["format"], content["version"]) != (FORMAT, 1):
         raise StorageError(
-            f"{path} is not a record of ledger heads in a format that this version of privinf reads"
+            f"{path} is not a record of the sites' ledger states in a format that this version of "
+            "privinf reads"
         )
     return _checked_heads(content)
 
 
-@reads("a record of ledger heads")
+@reads("a record of the sites' ledger states")
 def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]:
     heads = {}
     for key, entry in content["heads"].items():
         site = entry["site"]
         head = SignedHead.from_text(entry["head"])
         if not head.belongs_to(site, key):
-            raise StorageError(f"the record of ledger heads is damaged: site {site!r} did not sign its head")
+            raise StorageError(
+                f"the record of the sites' ledger states is damaged: an entry of site {site!r} is not "
+                f"signed by {site!r}"
+            )
         heads[key] = site, head
     return heads
 
@@ -205,13 +210,16 @@ class ClientEnvelope:
             raise ArgumentError(f"key must be an IdentityKey, got {type(key).__name__}")
         if roster is not None and not roster.signed:
             raise ArgumentError(
-                "the roster has no verifying keys (version 1), so replies cannot be checked; make a roster "
-                "of version 2 (privinf site roster), or omit roster="
+                "the roster has no keys to verify signatures (version 1), so replies cannot be "
+                "checked; make a roster of version 2 (privinf site roster), or omit roster="
             )
         if roster is not None and (absent := [name for name in sites if name not in roster.keys]):
             raise ArgumentError(f"the roster does not list site {absent[0]!r}; pass the roster of all sites")
         if roster is None and heads is not None:
-            raise ArgumentError("heads= needs roster=, because the recorded ledger heads are checked by it")
+            raise ArgumentError(
+                "heads= needs roster=, because the recorded states of the sites' ledgers are checked "
+                "with its keys"
+            )
         self._roster = roster
         self._key = key
         self.memory = HeadMemory(heads)
@@ -276,8 +284,9 @@ class ClientEnvelope:
         content = answered_text(envelope, name, reply, texts)
         if verifying is None or not signed_by(verifying, signature, content):
             raise AlignmentError(
-                "the reply is not signed by the site's key in the roster; another sender replied, the "
-                "reply was changed or answers another query, or the site's roster has no verifying keys"
+                "the reply is not signed by the key that the roster lists for the site. Another sender "
+                "may have replied, the reply may be changed or answer another query, or the site's own "
+                "roster has no keys to verify signatures"
             )
         before = envelope.heads.get(name)
         now = heads.get(name)
@@ -287,7 +296,7 @@ class ClientEnvelope:
             owner = roster.verifying.get(site)
             if owner is None or not head.belongs_to(site, owner):
                 raise AlignmentError(
-                    f"the reply has a ledger head of site {site!r} that {site!r} did not sign"
+                    f"the reply has a ledger state of site {site!r} that {site!r} did not sign"
                 )
             if not self.memory.learn(site, owner, head):
                 raise StorageError(TWO_LEDGERS.format(site))
@@ -296,7 +305,8 @@ class ClientEnvelope:
         """Raise AlignmentError if a site has pinned another roster than is given here."""
         if self._roster is not None and facts.get("roster") != self._roster.digest:
             raise AlignmentError(
-                f"site {name!r} has pinned a roster that differs from roster=; compare their digests"
+                f"site {name!r} uses a roster that differs from roster=; compare the digests of the two "
+                "rosters"
             )
 
 

@@ -130,7 +130,7 @@ class Pin:
 
     def description(self, changed: tuple[str, ...], rows: int) -> str:
         """Return in words what has changed, for the holder; numbers of rows are public."""
-        count = f"rows ({self.rows} before, {rows} now)"
+        count = f"rows (previously {self.rows} rows, now {rows})"
         if rows == self.rows:
-            count = f"rows ({rows} rows, with other values or in another order)"
+            count = f"rows ({rows} rows as before, but with other values or in another order)"
         return " and ".join(count if name == "rows" else name for name in changed)

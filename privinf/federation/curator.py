@@ -76,8 +76,8 @@ class TableByPasses:
         """Return how many rows there are; no other question is answered here."""
         if query.op != Requests.DESCRIBE:
             raise NotAvailableError(
-                "a table that is not in memory can only be used in fits by its own holder, not in a "
-                "federation"
+                "a table that is not in memory can be fitted only by its own holder, not in a "
+                "federation; load the rows into memory"
             )
         return [
             Reply(site=self._name, sums=np.empty(0), rows=self._passes.n, facts=imputing(self._rows.missing))
@@ -87,8 +87,7 @@ class TableByPasses:
         """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""
         if self._passes.adds(exact=False) and not default:
             raise unfit(
-                "this fit has no noise, or uses optimizer= or adapt_bounds=, or has too few rows for "
-                "intervals"
+                "the fit adds no noise, uses optimizer= or adapt_bounds=, or has too few rows for intervals"
             )
 
     def own_rows(self, design: Design) -> tuple[str, RowPasses]:
@@ -156,7 +155,7 @@ def _by_passes(
     exact = all(plan.exact for plan in planned)
     if passes.adds(exact=exact):
         if not exact:
-            raise unfit("this fit has no noise, or needs a statistic without exact sums")
+            raise unfit("the fit adds no noise, or needs a statistic that cannot be summed exactly")
         return [*passes.push([(plan.statistic, plan.args) for plan in planned])]
     sums: list[Accumulator | PlainSums] = []
     for block in passes.blocks():

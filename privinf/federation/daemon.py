@@ -220,14 +220,14 @@ class SiteDaemon:
         except (ArgumentError, NotAvailableError, StorageError) as problem:
             return self._refusal(problem, caller, envelope)
         if not self._callers.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
-            raise ConnectionAbortedError("the site's daemon has no memory left for the reply")
+            raise ConnectionAbortedError("the site's daemon has too little memory for the reply")
         return reply, seal
 
     def _envelope(self, header: Header) -> Envelope:
         """Return the envelope of a question; what is not for this site is refused before its body is read."""
         to = header.fields.get("to")
         if to is None:
-            raise StorageError("the message does not name the site that it is sent to")
+            raise StorageError("the message must name the site to which it is sent")
         if to != self.name:
             raise ArgumentError(f"the message was sent to site {to[:LOGGED]!r}, which is not this site")
         return Envelope.from_fields({name: text for name, text in header.fields.items() if name != "to"})

@@ -43,12 +43,12 @@ QUESTION_FIELDS = {
     "signature": "(?:[0-9a-f]{128})?",
 }
 WENT_BACK = (
-    "the site's ledger lacks lines that it had before, so an older copy replaced it; its holder must restore "
-    "the latest copy"
+    "the site's ledger lacks lines that it had before, so an older copy has replaced it; "
+    "the site's holder must restore the latest copy"
 )
 NOT_LISTED = (
-    "the site's policy lists analysts, and none of them signed this query; pass an analyst's key as key= to "
-    "the federation"
+    "the site answers only analysts that its policy lists, and none of them signed this "
+    "query; pass a listed analyst's secret key as key= to the federation"
 )
 
 
@@ -88,13 +88,13 @@ class Analyst:
                 entry = cls(**entry)
             if not isinstance(entry, Analyst):
                 raise ArgumentError(
-                    "analysts must be a list of mappings with name, key and, optionally, budget"
+                    "analysts must be a list of mappings with the keys name, key and, optionally, budget"
                 )
             analysts.append(entry)
         if len({analyst.name for analyst in analysts}) < len(analysts) or len(
             {analyst.key for analyst in analysts}
         ) < len(analysts):
-            raise ArgumentError("analysts lists a name or a key twice; list each analyst once")
+            raise ArgumentError("analysts has the same name or key twice; list each analyst once")
         return tuple(analysts)
 
 
@@ -115,7 +115,7 @@ class SignedHead:
         """Read back what `text` is; StorageError if it is not that."""
         match = HEAD_TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise StorageError("the message has a ledger head that is not valid")
+            raise StorageError("the message has an invalid state of a site's ledger")
         return cls(Head(int(match[1]), match[2]), match[3])
 
     @property
@@ -185,13 +185,15 @@ class Envelope:
             return cls()
         plain = {name: text for name, text in fields.items() if not name.startswith(HEAD_FIELD)}
         if plain.keys() != QUESTION_FIELDS.keys():
-            raise StorageError("the message has no envelope of a query, or one of another version of privinf")
+            raise StorageError(
+                "the query was sent by another version of privinf, or its fields for signatures are missing"
+            )
         for name, shape in QUESTION_FIELDS.items():
             if not isinstance(plain[name], str) or not re.fullmatch(shape, plain[name]):
-                raise StorageError(f"the field {name} of the message's envelope is not valid")
+                raise StorageError(f"the message's field {name} is invalid")
         heads = heads_in(fields)
         if len(heads) > MOST_HEADS + 1:
-            raise StorageError(f"the message's envelope has ledger heads of more than {MOST_HEADS} sites")
+            raise StorageError(f"the message has ledger states of more than {MOST_HEADS} sites")
         return cls(**plain | {"sequence": int(plain["sequence"])}, heads=heads)  # type: ignore[arg-type]
 
     @property
@@ -311,9 +313,11 @@ class SiteEnvelope:
         """
         analysts = self._site.analysts
         if envelope.signature and not signed_by(envelope.analyst, envelope.signature, envelope.signed):
-            raise ArgumentError("the query's signature does not match the analyst's key that it names")
+            raise ArgumentError(
+                "the query's signature was not made with the analyst's key that the query names"
+            )
         if envelope.site not in ("", self._name):
-            raise ArgumentError("the query's envelope is addressed to another site")
+            raise ArgumentError("the query is addressed to another site")
         if not analysts:
             return ""
         named = [
@@ -328,7 +332,9 @@ class SiteEnvelope:
         try:
             analyst = self.admitted(envelope)
             if envelope.nonce and not envelope.fits(query):
-                raise ArgumentError("the query does not match the digest in its envelope")
+                raise ArgumentError(
+                    "the query does not match the digest that was sent with it, so one of them was changed"
+                )
             self._take(envelope.heads)
         except PrivinfError as problem:
             reply = self._site.refused(problem, self._name)
@@ -365,18 +371,18 @@ class SiteEnvelope:
         for name, head in heads.items():
             if name not in self._roster.verifying:
                 raise ArgumentError(
-                    f"the query has a ledger head of {name!r}, which is not in this site's roster"
+                    f"the query has a ledger state of site {name!r}, which is not in this site's roster"
                 )
             if name != self._name and not head.after(peers.get(name)):
                 continue
             if not head.belongs_to(name, self._roster.verifying[name]):
                 raise ArgumentError(
-                    f"the query has a ledger head of site {name!r} that {name!r} did not sign"
+                    f"the query has a ledger state of site {name!r} that {name!r} did not sign"
                 )
             if name != self._name:
                 news[name] = head
             elif not self._site.journal.knows(head.head):
-                log.warning("the ledger of site %r is not the latest", self._name)
+                log.warning("the ledger of site %r is older than a copy seen before", self._name)
                 raise StorageError(WENT_BACK)
         if news:
             self._site.journal.witness(news)

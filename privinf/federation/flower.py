@@ -118,7 +118,7 @@ class FlowerFederation(ReplyVerifier):
         if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
             raise ArgumentError("sites must be a list with the name of at least one site")
         if len(set(sites)) < len(sites):
-            raise ArgumentError("sites lists a site twice; list each site once")
+            raise ArgumentError("sites has the same name twice; list each site once")
         self._grid = grid
         self._timeout = check_positive(timeout, "timeout")
         self._poll = check_positive(poll, "poll")
@@ -189,7 +189,7 @@ class FlowerFederation(ReplyVerifier):
                         raise refusal_of(reply)
                     if reply.site in nodes:
                         raise AlignmentError(
-                            f"two Flower nodes use the name of site {reply.site!r}; stop one of them"
+                            f"two Flower nodes have the same site name, {reply.site!r}; stop one of them"
                         )
                     self._end.check_roster(reply.site, reply.facts)
                     nodes[reply.site] = node
@@ -365,7 +365,9 @@ def _named(config: Mapping[str, Any]) -> list[str]:
     """Return the sites in a run's configuration."""
     text = config.get("sites")
     if not isinstance(text, str) or not text.strip():
-        raise ArgumentError('the run\'s configuration must set the site names, such as sites="north,south"')
+        raise ArgumentError(
+            'the configuration of the Flower run must set the names of the sites, such as sites="north,south"'
+        )
     return [name.strip() for name in text.split(",")]
 
 
@@ -387,7 +389,8 @@ def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
     path = config.get("socket")
     if not isinstance(name, str) or not isinstance(path, str):
         raise ArgumentError(
-            'the node\'s configuration must set site="name of the site" and socket="path of its daemon"'
+            'the configuration of the Flower node must set site="name of the site" and '
+            'socket="path of the site\'s socket"'
         )
     return name, RemoteSite(path, timeout=config.get("timeout", 60.0))
 
@@ -419,7 +422,7 @@ def enveloped(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the envelope in a RecordDict, none if it has none; StorageError if it is not one."""
     envelope = content.get("envelope", {})
     if not isinstance(envelope, Mapping) or not all(isinstance(text, str) for text in envelope.values()):
-        raise StorageError("the message's envelope was not written by privinf")
+        raise StorageError("the message was not written by privinf")
     return dict(envelope)
 
 

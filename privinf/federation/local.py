@@ -70,8 +70,8 @@ class InProcessFederation:
                 raise ArgumentError(f"site {name!r} must be a Site, got {type(site).__name__}")
         if len(set(map(id, sites.values()))) < len(sites):
             raise ArgumentError(
-                "sites has the same Site object under two names; its rows would count twice but be charged "
-                "once"
+                "sites has the same Site object under two names, so its rows would be counted twice "
+                "and charged once; make one Site for each name"
             )
         self._sites = dict(sites)
         self._failing = tuple(
@@ -175,7 +175,7 @@ def in_process(
     rows = {str(label): part for label, part in parts.items()}
     if len(rows) < len(parts):
         raise ArgumentError(
-            "two sites have labels with the same text, such as 1 and '1'; give each site a different label"
+            "sites= has two labels with the same text, such as 1 and '1'; give each site a different label"
         )
     if keyed and len(rows) < 2:
         raise ArgumentError('a secure sum needs at least two sites; for one site, pass trust="server"')

@@ -40,9 +40,9 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 _REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
 MOST_SITE_ROWS = 1 << 48  # rows that a site may claim: no sum over more would be exact
 LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
-NO_QUERY = "the message is not a valid Query"
+NO_QUERY = "the message is not a valid query"
 # Of a reply whose shape or number of rows is wrong.
-WRONG_ANSWER = "site {!r} sent an answer that does not match the query"
+WRONG_ANSWER = "site {!r} sent a reply that does not match the query"
 # What the name of a site must be.
 NAME_RULE = "a site's name must be a non-empty string without '='"
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
@@ -98,14 +98,14 @@ class Query:
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
-            raise ArgumentError("op must be the name of a statistic")
+            raise ArgumentError("op must be a string, the name of a statistic")
         if not all(isinstance(text, str) for text in (self.design, self.session, self.reservation)):
             raise ArgumentError("design, session and reservation must be strings")
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
             raise ArgumentError("args and masking must be mappings")
         lines = self.charges
         if not isinstance(lines, (list, tuple)) or not all(isinstance(line, Mapping) for line in lines):
-            raise ArgumentError("charges must be a list of mappings, one for each ledger line")
+            raise ArgumentError("charges must be a list of mappings, one for each line in the ledger")
         check_count(self.version, "version", least=0)
         check_count(self.sequence, "sequence", least=0)
         object.__setattr__(self, "args", MappingProxyType(plain_args(self.args)))
@@ -293,7 +293,7 @@ class Reply:
         raise StorageError("the message is not a reply")
 
     def __repr__(self) -> str:
-        return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape}, not shown)"
+        return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape} (values hidden))"
 
 
 def message_digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -352,8 +352,8 @@ def _json(content: Any) -> str:
         return _ENCODER.encode(content)
     except (TypeError, ValueError, RecursionError):
         problem = (
-            "a message can contain only what JSON can: strings, booleans, finite numbers, and lists and "
-            "mappings of these"
+            "a message can contain only JSON values: strings, booleans, finite numbers, and lists "
+            "and mappings of these"
         )
     raise ArgumentError(problem)
 
@@ -363,7 +363,7 @@ def _parse_header(text: str, kind: Any) -> dict[str, Any]:
         header = json.loads(text)
         if isinstance(header, dict) and set(header) <= set(kind.__dataclass_fields__):
             return header
-    raise StorageError(f"the message is not a valid {kind.__name__}")
+    raise StorageError(f"the message is not a valid {kind.__name__.lower()}")
 
 
 class Federation(Protocol):
@@ -420,7 +420,10 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
         for part, source in (("schema", "schema"), ("digest", "design")):
             if first[part] != description[part]:
                 difference = _difference(first[source], description[source])
-                raise AlignmentError(f"{difference} of site {name!r} differ from those of site {names[0]!r}")
+                raise AlignmentError(
+                    f"{difference} of site {name!r} differ from those of site {names[0]!r}; use the same at "
+                    "all sites"
+                )
 
 
 def _is_description(facts: Mapping[str, Any]) -> bool:

@@ -90,7 +90,8 @@ class NoiseMemory:
         """
         if not self.fits(question, roster, total):
             raise NotAvailableError(
-                "this query was already answered by other sites, or with another sum; send a new query"
+                "the noise of this query was already used for other sites or for another sum; send a "
+                "new query"
             )
         if question not in self._answers:
             self.remember(question, self.key.commitment(question, roster, total))
@@ -179,8 +180,8 @@ class NoiseFile(NoiseMemory):
             )
         if memory is not None and len(memory) and begun is False:
             raise StorageError(
-                f"the noise key {self.path} belongs to another fit, or to one whose other files are missing; "
-                "use a separate folder for each fit"
+                f"the noise key {self.path} belongs to another fit, or the other files of its fit are "
+                "missing; use a separate folder for each fit"
             )
         used = memory is not None and (key is None or begun or (begun is None and len(memory) > 0))
         if not used and key is not None and secure is not None:
@@ -206,7 +207,7 @@ class NoiseFile(NoiseMemory):
             )
         if secure is not None and memory.secure is not secure:
             raise ArgumentError(
-                f"the noise key {self.path} belongs to another noise source; pass the same rng= as before"
+                f"the noise key {self.path} was made with another noise source; pass the same rng= as before"
             )
         return memory
 
@@ -215,7 +216,8 @@ class NoiseFile(NoiseMemory):
             with open(open_secret(self.path, NOISE_KEY, "key", os.O_RDWR), "r+b") as stream:
                 if stream.read(len(self._header)) != self._header:
                     raise StorageError(
-                        f"the noise key {self.path} was replaced during the fit; no more noise is drawn"
+                        f"another process replaced the noise key {self.path} during the fit, so the fit was "
+                        "stopped; start a new fit in an empty folder"
                     )
                 stream.seek(self._length)
                 stream.truncate()
@@ -248,8 +250,8 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
     answer = digest(memory.key.seal())
     if memory._answers.get("rows", answer) != answer:
         raise StorageError(
-            f"the checkpoint folder {path.parent} belongs to a fit of other rows, or of these rows in "
-            "another order; pass the same rows as before, or a new folder"
+            f"the checkpoint folder {path.parent} belongs to a fit with other rows, or with these "
+            "rows in another order; pass the same rows as before, or a new folder"
         )
     if not len(memory):
         memory.remember("rows", answer)

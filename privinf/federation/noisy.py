@@ -18,7 +18,7 @@ from privinf.validation import check_number
 from privinf.wire import Assumptions
 
 # Of a sum whose noise is drawn on a grid of integers.
-SUM_TOO_LARGE = "the sum is too large, relative to its noise, for the fixed-point grid of secure noise"
+SUM_TOO_LARGE = "the sum is too large, relative to its noise, for secure noise in fixed-point arithmetic"
 
 
 def assumed(

@@ -45,12 +45,13 @@ MOST_NOISE = 1e300  # scale of the noise in a ledger line
 NEW_DESIGNS = 16
 # What a holder can change in a policy that refuses designs.
 ALLOW_SUMS = (
-    "set SitePolicy(trusted_server=True), if the server is trusted with sums without noise, or "
-    f"SitePolicy(secure_sums=True), for masked sums; either accepts {NEW_DESIGNS} new designs, unless "
-    "new_designs= is set"
+    "set SitePolicy(secure_sums=True) for secure sums, or SitePolicy(trusted_server=True) "
+    f"if the server may see sums without noise. Either allows {NEW_DESIGNS} new designs by "
+    "default (new_designs=)"
 )
 ALLOW_DESIGNS = (
-    "list digests of designs in SitePolicy(designs=[...]) or allow new designs by SitePolicy(new_designs=...)"
+    "list the digests of allowed designs in SitePolicy(designs=[...]), or allow a number "
+    "of new designs with SitePolicy(new_designs=...)"
 )
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
@@ -163,14 +164,15 @@ class SitePolicy:
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
         remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
         raise NotAvailableError(
-            f"the site's policy accepts no designs; its holder must {', and '.join(remedies)}"
+            "the site's policy accepts no designs (columns of a regression); its holder must "
+            f"{', and '.join(remedies)}"
         )
 
     def allow_reservations(self) -> None:
         """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
         if not self.trusted_server and not self.secure_sums:
             raise NotAvailableError(
-                "the site's policy allows no sums, so no budget can be reserved; its holder must "
+                ("the site's policy allows no sums, so no budget can be reserved for them; its holder must ")
                 + ALLOW_SUMS
             )
 
@@ -263,7 +265,9 @@ class SitePolicy:
         """
         entries = [_entry_of(charge) for charge in charges]
         if not entries:
-            raise ArgumentError("the query has no ledger line, so the site cannot charge it")
+            raise ArgumentError(
+                "the query has no ledger line, so the site cannot charge a privacy loss for it"
+            )
         for entry in entries:
             if not entry.secure and not self.simulation:
                 raise NotAvailableError(
@@ -271,11 +275,12 @@ class SitePolicy:
                 )
             if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
                 raise NotAvailableError(
-                    f"the site's policy requires the replace-one relation, not {entry.relation}"
+                    f'the site\'s policy requires relation="replace-one", but the query has {entry.relation}'
                 )
             if check_entry(entry, record_sensitivity, masked=masked) > self.largest_rho:
                 raise NotAvailableError(
-                    "the privacy loss of this release is above the limit largest_rho of the site's policy"
+                    "the privacy loss of this release is larger than the site's policy allows for one "
+                    "release (largest_rho)"
                 )
         return tuple(entry.filed(str(uuid4()), scope) for entry in entries)
 
@@ -303,8 +308,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
         raise ArgumentError(f"the ledger line {readable(entry.label)!r} has no sensitivity")
     if (entry.unit == "client") != (record_sensitivity.unit == "client"):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} protects a {entry.unit}, but its statistic protects "
-            "another unit"
+            f"the ledger line {readable(entry.label)!r} has the privacy unit {entry.unit}, but its "
+            "statistic has another privacy unit"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise
@@ -329,7 +334,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
         )
     if entry.secure and math.isinf(_amount(entry.loss)):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} marks a release without noise as secure"
+            f"the ledger line {readable(entry.label)!r} declares secure noise, but its release has no noise"
         )
     return least_rho(entry.mechanism, ratio, selections, vectors)
 
@@ -337,7 +342,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
 def _scale(entry: LedgerEntry) -> float:
     """Return the scale of a line's noise, once what it says of its noise is known here; 0 without noise."""
     if entry.mechanism not in LAWS:
-        raise ArgumentError(f"the site does not know the mechanism {entry.mechanism!r}")
+        raise ArgumentError(f"the site's version of privinf does not have the mechanism {entry.mechanism!r}")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
         raise ArgumentError(
@@ -350,7 +355,7 @@ def _scale(entry: LedgerEntry) -> float:
         )
     if scale > 0.0 and entry.noise.get("law", LAWS[entry.mechanism][0]) not in LAWS[entry.mechanism]:
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} has a noise model that its mechanism does not have"
+            f"the noise model of the ledger line {readable(entry.label)!r} is not available for its mechanism"
         )
     return float(scale)
 
@@ -369,7 +374,8 @@ def _selections(entry: LedgerEntry, record_sensitivity: RecordSensitivity) -> in
         )
     if entry.relation != "replace-one":
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} is a selection, which needs the replace-one relation"
+            f"the ledger line {readable(entry.label)!r} is a private selection, which needs "
+            'relation="replace-one"'
         )
     return selections
 

@@ -175,16 +175,16 @@ class Rounds:
         """Check everything that can be checked before a charge."""
         if not isinstance(op, str) or op not in SITE_OPS:
             raise ArgumentError(
-                f"there is no statistic named {shown(op)}; the statistics are {', '.join(SITE_OPS)}"
+                f"there is no statistic named {shown(op)}; the available statistics are {', '.join(SITE_OPS)}"
             )
         if isinstance(sites, str):
-            raise ArgumentError("sites must be a list of names, not one string")
+            raise ArgumentError("sites= must be a list of site names, not one string")
         names = list(self._rows) if sites is None else list(dict.fromkeys(sites))
         for name in names:
             if name not in self._rows:
                 raise ArgumentError(f"there is no available site named {shown_name(name)}")
         if not names:
-            raise ArgumentError("sites must list at least one site")
+            raise ArgumentError("sites= must list at least one site")
         if "bits" in args:
             raise ArgumentError("args must not contain 'bits', which the server chooses")
         plain = Query(op, args=args).args  # refuses what no transport carries
@@ -293,11 +293,9 @@ def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> li
     answered: set[str] = set()
     for reply in replies:
         if not isinstance(reply, Reply):
-            raise AlignmentError(
-                f"an answer from the sites {', '.join(map(repr, names))} is not a valid reply"
-            )
+            raise AlignmentError(f"a reply from the sites {', '.join(map(repr, names))} is not a valid reply")
         if reply.site not in names:
-            raise AlignmentError(f"an answer came from site {shown(reply.site)}, which was sent no query")
+            raise AlignmentError(f"site {shown(reply.site)} sent a reply, but no query was sent to it")
         if reply.site in answered:
             raise AlignmentError(f"site {reply.site!r} answered the same query twice")
         answered.add(reply.site)
@@ -345,7 +343,7 @@ def _described(reply: Reply, sent_design: Design | None) -> Design:
     """Return the design that the sites are asked about: by their description, or as it was sent to them."""
     facts = reply.facts["design"]
     if facts is None:
-        raise NotAvailableError("the sites have a schema but no design yet; pass design=")
+        raise NotAvailableError("the sites have no design yet, only a schema; pass design=")
     problem = ""
     try:
         design = Design.from_dict(facts)
@@ -353,9 +351,9 @@ def _described(reply: Reply, sent_design: Design | None) -> Design:
         problem = f"site {reply.site!r} sent an invalid design: {error}"
     else:
         if design.digest != reply.facts["digest"]:
-            problem = f"site {reply.site!r} sent a design that does not match its own digest"
+            problem = f"site {reply.site!r} sent a design and a digest that do not belong together"
         elif sent_design is not None and design.digest != sent_design.digest:
-            problem = f"site {reply.site!r} uses a design that differs from the design that it was sent"
+            problem = f"site {reply.site!r} uses another design than the server sent"
     if problem:
         raise AlignmentError(problem)
     return design
@@ -426,7 +424,7 @@ def check_question(planned: PlannedQuery, **extra: PlainValue) -> None:
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
     if named != (_line_id(query), question_of(query, **extra)[:QUESTION_DIGITS]):
         raise ArgumentError(
-            "the planned release has the ledger line of another query; plan the release again"
+            "the ledger line of the planned release belongs to another query; plan the release again"
         )
 
 

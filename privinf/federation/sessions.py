@@ -140,8 +140,9 @@ class Journal:
         """
         if self._designs.get(digest, len(self._designs)) >= limit:
             raise NotAvailableError(
-                f"the site's policy accepts {limit} new designs (SitePolicy(new_designs={limit})), and this "
-                "is not one of them; its holder must list the design's digest or allow more"
+                f"this design is new, and the site's policy allows only {limit} new designs "
+                f"(SitePolicy(new_designs={limit})); its holder must list the digest of this design or "
+                "allow more new designs"
             )
         if digest not in self._designs:
             self._write({"design": digest})
@@ -168,8 +169,8 @@ class Journal:
         on = _part(note)
         if not self._outdated.isdisjoint((digest, query.session, on)):
             raise NotAvailableError(
-                "queries of this fit were charged before the site's rows or schema were changed (privinf "
-                "site rebase); start a new fit, with a new checkpoint folder"
+                "this fit was begun before the site's rows or schema changed (recorded by 'privinf "
+                "site rebase'); start a new fit, with a new checkpoint folder"
             )
         if self._knows(query, digest):
             return
@@ -198,7 +199,8 @@ class Journal:
         """
         if query.args or not RESERVATION_NAME.fullmatch(query.session):
             raise ArgumentError(
-                f"the query {query.op!r} must have no arguments, and a session of 1 to 64 letters or digits"
+                f"the query {query.op!r} must have no arguments, and its session must be 1 to 64 "
+                "letters or digits"
             )
         digest = query.digest
         if self._knows(query, digest):
@@ -221,7 +223,8 @@ class Journal:
         ]
         if len(open_parts) >= MOST_OPEN:
             raise NotAvailableError(
-                f"the site already holds {MOST_OPEN} reservations of this analyst; end some of them first"
+                f"the site already holds {MOST_OPEN} budget reservations of this analyst, the largest "
+                "number; end some of them first"
             )
         try:
             if (tally := self.tally(by)) is not None:
@@ -311,7 +314,8 @@ class Journal:
         """Say whether a question is one that was taken; NotAvailableError if its position has passed."""
         if digest not in self._charged and query.sequence <= self._last.get(query.session, -1):
             raise NotAvailableError(
-                "another query was already sent at this position of the session; start a new session"
+                "another query with this sequence number or a later one was already sent in this "
+                "session; start a new session"
             )
         return digest in self._charged
 
@@ -351,8 +355,10 @@ def _part(line: Mapping[str, Any]) -> Part | None:
 def reserved_losses(charges: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
     """Return the losses that a question asks to reserve (ArgumentError: they are none, or without noise)."""
     if not 1 <= len(charges) <= MOST_LOSSES:
-        raise ArgumentError(f"a reservation must have 1 to {MOST_LOSSES} losses")
+        raise ArgumentError(f"a budget reservation must list 1 to {MOST_LOSSES} privacy losses")
     losses = tuple(map(loss_from_dict, charges))
     if any(map(noise_free, losses)):
-        raise ArgumentError("releases without noise cannot be reserved, because their loss is infinite")
+        raise ArgumentError(
+            "budget cannot be reserved for releases without noise, because their privacy loss is infinite"
+        )
     return losses

@@ -174,7 +174,8 @@ class Site:
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
             text = (
-                f"the site's column(s) {', '.join(self.defects)} cannot be used; Site.defects has the reasons"
+                f"the site's column(s) {', '.join(self.defects)} cannot be used; the attribute "
+                "Site.defects lists the reasons"
             )
             warn(text, UnavailableColumnsWarning)
 
@@ -350,8 +351,8 @@ class Site:
             self.policy.allow_designs()
         if unknown := sorted(set(query.args) - {"design"}):
             raise ArgumentError(
-                f"the query 'design' has unknown arguments {', '.join(map(repr, unknown))}; it needs only "
-                "design"
+                f"the query 'design' has unknown arguments {', '.join(map(repr, unknown))}; it accepts "
+                "only the argument design"
             )
         design = self._designs.design_of(query.args.get("design"))
         if design.digest not in self._designs.holder_digests and design.digest not in self.policy.designs:
@@ -366,7 +367,7 @@ class Site:
         if query.version != op.version:
             raise NotAvailableError(
                 f"the site has version {op.version} of the statistic {query.op!r}, but the query needs "
-                f"version {query.version}; install the same privinf at site and server"
+                f"version {query.version}; install the same version of privinf at site and server"
             )
         if SEEDS.intersection(query.args):
             refuse_unordered(self._designs, query.op)

@@ -129,8 +129,8 @@ class SiteDesigns:
         width = len(design.names) + _knots(design.to_dict())
         if len(design.names) > MOST_COLUMNS or 8 * width * len(self) > MOST_BYTES:
             raise NotAvailableError(
-                f"the design has {len(design.names)} columns and {8 * width * len(self) >> 20} MiB, but a "
-                f"site accepts at most {MOST_COLUMNS} columns and {MOST_BYTES >> 20} MiB"
+                f"the design has {len(design.names)} columns and {8 * width * len(self) >> 20} MiB, but "
+                f"a site accepts at most {MOST_COLUMNS} columns and {MOST_BYTES >> 20} MiB"
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(
@@ -151,8 +151,12 @@ class SiteDesigns:
         if digest in self._designs:
             return self._designs[digest]
         if not self._designs:
-            raise NotAvailableError("the site has no design yet; send it the query 'design' first")
-        raise NotAvailableError("the site does not have this design; send it the query 'design' first")
+            raise NotAvailableError(
+                "the site has no design (columns of a regression) yet; send it the query 'design' first"
+            )
+        raise NotAvailableError(
+            "the site does not have this design (columns of a regression); send it the query 'design' first"
+        )
 
     def public(self, digest: str) -> SiteBlock:
         """Return made-up rows within the bounds of a design."""
@@ -187,8 +191,8 @@ class SiteDesigns:
 
 
 ONE_ROW = (
-    "max_rows > 1 is not available for sites or for OLS, Logit, Poisson and GLM, whose sensitivities hold "
-    "for one row per person; use MomentOLS or ModulatedOLS on rows in one place"
+    "max_rows > 1 is not available for sites, nor for OLS, Logit, Poisson and GLM, which "
+    "assume one row per person; use MomentOLS or ModulatedOLS with all rows in one place"
 )
 
 
@@ -207,7 +211,7 @@ def _design_of(content: Any) -> Design:
         return Design.from_dict(content)
     except Exception as error:
         is_public = isinstance(error, PrivinfError) and not isinstance(error, UnforeseenError)
-        problem = error if is_public else SchemaError("the content does not describe a design")
+        problem = error if is_public else SchemaError("the content is not a valid description of a design")
     raise problem
 
 

@@ -28,7 +28,7 @@ from privinf.wire import Formats
 
 FORMAT = Formats.SITE_LEDGER
 Clock = Callable[[], float]
-NOT_PICKLED = "a site's ledger is a file that one process owns, so it cannot be pickled"
+NOT_PICKLED = "a site's ledger is a file that one process uses, so it cannot be pickled"
 
 
 @doors
@@ -180,7 +180,7 @@ class JournalAccount(MemoryAccount):
     ) -> None:
         """Record entries, all or none, and return when they, with the note, have reached the disk."""
         if self.journal is None:
-            raise StorageError("the site's ledger is not open")
+            raise StorageError("the site's ledger is not open; open it with SiteLedger.open")
         self.journal.watch()
         super().record(entries, on)
         self.journal.append({"charge": [entry.to_dict() for entry in entries], **(note or {})})
@@ -215,7 +215,8 @@ class FileJournal(Journal):
         self.account = _account_of(self._chain.lines[0], self.path)
         if budget is not None and self.account.budget != budget:
             raise StorageError(
-                f"the ledger {self.path} has another limit, which cannot be changed; omit budget="
+                f"the ledger {self.path} has a limit that differs from budget= and cannot be changed; "
+                "omit budget="
             )
         super().__init__(door_to(self.account), clock)
         if not all(map(self._replayed, self._chain.lines[1:])):
@@ -280,8 +281,9 @@ class FileJournal(Journal):
         changed = () if self.pin is None else self.pin.changed(site, secret)
         if self.pin is not None and changed and not rebase:
             raise StorageError(
-                f"the ledger {self.path} was opened with other {self.pin.description(changed, site.rows)}; "
-                "restore them, or record the change by privinf site rebase, which keeps all charges"
+                f"since the ledger {self.path} was last opened, these have changed: "
+                f"{self.pin.description(changed, site.rows)}. Restore them, or record the change with "
+                "'privinf site rebase', which keeps all charges"
             )
         if self.pin is None or changed:
             pin = Pin.from_site(site, secret)

@@ -207,7 +207,9 @@ class SocketFederation(ReplyVerifier):
         heads: str | PathLike[str] | None = None,
     ) -> None:
         if not isinstance(paths, Mapping) or not paths:
-            raise ArgumentError("paths must be a mapping of at least one site's name to its daemon's socket")
+            raise ArgumentError(
+                "paths must be a mapping with at least one site's name and the path of its socket"
+            )
         for name, path in paths.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:
                 raise ArgumentError(NAME_RULE)
@@ -327,5 +329,8 @@ def own_reply(reply: Reply, name: str) -> Reply:
     if not reply.site:
         return no_reply(name)
     return Reply(
-        site=name, sums=np.empty(0), rows=0, error="AlignmentError: the site answered under another name"
+        site=name,
+        sums=np.empty(0),
+        rows=0,
+        error="AlignmentError: the site replied with the name of another site",
     )

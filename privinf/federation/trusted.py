@@ -196,9 +196,13 @@ class TrustedServer(Rounds):
         was drawn is replaced by one of this server.
         """
         if self._memory is None:
-            raise ArgumentError("OpenDP's noise cannot be stored in a key file; use the default noise source")
+            raise ArgumentError(
+                "OpenDP's noise cannot be stored in a noise-key file; use the default noise source"
+            )
         if len(self._memory):
-            raise ArgumentError("the key file must be set, by remember(), before the server's first release")
+            raise ArgumentError(
+                "the noise-key file must be set, with remember(), before the server's first release"
+            )
         self._memory = NoiseFile(path, self._memory.key, secure=self.secure, begun=begun)
         return self._memory.key.seal()
 
@@ -497,8 +501,8 @@ class TrustedServer(Rounds):
         lines = self._standing(planned)
         if lines and scale > 0.0 and self._memory is None:
             raise NotAvailableError(
-                "this release was already charged, and OpenDP's noise cannot be drawn again; plan a new "
-                "release"
+                "this release was already charged, but its noise from OpenDP cannot be drawn again; "
+                "plan a new release"
             )
         lines = lines or self._spend((entry,), planned.sites, query.session)
         total, answered = self._total(query, record_sensitivity, self._available_sites(planned))
@@ -563,7 +567,10 @@ class TrustedServer(Rounds):
         **Privacy.** One release, charged before any site is asked.
         """
         if self._prepare(op, args, sites)[1].size != 1:
-            raise ArgumentError(f"the statistic {op} with these arguments is not a single number")
+            raise ArgumentError(
+                f"the statistic {op} with these arguments returns more than one number; choose a "
+                "statistic that returns a single number"
+            )
         release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
         return replace(release, values=release.values.reshape(()))
 
@@ -729,7 +736,7 @@ class TrustedServer(Rounds):
         statistic, record_sensitivity, names = self._prepare(op, args, sites)
         ranking = Ranking.for_shape(record_sensitivity.shape, offset, factor, candidates)
         if ranking.candidates.sum(axis=-1).min() < k:
-            raise ArgumentError(f"k={k} must be at most the number of candidates")
+            raise ArgumentError(f"k={k} must be at most the number of entries from which it selects")
         size = ranking.size(self._count(names), record_sensitivity.bound)
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         selection = NoisyTopK(
@@ -776,7 +783,7 @@ class TrustedServer(Rounds):
 
     def _check_selections(self) -> None:
         if self._relation != "replace-one":
-            raise NotAvailableError('selections need a server with relation="replace-one"')
+            raise NotAvailableError('private selections need a server with relation="replace-one"')
 
     # ---- the round
 
@@ -814,8 +821,8 @@ class TrustedServer(Rounds):
             )
         if planned.scale > 0.0 and entry.noise != self._marked(entry).noise:
             raise StorageError(
-                "the release was planned with a noise key that was deleted or replaced; restore the key, or "
-                "make a new release, which is charged again"
+                "the release was planned with a noise key that was deleted or replaced; restore the "
+                "key, or make a new release, which is charged again"
             )
 
     def _source(self, query: Query, question: str, answered: Sequence[str], total: Floats) -> NoiseSource:
@@ -828,8 +835,8 @@ class TrustedServer(Rounds):
         """Make a release as a new question, charged: not the sum that it covered before answers it now."""
         if self._missing == "raise":
             raise NotAvailableError(
-                "this query was already answered by other sites, or with another sum, so its noise cannot be "
-                "used again; send a new query, which is charged again"
+                "the noise of this query was already used for other sites or for another sum, so it "
+                "cannot be used again; send a new query, which is charged again"
             )
         query = planned.query
         label = planned.entry.label

@@ -184,7 +184,7 @@ def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
     description = (
         "mean and sd from its bounds",
         "one of mean and sd guessed, the other from its bounds",
-        "both guessed",
+        "mean and sd guessed",
     )[guessed_count]
     width = item.high - item.low
     description = f"{name}: mean {mean:.4g}, sd {sd:.4g} ({description})"

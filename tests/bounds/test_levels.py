@@ -145,7 +145,7 @@ def test_totals_cover_every_mixture_of_cases():
 def test_where_no_level_is_common_what_was_bought_is_returned_with_a_warning(texts, labels):
     """1500 texts are too rare to be shown; of three that are shown none has half of the rows."""
     rows = pd.DataFrame({"town": [f"t{i % texts}" for i in range(1500)], "a": np.linspace(0, 1, 1500)})
-    with pytest.warns(ChangedTargetWarning, match="'town': no level was found in"):
+    with pytest.warns(ChangedTargetWarning, match="'town': no level has"):
         found = pi.find_bounds(rows, ["town", "a"], rare=0.5, mu=1.0, delta=1e-6, rng=1)
     shown = set(found["town"].levels)
     assert "other" in shown

@@ -216,7 +216,7 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
         (("schema", "suggest", "rows.csv", "--out", "n.toml", "--clip", "0"), "pass --epsilon too"),
         (
             ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--target", "sample"),
-            "--target is only for",
+            "--target is available only for",
         ),
         (("fit", "wage ~ age", "rows.csv", "--seed", "0"), "pass --schema"),
     ],
@@ -238,7 +238,7 @@ def test_options_come_from_a_file_and_what_is_typed_wins(desk):
     (desk.folder / "c.toml").write_text("[fit]\nepsilom = 2\n")
     desk.refused(desk.run("--config", "c.toml", *words), "has no option 'epsilom'")
     (desk.folder / "c.toml").write_text("[fits]\nepsilon = 2\n")
-    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is not a table of a command")
+    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is not named after a command")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

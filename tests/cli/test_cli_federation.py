@@ -183,7 +183,7 @@ def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(fo
     policy = SitePolicy(secure_sums=True)
     site = Site(table("north"), pi.Schema(SCHEMA), policy=policy, key=own, roster=forged)
     with sites_up(("south", "west")), SiteDaemon(site, "north", "north/north.sock").started():
-        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "is not signed by the site")
+        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "is not signed by the key")
     assert len(site.ledger) == 0
 
 
@@ -215,7 +215,7 @@ def test_only_listed_analysts_are_answered(folder):
         asked = ["federation", "fit", "hospitals/fit.toml"]
         refused(run(*asked), "none of them signed this query")
         refused(run(*asked, "--key", "bob.key"), "none of them signed this query")
-        assert "answers, only to its listed analysts" in run("site", "status", "north").output
+        assert "answers, but shows its number of rows only to" in run("site", "status", "north").output
         fitted = run(*asked, "--key", "ada.key")
         assert fitted.exit_code == 0, fitted.output
         told = json.loads(run("site", "status", "north", "--json").output)
@@ -343,13 +343,19 @@ def test_other_plans(tmp_path):
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nseed = 3\n', "--simulation"),
         (f'model = "MomentOLS"\n{FIT}epsilon = "1"\n', "epsilon must be a number"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "'famly' is not a key of a plan"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family is only for"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family is available only for"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n', "has no option 'margins'"),
-        (f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n', "is only for FederatedGLM"),
+        (
+            f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n',
+            "is available only for FederatedGLM",
+        ),
         (f'model = "FederatedGLM"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\nk = 3\n', "is not an"),
         (f'model = "FederatedGLM"\n{FIT}epsilon = 1.0\n[optimizer]\nname = "DPSGD"\nepochs = 0\n', "epochs"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[args]\nbound = 1.0\n', "is only for a statistic"),
-        (f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n', "checkpoint is only for"),
+        (
+            f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n',
+            "checkpoint is available only for",
+        ),
         ("model = ", "not a valid TOML file"),
     ],
 )
@@ -407,9 +413,9 @@ FINDINGS = {
     "ledger": "is open to others",
     "gone": "is missing",
     "policy": "allows no queries",
-    "few": "masked sums need 4 sites",
-    "roster": "differs from the roster of the last start",
-    "other key": "does not have this site's present key",
+    "few": "secure sums of at least 4 sites",
+    "roster": "differs from the roster with which",
+    "other key": "does not have this site's current public key",
     "schema": "differs from the federation's schema",
     "socket": "more than 100 bytes",
     "federation": "is missing",
@@ -537,7 +543,7 @@ def test_a_federation_with_certificates(folder):
     pytest.importorskip("flwr")
     found = run("site", "doctor", "north").output
     assert "the certificates expire in" in found
-    assert "under the account that reads the rows" in found
+    assert "under the account that can read the rows" in found
 
 
 def test_what_the_kit_does_is_told_in_json(folder):

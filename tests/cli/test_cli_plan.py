@@ -19,7 +19,7 @@ def test_a_plan_from_options_and_roster(study):
     assert plan.parties["a"].schema == pi.Schema({"age": (18, 90), "sex": pi.Factor(["f", "m"])})
     assert f"digest of the plan: {plan.digest}" in result.output
     assert "identified" in result.output
-    assert "checked against the roster's digest" in result.output
+    assert "must match the roster of the plan" in result.output
     again = study.run("plan", "check", "plan.json")
     assert again.exit_code == 0
     assert again.output.strip() in result.output
@@ -73,7 +73,7 @@ def test_columns_from_a_file(name, text, study):
         ("c.csv", "party,column,low,high\n,age,1,2\n", "the party or the column is missing"),
         ("c.csv", "party,column,low,high\na,age,1,2\na,age,1,2\n", "declared twice"),
         ("c.csv", "party,column,low,high\na,age,1,2\nb,age,1,2\n", "belongs to party 'a' and to 'b'"),
-        ("c.csv", "party,column\n", "no column is declared"),
+        ("c.csv", "party,column\n", "the plan has no columns"),
         ("c.csv", "age,low,high\n\x00", "must be the header"),
         ("c.json", "{", "not JSON that can be read (line 1)"),
         ("c.json", "[]", "must be {"),

@@ -58,7 +58,7 @@ def test_without_a_ledger_nothing_is_released(planned):
     before = planned.files()
     words = ("release", "--plan", "plan.json", "--party", "b", "--data", "b.parquet", "--out", "b.npz")
     planned.refused(planned.run(*words), "privinf ledger create study.ledger --epsilon ... --delta ...")
-    planned.refused(planned.run(*words, "--ledger", "new"), "run privinf ledger create new --epsilon")
+    planned.refused(planned.run(*words, "--ledger", "new"), "'privinf ledger create new --epsilon")
     assert planned.files() == before
 
 

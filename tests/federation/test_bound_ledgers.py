@@ -100,7 +100,7 @@ def test_every_change_of_rows_has_another_digest_and_is_refused(table, served):
     assert served(table) == (2, 2)
     for name, other in changed_tables(table).items():
         assert digest(other) != found, name
-        with pytest.raises(StorageError, match="restore them, or record"):
+        with pytest.raises(StorageError, match="Restore them, or record"):
             served(other)
     assert served(table) == (2, 2)
 
@@ -111,7 +111,9 @@ def test_a_csv_cut_in_mid_number_is_refused(table, tmp_path, served):
     served(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-6])  # the last number has lost digits, and no row is missing
-    with pytest.raises(StorageError, match=f"{ROWS} rows, with other values or in another order"):
+    with pytest.raises(
+        StorageError, match=f"{ROWS} rows as before, but with other values or in another order"
+    ):
         served(path)
     path.write_bytes(whole[: whole.rindex(b"\n", 0, len(whole) // 2) + 10])
     with pytest.raises(StorageError, match=r"near line \d+ \(the line has too few fields\)"):
@@ -122,12 +124,12 @@ def test_a_csv_cut_in_mid_number_is_refused(table, tmp_path, served):
 
 def test_another_schema_or_policy_is_refused(table, served):
     served(table)
-    with pytest.raises(StorageError, match="opened with other schema;"):
+    with pytest.raises(StorageError, match="have changed: schema"):
         served(table, pi.Schema({**SCHEMA.columns, "y": (-4.0, 4.0)}))
     for policy in (replace(POLICY, min_sites=3), replace(POLICY, largest_rho=1.0), SitePolicy()):
-        with pytest.raises(StorageError, match="opened with other policy;"):
+        with pytest.raises(StorageError, match="have changed: policy"):
             served(table, policy=policy)
-    with pytest.raises(StorageError, match=r"other rows .* and schema and policy"):
+    with pytest.raises(StorageError, match=r"changed: rows .* and schema and policy"):
         served(table.iloc[:9], pi.Schema({**SCHEMA.columns, "y": (-4.0, 4.0)}), SitePolicy())
     served(table, pi.Design.from_formula("y ~ u", SCHEMA))  # a model to be ready for is no change
     served(table, policy=replace(POLICY, min_sites=2))  # said, or by default: the same
@@ -140,7 +142,7 @@ def test_arrays_are_bound_too(served):
     served((y, X), design)
     served((y, np.asfortranarray(X)), design)
     for rows in ((y[::-1], X), (y, X[:, ::-1]), (y[:-1], X[:-1])):
-        with pytest.raises(StorageError, match="other rows"):
+        with pytest.raises(StorageError, match="have changed: rows"):
             served(rows, design)
 
 
@@ -152,7 +154,7 @@ def test_rows_without_places_are_bound_in_any_order(table, served):
 
     served(query(1))
     served(query(-1))
-    with pytest.raises(StorageError, match="other rows"):
+    with pytest.raises(StorageError, match="have changed: rows"):
         served(query(2))
 
 
@@ -161,7 +163,7 @@ def test_columns_that_cannot_be_opened_do_not_count_until_they_can(table, served
     for _ in range(2):
         with pytest.warns(pi.errors.UnavailableColumnsWarning):
             served(bad)
-    with pytest.raises(StorageError, match="other rows"):
+    with pytest.raises(StorageError, match="have changed: rows"):
         served(table)
 
 
@@ -198,11 +200,11 @@ def test_a_rebase_keeps_charges_and_answers_no_earlier_question_from_new_rows(ta
     again = site(table.iloc[1:], rebase=True)
     assert (len(again.ledger), again.ledger.journal.rebases) == (1, 2)
     assert again.ledger.journal.latest_change == ("rows", "policy")
-    assert "charged before the site's rows" in again.handle(query, "north").error
+    assert "before the site's rows or schema" in again.handle(query, "north").error
     later = question(again)
     again.ledger.close()
     again = site(table.iloc[1:])
-    assert "charged before the site's rows" in again.handle(query, "north").error
+    assert "before the site's rows or schema" in again.handle(query, "north").error
     assert not again.handle(later, "north").error
     assert len(again.ledger) == 2
     again.ledger.close()
@@ -294,7 +296,7 @@ def mixed_fit(table, tmp_path, folder):
 
 def test_a_fit_does_not_go_on_with_rows_in_another_order(table, tmp_path, monkeypatch):
     """Its report would take batches of the rows of before and of now for disjoint."""
-    with pytest.raises(NotAvailableError, match="charged before the site's rows"):
+    with pytest.raises(NotAvailableError, match="before the site's rows or schema"):
         mixed_fit(table, tmp_path, "held")
     monkeypatch.setattr(Journal, "outdate", lambda journal: journal._outdated.update(journal._charged))
     assert mixed_fit(table, tmp_path, "mutant").privacy.mu == pytest.approx(
@@ -356,7 +358,7 @@ def test_digests_stay_in_the_file(table, tmp_path):
         str(problem.value),
         *(run.invoke(main, ["ledger", "show", str(path), *more]).output for more in ([], ["--json"])),
     ]
-    assert f"bound to rows and their order; {ROWS} rows" in told[-2]
+    assert f"made for these rows in this order; {ROWS} rows" in told[-2]
     assert json.loads(told[-1])["bound"] == [{"rows": ROWS, "changed": []}]
     for text in told:
         assert not any(secret in text for secret in (pin.data, pin.schema, pin.policy, pin.salt))

@@ -116,7 +116,7 @@ def test_scalar_and_quantile():
     found = server.scalar("squared_residuals", args, mu=50.0, label="variance")
     assert found.mean.shape == ()
     assert float(found.mean) == pytest.approx(truth("squared_residuals", args)[0] / 600, abs=6.0 / 50 / 600)
-    with pytest.raises(ArgumentError, match="not a single number"):
+    with pytest.raises(ArgumentError, match="returns more than one number"):
         server.scalar("clipped_score", SCORE, mu=1.0, label="score")
     y, X = pooled()
     r = np.abs(np.clip(y, -3, 3) - np.clip(X, -2, 2)[:, [0, 2]] @ BETA["beta"])
@@ -330,7 +330,7 @@ def test_answers_that_do_not_fit_are_refused(lie):
     sites = {name: Site(rows_of(50, 0), design_of(), policy=OPEN) for name in ("north", "south")}
     federation = Lying(sites)
     federation.lie = lie
-    with pytest.raises(AlignmentError, match="site 'south' sent an answer"):
+    with pytest.raises(AlignmentError, match="site 'south' sent a reply"):
         server_of(federation).vector_sum("clipped_score", SCORE, mu=0.6, label="score")
 
 

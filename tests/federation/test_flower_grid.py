@@ -247,7 +247,7 @@ def test_a_site_that_comes_later():
 def test_two_nodes_of_one_name():
     sites = sites_of()
     app = client_app(lambda config: ("north", sites["north"]))
-    with pytest.raises(AlignmentError, match="two Flower nodes use the name of site 'north'"):
+    with pytest.raises(AlignmentError, match="two Flower nodes have the same site name, 'north'"):
         FlowerFederation(LocalGrid(app, [{}, {}]), ["north", "south"], **FAST)
 
 
@@ -285,7 +285,7 @@ def test_what_a_site_may_do_wrong():
         server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
 
     asked(lambda reply: reply)
-    with pytest.raises(AlignmentError, match="site 'north': the site answered under another name"):
+    with pytest.raises(AlignmentError, match="site 'north': the site replied with the name of another site"):
         asked(lambda reply: Reply(site="south", sums=reply.sums, rows=reply.rows))
     with pytest.raises(StorageError, match="site 'north': the site's message is not a valid reply"):
         asked(lambda reply: Query("describe"))
@@ -320,7 +320,7 @@ def test_what_is_no_question_does_not_reach_the_site(monkeypatch, content):
     monkeypatch.setattr(Site, "handle", lambda *a: pytest.fail("the site was asked"))
     (name,) = grid.push_messages([Message(content, 10, "query.privinf")])
     reply = Reply.unpack(*unpacked(grid.replies[name].content))
-    assert (reply.site, reply.error) == ("south", "StorageError: the message is not a valid Query")
+    assert (reply.site, reply.error) == ("south", "StorageError: the message is not a valid query")
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["in the app", "in the configuration"])
@@ -388,11 +388,11 @@ def test_signed_ends(tmp_path):
     ends = {"roster": roster, "key": analyst, "heads": tmp_path / "heads.json"}
     found = score(signed(listed), **ends)
     assert found.tobytes() == score(signed(replace(listed, analysts=()))).tobytes()
-    with pytest.raises(NotAvailableError, match="policy lists analysts"):
+    with pytest.raises(NotAvailableError, match="only analysts that its policy lists"):
         score(signed(listed), roster=roster)
     forged, other = pinned_keys(SIZES)
     impostor = {"south": {"key": forged["south"], "roster": other}}
-    with pytest.raises(AlignmentError, match="site 'south': the reply is not signed by the site's key"):
+    with pytest.raises(AlignmentError, match="site 'south': the reply is not signed by the key"):
         score(signed(listed, **impostor), **ends)
 
 

@@ -230,7 +230,7 @@ def test_a_server_uses_a_key_that_it_has_drawn_noise_under(tmp_path):
     first = NoiseFile(path, NoiseKey(), secure=True)
     second = NoiseFile(path, NoiseKey(), secure=True)
     assert first.key.fingerprint != second.key.fingerprint  # nothing was drawn: its own key
-    with pytest.raises(StorageError, match="was replaced during the fit"):
+    with pytest.raises(StorageError, match="replaced the noise key"):
         first.commit("question", ("north",), np.zeros(1))
     second.commit("question", ("north",), np.zeros(1))
     assert NoiseFile(path, NoiseKey(), secure=True).key.fingerprint == second.key.fingerprint
@@ -264,7 +264,7 @@ def test_upgrade_tightens_a_ledger_that_others_may_read(tmp_path):
     assert len(pi.LedgerFile(path)) == 0
     done = run("ledger", "upgrade", path)
     assert (done.exit_code, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600), done.output
-    assert "only its owner can read it now" in done.output
+    assert "only its owner can read it" in done.output
     again = run("ledger", "upgrade", path)
     assert again.exit_code
     assert "already has version 2" in again.output

@@ -46,7 +46,7 @@ def test_a_restart_gives_the_same_bytes_and_charges_nothing(tmp_path):
     assert len(site.ledger) == 1
     assert site.ledger.budget == Budget(mu=1.2)
     later = secure_query(secure_federation(), args=SCORE | {"clip": 1.0})
-    assert "pinned roster" in site.handle(later, "north").error
+    assert "the site's roster" in site.handle(later, "north").error
     federation = InProcessFederation(federation._sites | {"north": site})
     with pytest.raises(BudgetExceededError, match="'north'"):
         SecureServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
@@ -69,7 +69,7 @@ def test_lines_of_sums_with_self_masks_are_still_read(tmp_path):
     site = federation._sites["north"]
     assert site.ledger.total().mu == 1.0
     assert site.ledger.entries == (entry,)
-    assert "does not know secure sums of kind 'shared'" in site.handle(shared, "north").error
+    assert "does not have secure sums of kind 'shared'" in site.handle(shared, "north").error
     for op in ("mask", "confirm", "unmask"):
         later = replace(shared, op=op, masking={"sum": shared.digest})
         assert f"there is no statistic named '{op}'" in site.handle(later, "north").error
@@ -84,7 +84,7 @@ def test_a_position_stays_passed_after_a_restart(tmp_path):
     site = reopened(federation._sites["north"], lambda: on_disk(tmp_path))
     other = SecureServer(InProcessFederation(federation._sites | {"north": site}))
     other._session, other._sequence = server._session, server._sequence - 1
-    with pytest.raises(NotAvailableError, match=r"site 'north'.*position of the session"):
+    with pytest.raises(NotAvailableError, match=r"site 'north'.*sequence number"):
         other.vector_sum("clipped_score", SCORE | {"clip": 1.0}, mu=0.5, label="s")
     site.ledger.close()
 

@@ -72,7 +72,7 @@ def test_a_site_that_has_gone_is_left_out_and_logged(tmp_path, caplog):
 def test_who_is_not_there_or_other_than_named(paths, tmp_path):
     with pytest.raises(AlignmentError, match=r"site 'west' at .*west did not answer within"):
         SocketFederation(paths | {"west": tmp_path / "west"}, **QUICK)
-    with pytest.raises(AlignmentError, match="site 'west': the site answered under another name"):
+    with pytest.raises(AlignmentError, match="site 'west': the site replied with the name of another site"):
         SocketFederation({"west": paths["north"]}, **QUICK)
 
 
@@ -94,7 +94,7 @@ def test_an_impostor_and_nonsense_are_named(paths, monkeypatch):
         return forged if name == "south" else exchange(remote, query, name, envelope)
 
     monkeypatch.setattr(RemoteSite, "exchange", another)
-    with pytest.raises(AlignmentError, match="site 'south': the site answered under another name"):
+    with pytest.raises(AlignmentError, match="site 'south': the site replied with the name of another site"):
         score(federation)
 
 

@@ -123,7 +123,7 @@ class Broken(Site):
 
 def test_a_sum_that_is_not_finite(connect):
     sites = sites_of(THREE, kinds={BAD: Broken})
-    refused(AlignmentError, f"site '{BAD}' sent an answer that does not fit", sites, connect, "server")
+    refused(AlignmentError, f"site '{BAD}' sent a reply that does not match", sites, connect, "server")
 
 
 def test_a_statistic_that_is_not_finite_never_leaves_its_site(connect, monkeypatch):

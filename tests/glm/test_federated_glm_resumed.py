@@ -232,7 +232,7 @@ def stopped_and_mixed(folder, trust, order):
 def test_a_fit_of_own_rows_goes_on_with_these_in_this_order_alone(trust, tmp_path, monkeypatch):
     assert stopped_and_mixed(tmp_path / "same", trust, np.arange(600)) == pytest.approx(1.0)
     for order in (np.arange(600)[::-1], np.roll(np.arange(600), 1), np.zeros(600, dtype=int)):
-        with pytest.raises(StorageError, match="of other rows, or of these rows in another order"):
+        with pytest.raises(StorageError, match="with other rows, or with these rows in another order"):
             stopped_and_mixed(tmp_path / str(order[:2]), trust, order)
     assert (tmp_path / "same" / "rows.key").stat().st_mode & 0o077 == 0
     monkeypatch.setattr(

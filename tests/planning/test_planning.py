@@ -110,7 +110,7 @@ def test_a_spread_and_a_kurtosis_are_in_the_residuals():
     assert error.std() == pytest.approx(2.0, rel=0.03)
     z = (rows.educ - rows.educ.mean()) / rows.educ.std()
     assert error[z > 1].std() / error[z < -1].std() > 2.0
-    assert "times 1.65 per sd of educ" in people.assumptions[-1]
+    assert "multiplied by 1.65 for each sd of educ" in people.assumptions[-1]
 
 
 # ---- widths
@@ -339,10 +339,10 @@ def test_the_plot_shows_every_estimator_and_the_floor(few):
         ({"shares": {"educ": {"n": 0.7}}}, "numeric column"),
         ({"correlations": {"educ": {"region": 0.2}}}, "more than two levels"),
         ({"correlations": {"educ": {"female": 0.99}}}, "is impossible with the other guesses"),
-        ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "omit the correlations"),
-        ({"coefficients": {"educ": 50.0}}, "imply an sd of the response"),
+        ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "omit either these correlations"),
+        ({"coefficients": {"educ": 50.0}}, "imply that the response has an sd"),
         ({"coefficients": {"educ": 1.0}, "rsquared": 0.2, "residual_sd": 1.0}, "omit one"),
-        ({"spreads": {"region": 1.0}}, "spread by a numeric column"),
+        ({"spreads": {"region": 1.0}}, "spread that depends on a numeric column"),
     ],
 )
 def test_guesses_that_cannot_be_are_refused(guesses, said):
@@ -353,8 +353,8 @@ def test_guesses_that_cannot_be_are_refused(guesses, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"trust": "per-party"}, "parties= must be given"),
-        ({"parties": {"a": ["wage"]}}, "parties= must be given"),
+        ({"trust": "per-party"}, "parties= is only for"),
+        ({"parties": {"a": ["wage"]}}, "parties= is only for"),
         ({"epsilon": None}, "epsilon= with delta="),
         ({"source": "lattice"}, "source="),
         ({"which": ["region"]}, "which='region'"),
@@ -445,10 +445,10 @@ def test_the_command_without_a_trust_is_advice(run):
     ("words", "said"),
     [
         (("--width", "1"), "pass --trust"),
-        (("--trust", "central", "--coefficient", "educ"), "only for --width or --effect"),
+        (("--trust", "central", "--coefficient", "educ"), "need --width or --effect"),
         (("--trust", "central", "--plot", "p.txt"), "must end in one of"),
-        (("--trust", "per-party", "--party", "a"), "must be NAME=COLUMN"),
-        (("--trust", "per-party"), "parties= must be given"),
+        (("--trust", "per-party", "--party", "a"), "must have the form NAME=COLUMN"),
+        (("--trust", "per-party"), "parties= is only for"),
     ],
 )
 def test_the_command_refuses_in_one_line(run, words, said):
@@ -504,5 +504,5 @@ def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_an
 
     assert study_module._widths(Wanted, Partial()) == [1.0]
     Wanted.which = ("a", "b")  # of which the noise hides one
-    with pytest.raises(NotAvailableError, match="too large to estimate the slope"):
+    with pytest.raises(NotAvailableError, match="too large for intervals of all coefficients"):
         study_module._widths(Wanted, Partial())

@@ -197,7 +197,7 @@ def test_opendp_releases_once():
     assert server.release(planned).secure
     with pytest.raises(NotAvailableError, match="cannot be drawn again"):
         server.release(planned)
-    with pytest.raises(ArgumentError, match="cannot be stored in a key file"):
+    with pytest.raises(ArgumentError, match="cannot be stored in a noise-key file"):
         server.remember("nowhere")
     assert len(server.ledger) == 1
 
@@ -363,7 +363,7 @@ def test_memory_tells_answers_apart():
     assert kept.fits("other", ("a",), np.zeros(2))
     for other in ((("b",), np.ones(2)), (("a",), np.zeros(2))):
         assert not kept.fits("q", *other)
-        with pytest.raises(NotAvailableError, match="already answered"):
+        with pytest.raises(NotAvailableError, match="already used"):
             kept.commit("q", *other)
 
 

@@ -86,7 +86,7 @@ class IdentityKey:
         elif isinstance(secret, bytes) and len(secret) == SITE_KEY_BYTES:
             self._secret = x25519.X25519PrivateKey.from_private_bytes(secret)
         else:
-            raise ArgumentError(f"secret must be {SITE_KEY_BYTES} bytes long")
+            raise ArgumentError(f"secret must be bytes of length {SITE_KEY_BYTES}")
         self.public: str = self._secret.public_key().public_bytes_raw().hex()
         self._signing: Any = None  # made when it is first needed: sites of one process sign nothing
 
@@ -269,7 +269,7 @@ class IdentityKey:
         return f"<IdentityKey with public key {self.public[:8]}..., secret not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("an identity key is secret and cannot be pickled; save it to a file at its owner")
+        raise TypeError("an identity key is secret and cannot be pickled; its owner can save it to a file")
 
 
 @doors
@@ -325,7 +325,7 @@ class Roster:
         if not isinstance(self.verifying, Mapping) or (
             self.verifying and self.verifying.keys() != self.keys.keys()
         ):
-            raise ArgumentError("a roster must have verifying keys of all its sites, or of none")
+            raise ArgumentError("verifying must have a key for each site of the roster, or be omitted")
         for name, key in self.verifying.items():
             check_verifying(key, f"the verifying key of site {name!r}")
         for kind, keys in (("keys", self.keys), ("verifying", self.verifying)):
@@ -381,7 +381,8 @@ class Roster:
             raise StorageError("the text is not a roster in a format that this version of privinf reads")
         if second and not record["verifying"]:
             raise StorageError(
-                "the text is not a valid roster: a roster of version 2 must have verifying keys"
+                "the text is not a valid roster: a roster of version 2 needs a key to verify "
+                "signatures for each site"
             )
         try:
             return cls(record["keys"], record.get("verifying", {}))

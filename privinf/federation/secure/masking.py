@@ -165,7 +165,7 @@ class PairKeys:
         return f"<PairKeys with {len(self.roster)} sites, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("shared secrets of sites cannot be pickled")
+        raise TypeError("secrets shared by two sites cannot be pickled")
 
 
 # Times by which the grid may raise a sensitivity before the release is refused as too large for its budget.
@@ -293,6 +293,6 @@ def solve_grid(
         if total > LARGEST_GROWTH * sensitivity:
             break
     raise SensitivityError(
-        f"the budget mu={mu:g} is too small to release {size} numbers on the noise grid; spend more or "
-        "release fewer"
+        f"the budget mu={mu:g} is too small to release {size} numbers as a secure sum; spend "
+        "more, or release fewer numbers"
     )

@@ -131,10 +131,10 @@ def check_range(steps: Integers, limit: float, sites: Sequence[str]) -> None:
     outside = int(np.count_nonzero(np.abs(steps.astype(np.float64)) > limit))
     if outside:
         raise AlignmentError(
-            f"the secure sum of the sites {', '.join(map(repr, sites))} is invalid, because {outside} of "
-            f"{steps.size} entries are outside their possible range. Some site sent a wrong sum, or masks "
-            "did not cancel; the masks hide which site. The charge is kept. Compare rosters and versions "
-            "of all sites"
+            f"the secure sum of the sites {', '.join(map(repr, sites))} is invalid, because "
+            f"{outside} of {steps.size} entries are outside their possible range. A site sent a "
+            "wrong sum, or the masks did not cancel; the server cannot determine which site. The "
+            "charge is kept. Check that all sites have the same roster and version of privinf"
         )
 
 
@@ -422,12 +422,15 @@ class SecureServer(TrustedServer):
                 return self._noisy(outcome.steps, planned, record_sensitivity, lines)
             remaining = self._shrunk(names, outcome.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
-        raise AlignmentError(f"some sites did not answer in each of {self._retries + 1} attempts at one sum")
+        raise AlignmentError(
+            f"some sites did not answer in any of {self._retries + 1} attempts at one secure sum"
+        )
 
     def _check_selections(self) -> None:
         """Refuse: peeling looks at un-noised sums, which nobody sees here."""
         raise NotAvailableError(
-            "entries cannot be selected from secure sums; release the whole vector, or use a TrustedServer"
+            "selecting entries is not available for secure sums; release the whole vector, or use "
+            "a TrustedServer"
         )
 
     def _largest_site(self, record_sensitivity: RecordSensitivity, names: list[str]) -> int:
@@ -494,12 +497,12 @@ class SecureServer(TrustedServer):
         for name, digest in pinned.items():
             if digest is None:
                 raise NotAvailableError(
-                    f"site {name!r} has no key and roster, so it cannot take part in secure sums"
+                    f"site {name!r} has no secret key or no roster, so it cannot take part in secure sums"
                 )
             if digest != common:
                 raise AlignmentError(
-                    f"the pinned rosters of site {name!r} and site {first!r} differ; all sites must pin "
-                    "the same"
+                    f"the rosters of site {name!r} and site {first!r} differ; use the same roster at all "
+                    "sites"
                 )
         self._pinned = str(common)
         return replies

@@ -87,11 +87,13 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     """
     terms = query.masking
     if terms.get("kind") != KIND:
-        raise ArgumentError(f"the site does not know secure sums of kind {shown(terms.get('kind'))}")
+        raise ArgumentError(
+            f"the site's version of privinf does not have secure sums of kind {shown(terms.get('kind'))}"
+        )
     unknown = sorted(set(terms) - TERMS)
     if unknown:
         raise ArgumentError(
-            f"the terms of the secure sum have unknown fields {', '.join(map(repr, unknown))}"
+            f"the description of the secure sum has unknown fields {', '.join(map(repr, unknown))}"
         )
     roster = terms.get("roster")
     if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:
@@ -100,7 +102,7 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
         raise ArgumentError("roster must be a sorted list in which every site occurs once")
     seed = terms.get("seed")
     if seed is not None and not _is_whole_number(seed, 0):
-        raise ArgumentError("the seed in the terms of the secure sum must be a nonnegative integer")
+        raise ArgumentError("the seed of the secure sum must be a nonnegative integer")
     colluding = terms.get("max_colluding")
     if not _is_whole_number(colluding, 0):
         raise ArgumentError("max_colluding must be a nonnegative integer")
@@ -120,9 +122,11 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
 def _grid(terms: Mapping[str, Any]) -> float:
     grid = terms.get("grid")
     if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid <= MOST_GRID:
-        raise ArgumentError(f"grid must be a positive number, at most {MOST_GRID:g}")
+        raise ArgumentError(
+            f"grid (the step of the fixed-point numbers) must be a positive number, at most {MOST_GRID:g}"
+        )
     if math.frexp(grid)[0] != 0.5:
-        raise ArgumentError("grid must be a power of two")
+        raise ArgumentError("grid (the step of the fixed-point numbers) must be a power of two")
     return float(grid)
 
 
@@ -152,18 +156,22 @@ def check_terms(
         )
     if terms.max_colluding < policy.max_colluding:
         raise NotAvailableError(
-            f"the site's policy requires max_colluding of at least {policy.max_colluding}"
+            f"the site's policy requires a secure sum with max_colluding of at least {policy.max_colluding}"
         )
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
-        raise ArgumentError("the ledger line marks noise as secure that is seeded or absent")
+        raise ArgumentError("the ledger line declares secure noise, but the noise is seeded or absent")
     if terms.sigma == 0.0:
         return
     if not entry.secure and terms.seed is None:
-        raise ArgumentError("a secure sum with simulation noise must give its seed")
+        raise ArgumentError("a secure sum with seeded noise (simulations only) must give its seed")
     if entry.secure and not query.args.get("bits"):
-        raise ArgumentError("secure sums need the argument bits, so that floating-point sums are exact")
+        raise ArgumentError(
+            "secure sums need the argument bits (fixed-point precision), so that all sites add exactly"
+        )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
-        raise ArgumentError("the noise scale of one site must be 4 to 2^50 steps of the grid")
+        raise ArgumentError(
+            "the noise scale of one site must be 4 to 2^50 times the step of the fixed-point numbers"
+        )
     check_price(terms, entry, record_sensitivity)
 
 
@@ -175,20 +183,19 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
         or entry.sensitivity is None
         or entry.sensitivity.norm != Norms.L2
     ):
-        raise ArgumentError(
-            "the ledger line of a secure sum must be a Gaussian release with an l2 sensitivity"
-        )
+        raise ArgumentError("the ledger line of a secure sum must have Gaussian noise and an l2 sensitivity")
     if not set(entry.noise) <= NOISE_TERMS:
-        raise ArgumentError("the ledger line of a secure sum must release all entries of the sum")
+        raise ArgumentError("the ledger line of a secure sum must cover all entries of the sum")
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must include the grid's share of the sensitivity"
+            f"the sensitivity in the ledger line {readable(entry.label)!r} must include the "
+            "rounding to fixed-point numbers"
         )
     fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)
     if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must give its loss in zCDP, because the grid is too "
-            "coarse for Gaussian DP"
+            f"the ledger line {readable(entry.label)!r} must give its loss in zCDP, because its "
+            "fixed-point numbers are too coarse for Gaussian DP"
         )
 
 
@@ -196,7 +203,9 @@ def check_room(terms: SumTerms, rows: int, bound: float) -> None:
     """Raise SensitivityError if a sum over sites could pass 64 bits."""
     largest = rows * bound / terms.grid + NOISE_REACH * terms.sigma + 1.0
     if not largest < 2.0**63 / len(terms.roster):
-        raise SensitivityError("the sum could exceed 64 bits on this grid; use a coarser grid (grid_bits=)")
+        raise SensitivityError(
+            "the sum could exceed 64 bits in these fixed-point numbers; pass a smaller grid_bits="
+        )
 
 
 def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: str) -> PairKeys:
@@ -208,15 +217,19 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
         The site has no key, or the roster is not part of the one it has pinned, with itself in it.
     """
     if pairs is None:
-        raise NotAvailableError("the site has no key and roster, so it cannot take part in secure sums")
+        raise NotAvailableError(
+            "the site has no secret key or no roster, so it cannot take part in secure sums"
+        )
     if not pairs.owns(name):
-        raise NotAvailableError("the site's pinned roster has another key for this site's name")
+        raise NotAvailableError("the site's roster lists another key for this site than the site's own key")
     if query.masking.get("pinned") != pairs.roster.digest:
-        raise NotAvailableError("the site's pinned roster differs from the roster of the secure sum")
+        raise NotAvailableError(
+            "the site's roster differs from the roster of the secure sum; use the same roster at all sites"
+        )
     if name not in terms.roster:
         raise NotAvailableError("the site is not in the roster of this secure sum")
     if not set(terms.roster) <= set(pairs.roster.keys):
-        raise NotAvailableError("the secure sum includes a site that is not in this site's pinned roster")
+        raise NotAvailableError("the secure sum includes a site that is not in this site's roster")
     return pairs
 
 
