@@ -625,12 +625,15 @@ SHOWN_AS: Final[dict[str, str]] = {
     ),
     Assumptions.PUBLIC_PLACES: "the order of the rows is public and does not depend on protected values",
     Assumptions.PUBLIC_CLIENTS: (
-        "the sites and their numbers of records are public; neighboring tables differ in one whole site"
+        "the sites and their numbers of records are public; "
+        "neighboring tables differ in all records of one site"
     ),
-    Assumptions.DATA_BOUNDS: "bounds were taken from the data, and the claim does not cover them",
-    Assumptions.CLEAR_RESPONSE: "covers features only; y is released without protection",
+    Assumptions.DATA_BOUNDS: "bounds were taken from the data, and the privacy guarantee does not cover them",
+    Assumptions.CLEAR_RESPONSE: (
+        "y needs no protection: it is released without noise, and the guarantee covers features only"
+    ),
     Assumptions.HONEST_SITES: (
-        "the sites on the roster follow the protocol, except for the number that may collude"
+        "the declared sites follow the protocol, except for the declared number of sites that may collude"
     ),
     Assumptions.SAME_PEOPLE: (
         "the list of people in the table is public, and every party holds the same people"

@@ -26,8 +26,9 @@ from privinf.typing import Flags, Floats
 CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
 FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight at this budget: if the model's mean is wrong, a coefficient may be "
-    "{:.1f} standard errors from the unweighted regression; more rows, more budget or tighter bounds help"
+    "outlying rows have less weight at this budget: if the model's mean is wrong, a "
+    "coefficient may differ from that of the unweighted regression by {:.1f} standard "
+    "errors; use more rows, more budget or tighter bounds"
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
@@ -35,10 +36,11 @@ FEW_DECIDE = (
     "coefficients: pass exposure=, or model a smaller range of the counts or their logarithm"
 )
 CUT = (
-    "About {:.0f} of {} records had scores beyond the clipping threshold, which were shortened to it. The "
-    "intervals allow for a bias of up to {:.2f} standard errors from the tail beyond. If the whole counted "
-    "tail pulled one coefficient in one direction, its bias would be {:.1f} standard errors. The noisy "
-    "counts may miss up to about {:.0f} records of the tail."
+    "About {:.0f} of {} records had scores beyond the clipping threshold, which were "
+    "shortened to it. The intervals allow for a bias of up to {:.2f} standard errors from "
+    "scores beyond the threshold. If all these records moved one coefficient in the same "
+    "direction, its bias would be {:.1f} standard errors. The noisy counts may miss up to "
+    "about {:.0f} such records."
 )
 STEP = "The last step was {:.1f} standard errors long (root mean square)."
 FEW_RECORDS = (
@@ -52,8 +54,8 @@ FAR_START = (
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
 COSTS = (
-    "Noise makes the standard error of the median slope {:.1f} times as large. Scores are clipped at {:.1f} "
-    "times their usual length. Main cause: {}."
+    "Noise makes the standard error of the median slope {:.1f} times as large. Scores are "
+    "clipped at {:.1f} times their typical size. Main cause: {}."
 )
 TAIL_COSTS = (
     'a few large residuals (use tighter bounds of the response {!r}, its logarithm, or target="robust")'
@@ -80,8 +82,9 @@ POSTERIOR_NOTE = (
     "deviation {:g}) on slopes of columns scaled to [-1, 1]."
 )
 PRIOR_NOTE = (
-    "The prior of the constant has standard deviation {:g}. The posterior averages over the noise of the "
-    "Hessian. Larger slopes are missed; score_test() and conf_int(method='score') have no prior."
+    "The prior of the constant has standard deviation {:g}. The posterior averages over "
+    "the noise of the Hessian. Intervals can miss slopes that are large relative to this "
+    "prior; score_test() and conf_int(method='score') use no prior."
 )
 OF_A_PRIOR = (
     "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
@@ -89,17 +92,17 @@ OF_A_PRIOR = (
     "conf_int(method='score') have no prior"
 )
 DRAWN_NOTE = (
-    "Intervals are quantiles of draws of the coefficients given the noisy score and Hessian, not symmetric "
-    "around the estimate."
+    "Intervals are quantiles of draws of the coefficients given the noisy score and "
+    "Hessian, and are not symmetric around the estimate."
 )
 WANDERED = (
     "the fit did not converge: the last step moved linear predictors by {:.1f} (root mean square), or {:.1f} "
     "standard errors, most likely because {}"
 )
-SEPARATES = "columns separate the outcomes: leave {0} out, or merge levels"
+SEPARATES = "columns separate the outcomes; leave {0} out, or merge levels"
 FAR = (
-    "the budget is small for {1} coefficients and {2} records: spend more, or use fewer columns or tighter "
-    "bounds"
+    "the budget is small for {1} coefficients and {2} records; spend more, or use fewer "
+    "columns or tighter bounds"
 )
 ALIKE = 0.1  # smallest eigenvalue of the columns' normalized moments above which they are not alike
 # Mean curvature over that of the mean response, below which predictors determine nearly every outcome.

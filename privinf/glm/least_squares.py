@@ -591,8 +591,8 @@ class OneStepScores(LargeSample):
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
         raise NotAvailableError(
-            "Fuller's modification applies to regressions with corrected features, not to the "
-            "one-step estimator"
+            "Fuller's modification is available only for regressions with features corrected for "
+            "noise, not for the one-step estimator"
         )
 
 

@@ -512,7 +512,7 @@ class GLM(Model[GLMOptions]):
         return f"<{type(self).__name__}: {size}, {len(self._rows.rows)} sites (rows not shown)>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("the model holds raw rows: pickle the results instead")
+        raise TypeError("a model with raw rows cannot be pickled: pickle the results instead")
 
 
 @doors

@@ -38,11 +38,11 @@ NO_ROLES = dict.fromkeys(
     ("offset", "exposure", "weights"), "can be used only with the logistic and the Poisson model"
 )
 OF_OTHER_FAMILIES = {
-    "exposure": "can be used only with the Poisson model: use offset= elsewhere",
+    "exposure": "can be used only with the Poisson model: use offset= with other models",
     "residual_clip": "cannot be used with Logit, where |y - p| <= 1",
     "y_bounds": "cannot be used with Logit, whose response is 0 or 1",
 }
-NOTHING_DRAWN = "is not needed: nothing is drawn"  # why without_intervals has no rng
+NOTHING_DRAWN = "is not needed, because this fit draws no random numbers"  # why without_intervals has no rng
 
 
 @doors

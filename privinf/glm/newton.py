@@ -119,9 +119,11 @@ class OneStep:
 
 STEP_EQUATION = """\
 cov = H^-1 [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] H^-1
-sampling: meat / n, the scores' mean outer product
-score noise: s_S^2 I, noise of sd s_S in every entry of the last score
-Hessian noise: that of the last Hessian, sd s_H on its diagonal, times the last step D"""
+H: the last noisy Hessian
+sampling: meat / n; meat is the mean outer product of the scores, n the number of records
+score noise: s_S^2 I; s_S is the standard deviation of the noise in every entry of the last score
+Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is the standard deviation of the noise on the diagonal of the
+last Hessian, D the last step"""
 
 
 def step_noise(step: Floats, score_sd: float, hessian_sd: float) -> dict[str, Floats]:

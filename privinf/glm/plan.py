@@ -50,7 +50,7 @@ NO_LOOK = (
 )
 NO_MARGINS = "margins=True requires the default fit of a logistic or Poisson model"
 REFUSED = '{}. Nothing was charged. {}fit(intervals="optional") returns coefficients without intervals'
-MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, which are wide here; "
+MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, but they are wide here; "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,14 +279,16 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """
     if rows.family != "binomial":
         raise NotAvailableError(
-            "targets= with this many coefficients (p^1.5 > 0.1 n mu_H) is available only for "
-            "family='binomial'"
+            "targets= with so many coefficients is available only for family='binomial': p^1.5 > "
+            "0.1 n mu_H, where p is the number of coefficients, n that of records, and mu_H the "
+            "budget of the Hessian"
         )
     if not math.sqrt(rows.p) * rows.radius <= REACH * units * mu:
         raise NotAvailableError(
-            f"targets= in a model with {rows.p} coefficients: the noise of the other coefficients "
-            f"would bias the targets (R p^0.5 > {REACH} n mu). Increase the budget, use more rows, "
-            "or pass a smaller radius="
+            f"targets= is not available in a model with {rows.p} coefficients: the noise of the "
+            f"other coefficients would bias the targets (R sqrt(p) > {REACH:g} n mu for radius R, p "
+            "coefficients, n records and budget mu). Increase the budget, use more rows, or pass a "
+            "smaller radius="
         )
     if not intervals_possible(len(block.columns), units, final):
         raise NotAvailableError(

@@ -135,11 +135,14 @@ def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> 
 
 
 DRAWN_EQUATION = """\
-cov = covariance of draws of (H - N)^-1 (S - e), N the noise of H, e the errors of S; to first order
+cov = covariance of draws of (H - N)^-1 (S - e); to first order
       H^-1 [ meat / n + s_S^2 I + a I + (s_H^2 / 2) (|D|^2 I + D D') ] H^-1
-sampling: meat / n, the scores' mean outer product; allowance for misfit: a, what clips may hide
-score noise, Hessian noise: of sds s_S and s_H, that of the Hessian times the last step D
-beyond first order: what else the draws have, of the Hessian inverted with its noise, and their own error"""
+H, S: the noisy Hessian and score of the last step; N is the noise of H, e the error of S
+sampling: meat / n; meat is the mean outer product of the scores, n the number of records
+allowance for misfit: a I; a is the variance that clipping may hide
+score noise: s_S^2 I; s_S is the standard deviation of the noise in S
+Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is the standard deviation of the noise in H, D the last step
+beyond first order: the rest of the draws' covariance, from inverting H with its noise and from simulation"""
 POSTERIOR_EQUATION = (
     "cov: covariance of draws from the posterior; sampling, noise and prior are not separated"
 )
@@ -346,7 +349,8 @@ class CurvedOneStepScores(LargeSample):
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
         raise NotAvailableError(
-            "Fuller's modification applies to regressions with corrected features, not to this model"
+            "Fuller's modification is available only for regressions with features corrected for "
+            "noise, not for this model"
         )
 
 

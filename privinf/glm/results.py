@@ -39,8 +39,8 @@ from privinf.validation import check_choice, check_fraction
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 CHARGED = (
-    "The ledger also has {} earlier releases: together with this fit epsilon {:.4g} at delta {:g}. Settings "
-    "chosen from private data in other ways are not charged."
+    "The ledger also contains {} earlier releases; with them this fit costs epsilon {:.4g} "
+    "at delta {:g}. Settings chosen from private data in other ways are not charged."
 )
 
 NOT_CONVERGED = (
@@ -247,7 +247,9 @@ class GLMResults(Results):
     def _check_settings(self) -> None:
         check_choice(self.family, tuple(LOSSES), "family")
         if any(len(line) != 3 for line in self._settings["rounds"]):
-            raise ArgumentError("every question of a fit has a name, floats down and floats up")
+            raise ArgumentError(
+                "every entry of rounds must hold a name, the number of floats sent and the number received"
+            )
         self.trace.astype(float), self.communication
 
     @classmethod
@@ -291,7 +293,9 @@ class GLMResults(Results):
 
     def _ratios(self, family: str, name: str, alpha: float) -> pd.DataFrame:
         if self.family != family:
-            raise NotAvailableError(f"a {name} belongs to the family {family!r}, this fit is {self.family!r}")
+            raise NotAvailableError(
+                f"{name}s require family={family!r}, but this fit has family={self.family!r}"
+            )
         return ratios(
             np.asarray(self._estimate.params), self.conf_int(alpha).to_numpy(), self.names, name, alpha
         )

@@ -284,7 +284,9 @@ def _check_roles(design: Design, family: Family, roles: Roles) -> None:
             "offset=, exposure= and weights= can be used only with the logistic and the Poisson model"
         )
     if roles.exposure is not None and family != "poisson":
-        raise ArgumentError("exposure= can be used only with the Poisson model: use offset= elsewhere")
+        raise ArgumentError(
+            "exposure= can be used only with the Poisson model: use offset= with other models"
+        )
     if len(set(roles.names)) < len(roles.names):
         raise ArgumentError("offset=, exposure= and weights= must name different columns")
     for name in roles.names:

@@ -161,7 +161,8 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
     columns = [column for response in responses for column in response.columns]
     if len(set(columns)) != len(columns) or any(not 0 <= column < X.shape[1] for column in columns):
         raise ArgumentError(
-            f"the columns under randomized response must be distinct positions in 0..{X.shape[1] - 1}"
+            "the columns under randomized response must be distinct column indices from 0 to "
+            f"{X.shape[1] - 1}"
         )
     if noise[columns].any():
         raise ArgumentError("a column under randomized response must have noise variance 0")

@@ -29,19 +29,20 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
     "poisson": ("exact", "none"),
 }
 NO_CLEAN_CONDITIONAL = (
-    "the error that the same rows would have had without noise cannot be estimated, since under "
-    "Gaussian noise the conditional score is unbiased for the model but not for each record"
+    "the standard error of the same rows without noise cannot be estimated for "
+    "correction='conditional', whose scores are unbiased for the model but not for each "
+    "record"
 )
 NO_CLEAN_SERIES = "the truncated series has no unbiased second moment, so its noise part cannot be computed"
 NO_CLEAN_NAIVE = (
     "the naive fit ignores the noise, so the part of its error caused by noise cannot be computed"
 )
 NO_CLEAN_MANY = (
-    "the noise part of the error is not computed for more than 64 combinations of levels under "
-    "randomized response"
+    "the part of the standard error caused by noise is not computed for more than 64 "
+    "combinations of levels under randomized response"
 )
 NO_CLEAN_WEAK = (
-    "the error that the same rows would have had without noise cannot be estimated: the noise outweighs it"
+    "the standard error of the same rows without noise cannot be estimated, because the noise is too strong"
 )
 
 

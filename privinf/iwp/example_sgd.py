@@ -32,12 +32,14 @@ LAST_ITERATE = (
     "depends on the last steps as much as on the records: use average=True, or method='newton'"
 )
 PROJECTED = (
-    "the iterates reached the ball of theta_radius late in the pass, so their average has no known "
-    "covariance; use a larger theta_radius, a smaller step, or method='newton'"
+    "the iterates were projected to the radius theta_radius= late in the pass, so their "
+    "average has no known covariance; use a larger theta_radius, a smaller step, or "
+    "method='newton'"
 )
 REMEMBERS = (
-    "the average still depends on its start: the steps leave {share:.2g} of the distance to the solution, or "
-    "{bias:.2g} standard errors; use a larger step, a smaller batch, or method='newton'"
+    "the average still depends on the starting values, because {share:.2g} of their "
+    "distance to the solution remains ({bias:.2g} standard errors); use a larger step, a "
+    "smaller batch, or method='newton'"
 )
 SKIPPED = "some gradients were not finite and were ignored: use a smaller theta_radius, or method='newton'"
 NOT_PD = (

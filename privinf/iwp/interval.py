@@ -23,7 +23,7 @@ _FAR = 5.0  # T over its critical value beyond which no more of the set is looke
 _GROWTH = 1.5  # factor by which the distance from the centre grows
 _LEVERAGE = 0.25  # `NullPoint` whose leverage is larger is outside the region where T is trusted
 
-EMPTY = "no coefficients near the estimate agree with the scores, so the score set is empty"
+EMPTY = "no coefficients near the estimate pass the score test, so the score set is empty"
 
 
 def score_interval(
@@ -88,7 +88,7 @@ def score_interval(
     check_fraction(alpha, "alpha")
     check_positive(reach, "reach")
     if check_count(column, "column", least=0) >= system.p:
-        raise ArgumentError(f"column must be in 0..{system.p - 1}")
+        raise ArgumentError(f"column must be an index from 0 to {system.p - 1}")
     is_column = np.arange(system.p) == column
     under_test = parameters_under_test(system, is_column | ~system.noise_free)
     df = int(under_test.sum())

@@ -82,8 +82,9 @@ TARGETS = {
     "multinomial": "The correction for the noise assumes that the multinomial model holds.",
 }
 SCATTER = (
-    "The variance of the counts is {:.3g} times (standard error {:.2g}) that of a Poisson model. Standard "
-    "errors are valid in any case; intervals of new counts add two standard errors to this factor."
+    "The variance of the counts is {:.3g} times (standard error {:.2g}) that of a Poisson "
+    "model. Standard errors are valid in any case; intervals for new counts use this "
+    "factor plus two of its standard errors."
 )
 SCATTER_HIDDEN = (
     "The noise hides the variance of the counts. Standard errors are valid in any case; there are no "

@@ -107,7 +107,9 @@ class ResponseColumns:
 
     def __post_init__(self) -> None:
         if not self.columns or len(set(self.columns)) != len(self.columns):
-            raise ArgumentError("the columns of a randomized response must be one or more distinct positions")
+            raise ArgumentError(
+                "the columns of a randomized response must be one or more distinct column indices"
+            )
         _check_response(self.levels, self.keep, self.other)
 
     @property

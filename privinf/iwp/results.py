@@ -238,7 +238,8 @@ class ExampleResampling(Resampling):
         """
         if method == "pairs":
             raise NotAvailableError(
-                "the pairs bootstrap would solve the nonlinear model again for every draw: use 'multiplier'"
+                "method='pairs' is not available, because it would solve the nonlinear model again for "
+                "every draw: use method='multiplier'"
             )
         return super().bootstrap(draws, method, rng=rng)
 
@@ -313,7 +314,10 @@ class ExamplePredictions(Predictions):
             For the multinomial loss: use `delta_method`.
         """
         if self.loss == "multinomial":
-            raise NotAvailableError("get_prediction: use delta_method() for probabilities of several levels")
+            raise NotAvailableError(
+                "get_prediction() is not available for a label of several levels: use delta_method() "
+                "for their probabilities"
+            )
         estimate = self.inference.estimate
         rows = self.rows(exog, transform)
         if self.loss != "poisson":
@@ -330,7 +334,9 @@ class ExamplePredictions(Predictions):
         """Mean of (y - mu)^2 over that of mu, and its standard error; see `IWPGLMResults.dispersion`."""
         system = self.inference.system
         if self.loss != "poisson" or system.correction != "exact":
-            raise NotAvailableError("dispersion: only for counts corrected for the noise (loss='poisson')")
+            raise NotAvailableError(
+                "dispersion: available only for loss='poisson' with counts corrected for the noise"
+            )
         ratio_and_se = count_dispersion(system.data, self.inference.scaled_params)
         if not math.isfinite(ratio_and_se[1]):
             raise NotAvailableError("dispersion: the noise hides the variance of the counts")

@@ -137,7 +137,7 @@ def series_bias(system: ExampleScores, params: Floats) -> float:
     True
     """
     if system.truncation is None:
-        raise ArgumentError("series_bias() needs a system with correction='series'")
+        raise ArgumentError("series_bias() needs an estimating equation with correction='series'")
     variance = float(params**2 @ system.noise)
     bound = float(np.abs(params).sum())
     if variance == 0.0:

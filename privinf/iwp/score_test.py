@@ -253,20 +253,20 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
         variance = noise_inflation(system, theta)
         if (variance + 3.0) * math.sqrt(variance) > LARGEST_SKEWNESS * math.sqrt(system.n):
             return (
-                f"loss={system.loss!r}: the relative variance of the corrected scores at these "
-                f"coefficients, exp(theta'S theta) - 1 = {variance:.3g}, is too large for a central "
-                f"limit theorem with {system.n} records"
+                f"loss={system.loss!r}: at these coefficients theta, the relative variance of the "
+                f"corrected scores is too large for a normal approximation with {system.n} records "
+                f"(exp(theta'S theta) - 1 = {variance:.3g}, where S is the covariance of the noise)"
             )
     if system.correction == "conditional":
         records = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
         if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
-                f"loss={system.loss!r}: the noise leaves a residual to about {records:.3g} of "
-                f"{system.n} records at these coefficients, which are too few to leave some coefficients "
+                f"loss={system.loss!r}: at these coefficients only about {records:.3g} of {system.n} "
+                "records are informative despite the noise, too few to leave some coefficients "
                 "untested: test all of them"
                 if nuisances
-                else f"loss={system.loss!r}: the noise leaves a residual to about {records:.3g} of "
-                f"{system.n} records at these coefficients, which are too few for a test"
+                else f"loss={system.loss!r}: at these coefficients only about {records:.3g} of {system.n} "
+                "records are informative despite the noise, too few for a test"
             )
     return ""
 

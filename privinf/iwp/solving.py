@@ -44,10 +44,11 @@ SINGULAR = (
 # Why `IWPGLM` has no weights=.
 WEIGHTS = "would increase a record's influence on the fit: IWPGLM accepts no observation weights"
 EQUATION = """\
-cov = J^-1 [ sampling + noise of the examples ] J^-T / n, the bracket being the covariance of the scores
-sampling: that of the clean scores, by the exact inverse transform of the released ones' squares
-noise of the examples: the rest; features and labels enter one nonlinear score, so that it has no parts
-sampling and noise: both, where the corrected score has no unbiased square and they are not told apart"""
+cov = J^-1 [ sampling + noise of the examples ] J^-T / n
+J: mean derivative of the corrected scores; the bracket is the covariance of these scores
+sampling: covariance that the scores would have without noise, estimated from the released scores
+noise of the examples: the rest of the covariance, of features and labels together
+sampling and noise: the total, where the two parts cannot be estimated separately"""
 # A noise part below this share of the covariance is rounding.
 NEGLIGIBLE_NOISE = 1e-9
 
@@ -72,8 +73,8 @@ def check_label(loss: LossName, levels: Sequence[Any] | None) -> None:
             )
     elif levels is None:
         raise NotAvailableError(
-            f"loss={loss!r} needs a label with declared levels, but this label is a numeric label: "
-            "declare it as a Factor in the schema, or use loss='squared' or 'poisson'"
+            f"loss={loss!r} needs a label with declared levels, but this label is numeric: declare "
+            "it as a Factor in the schema, or use loss='squared' or 'poisson'"
         )
     elif loss != "multinomial" and len(levels) != 2:
         raise NotAvailableError(
@@ -86,7 +87,7 @@ def check_numeric(loss: LossName, y_bounds: object) -> None:
     """Refuse arrays whose label the loss does not take."""
     if loss in NUMERIC and y_bounds is None:
         raise ArgumentError(
-            f"loss={loss!r} has a numeric label: pass its public bounds, y_bounds=(low, high)"
+            f"loss={loss!r} needs a numeric label with public bounds: pass y_bounds=(low, high)"
         )
     if loss not in NUMERIC and y_bounds is not None:
         raise ArgumentError(

@@ -35,7 +35,7 @@ STAGES = 6  # of the progress bar
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
 HIDDEN_GRAM = (
     "the noise hides the Gram matrix of the fitted columns: increase the budget, fit fewer "
-    "columns, or move budget with shares="
+    "columns, or give this matrix a larger share with shares="
 )
 
 

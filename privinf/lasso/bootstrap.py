@@ -175,7 +175,8 @@ class _Forms:
         )
         if not np.mean(noisy.mean) > 0.0:
             raise NotAvailableError(
-                "the noise hides the variances of the bootstrapped scores: spend more on the bootstrap"
+                "the noise hides the variances of the bootstrapped scores: give the bootstrap a larger "
+                "share of the budget"
             )
         return steadied(np.asarray(noisy.mean), noisy.mean_sd)
 

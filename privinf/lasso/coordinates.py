@@ -39,9 +39,11 @@ from privinf.validation import check_array, check_count, check_fraction, check_n
 
 EQUATION = """\
 var_j = v_j / (n kappa_j^2) + s_s^2 / kappa_j^2 + (s_j s_kappa / kappa_j^2)^2 + column_j
-sampling: v_j / (n kappa_j^2), v_j the mean square of the clipped scores; with the scores' correlations
-score noise, slope noise: of sds s_s and s_kappa in the scores s_j and in their slopes kappa_j
-precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
+sampling: v_j / (n kappa_j^2); v_j is the mean square of the clipped scores of target j, kappa_j their slope
+score noise: s_s^2 / kappa_j^2; s_s is the standard deviation of the noise in the score s_j
+slope noise: (s_j s_kappa / kappa_j^2)^2; s_kappa is the standard deviation of the noise in the slope
+precision columns: column_j = E (w_j' Z d)^2; w_j are the coefficients of the nodewise regression of target j,
+Z the noise of its Gram matrix, d the error of the initial estimate"""
 SMALLEST = 1e-8  # eigenvalue that the projection leaves a correlation matrix, so that it stays invertible
 ETA = 0.01  # probability that the bound of `privacy_slack` fails, by default, for each target alone
 
@@ -151,8 +153,8 @@ class HiddenByNoise(NotAvailableError):
 
 CLEAR_OF_NOISE = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
-    "the noise hides the slope or the variance of a score: name fewer targets, increase "
-    "the budget, or move budget with shares="
+    "the noise hides the slope or the variance of a score: pass fewer targets, a larger "
+    "budget, or other shares="
 )
 
 
@@ -308,7 +310,10 @@ def privacy_slack(
     variances = check_array(column, "column", ndim=1)
     sizes = np.asarray(members)
     if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
-        raise ArgumentError("column must hold variances, and members must hold as many sizes of at least 1")
+        raise ArgumentError(
+            "column must be an array of variances, and members an array of the same length with "
+            "numbers of at least 1"
+        )
     check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
     check_number(ratio, "ratio", low=1.0)
     tail = math.sqrt(math.log(2.0 / check_fraction(eta, "eta")))

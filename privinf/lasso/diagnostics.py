@@ -12,28 +12,32 @@ from privinf.results.notes import Note, must_read, sentence
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
-    "(R2 of x) is the share of a target that its nodewise regression explains, a noisy number; "
-    "`explained_shares` has its interval."
+    "(R2 of x) is a noisy estimate of the R-squared of a target's regression on the other "
+    "columns (its nodewise regression); `explained_shares` gives an interval."
 )
 EXHAUSTED = (
-    "Not reliable for {}: the nodewise regression had room for too few columns, so omitted ones may bias the "
-    "coefficient; name fewer targets, spend more, or raise precision_sparsity=."
+    "Not reliable for {}: the nodewise regression was limited to too few columns, so "
+    "omitted columns may bias the coefficient. Pass fewer targets, a larger budget, or a "
+    "larger precision_sparsity=."
 )
 DIVERGED_COLUMN = (
-    "Not reliable for {}: the nodewise regression did not converge in the noise; name fewer targets, spend "
-    "more, or lower precision_sparsity=."
+    "Not reliable for {}: the nodewise regression did not converge because of the noise. "
+    "Pass fewer targets, a larger budget, or a smaller precision_sparsity=."
 )
 HEAVY_COLUMN = (
-    "Not reliable for {}: its long tail was clipped in the nodewise regression, so omitted columns may bias "
-    "the coefficient; use logarithms or narrower bounds, or spend more."
+    "Not reliable for {}: the long tail of this column was clipped in the nodewise "
+    "regression, so omitted columns may bias the coefficient. Use logarithms, narrower "
+    "bounds or a larger budget."
 )
 MEAN_NOTE = (
-    "Target: the mean. Scores were clipped at {:.3g} times their typical size, chosen by noisy counts of "
-    "their tail; about {:.2g}% of the records had longer scores (lambda {:.2f})."
+    "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold chosen from noisy "
+    "counts of their tail. About {:.2g}% of the records had larger scores; the extrapolated tail is {:.2f} "
+    "times the tail just below the threshold (lambda)."
 )
 ROBUST_NOTE = (
-    "Target: a robust center. Every score is clipped where it is best for normal errors. If errors are "
-    "skewed and their size depends on the columns, the coefficients are not those of the mean."
+    "Target: a robust center. The clipping threshold of the scores is optimal for normal "
+    "errors. If errors are skewed and their size depends on the columns, the coefficients "
+    "are not those of the mean."
 )
 
 

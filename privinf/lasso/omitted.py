@@ -100,8 +100,9 @@ WHOLE_NUMBERS = ("columns", "kept", "standing_out")  # and those that are intege
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
     "Not reliable: the true model may not be sparse enough. {} of the {} kept columns have "
-    "effects below {:.2g} standard errors, which are detected with probability less than "
-    "{:.1g}; other columns with effects of this size were probably missed. "
+    "effects below {:.2g} standard errors. Effects of this size are detected with "
+    "probability less than {:.1g}, so other columns with such effects were probably "
+    "missed. "
 )
 EXHAUSTED_SEARCH = (
     "Not reliable: more columns matter than were kept. Outside the {} kept columns, {} (z "
@@ -111,14 +112,14 @@ EXHAUSTED_SEARCH = (
 )
 FOUND_LATER = (
     "More columns matter than the {} that were kept: {} (z = {:.2f}, p = {:.2g} over {} "
-    "columns) and joined the fit; after that, none stood out. Intervals account for this "
-    "step"
+    "columns) and was added to the fit; after that, no column stood out. Intervals account "
+    "for this step"
 )
 NOT_KEPT = " {} of the selected columns that were not kept also stand out; intervals account for them."
 NOTHING_SEEN = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = "
-    "{:.2f}, p = {:.2g}). An effect of {:.2g} standard errors (without privacy) would have "
-    "been detected with probability {:.1g}{}."
+    "{:.2f}, p = {:.2g}). An effect of {:.2g} standard errors (without privacy noise) "
+    "would have been detected with probability {:.1g}{}."
 )
 BIAS = (
     ". A smaller effect, of a column whose correlation with a target given its nodewise "

@@ -76,11 +76,7 @@ NOT_GAUSSIAN = (
 PAPER_LEVEL = (
     "the paper's algorithms divide an epsilon and a delta: pass epsilon= and delta=, not mu= or rho="
 )
-NO_MEAN = (
-    "target='mean' requires a few named or selected targets, whose scores are clipped as "
-    "one vector with a counted tail; with {} each score is clipped separately, so use "
-    "target='robust'"
-)
+NO_MEAN = "target='mean' is available only for a few named or selected targets: with {} use target='robust'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +148,7 @@ class LassoOptions:
         if kind in {"joint", "binomial"} and self.accounting == "per-interval":
             raise NotAvailableError(
                 "accounting='per-interval' is available with heterogeneous=True and with "
-                "variant='paper' only: in this fit the scores of all targets are one release, and its "
-                "noise affects every interval"
+                "variant='paper' only: here one release serves all intervals"
             )
         for option in [candidate for candidate in fields(self) if candidate.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
@@ -173,9 +168,8 @@ class LassoOptions:
             )
         if isinstance(self.targets, str):
             raise ArgumentError(
-                f"targets={shown(self.targets)}: with trust='secure-sum', targets must be a list of "
-                "columns chosen before the data are seen. All columns would require p^2 noisy "
-                "products, and selected columns would be those that the noise favors"
+                f"targets={shown(self.targets)} is not available with trust='secure-sum': pass a list "
+                "of columns that was chosen before the data are seen"
             )
         return "secure"
 
@@ -198,8 +192,8 @@ def check_logistic(refused: str, trust: Trust) -> None:
     """Raise NotAvailableError where a logistic fit cannot have `refused`, or lacks trust."""
     if refused:
         raise NotAvailableError(
-            f"family='binomial' cannot be used with {refused}: it debiases named or selected targets, "
-            "with variant='default' and heterogeneous=False"
+            f"family='binomial' cannot be used with {refused}: it requires variant='default', "
+            "heterogeneous=False, and targets='selected' or a list of columns"
         )
     if trust == "secure-sum":
         raise NotAvailableError(

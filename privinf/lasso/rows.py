@@ -203,7 +203,7 @@ def lasso_rows(
     """Return the sites of a model with the units of its columns; by default the design has the `y_bounds`."""
     model_rows, design = model_rows.placed(trust), model_rows.design
     if design.y_low is None or design.y_high is None:
-        raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+        raise SchemaError(f"the schema declares no bounds for the response {design.response!r}")
     if design.constant is None and design.constant_direction is not None:
         raise SchemaError(CONSTANT_TWICE)
     if check_choice(family, LassoFamily, "family") == "binomial":

@@ -89,20 +89,20 @@ class Detection:
         if self.hidden:
             return (
                 "Not reliable: the noise of the selection's Gram matrix is as large as its smallest "
-                "eigenvalue, so the coefficients may be far from the converged refit. Keep fewer "
-                "columns, increase the budget, or move budget to the refit with shares=."
+                "eigenvalue, so the coefficients may be far from those of a converged fit. Keep fewer "
+                "columns, increase the budget, or increase the share of the refit with shares=."
             )
         if self.bias <= HARMLESS_BIAS:
             return (
-                "Not reliable: more columns stand out of the noise than sparsity= allows. Either a "
+                "Not reliable: more columns stand out from the noise than sparsity= allows. Either a "
                 "column that matters was missed and others are correlated with it, or more columns "
                 "matter. Raise sparsity=, or use more rows, a larger budget, fewer columns, or a "
                 "trusted server."
             )
         return (
-            f"Not reliable if exactly this many columns matter: {self.unseen} of the columns that "
-            "may matter do not stand out of the noise. A column whose covariance with the "
-            f"residuals is below {selection.found_from:.3g} may have been missed; if it is "
+            f"Not reliable if as many columns matter as sparsity= allows: {self.unseen} of the "
+            "columns that may matter do not stand out from the noise. A column whose covariance "
+            f"with the residuals is below {selection.found_from:.3g} may have been missed; if it is "
             f"correlated with a target, the interval is off by up to {self.bias:.2g} standard "
             "errors. Use more rows, a larger budget, fewer columns or a trusted server. If fewer "
             "columns matter, pass a smaller sparsity=."
@@ -119,8 +119,8 @@ def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
         if (selection := sharpest(releases, label)) is not None:
             title = readable(label).capitalize()
             text.append(
-                f"{title}: {selection.entries} numbers at once, sd {selection.sd:.3g}; {unit} "
-                f"is found from {selection.found_from:.3g} on."
+                f"{title}: {selection.entries} noisy numbers, with noise of standard deviation "
+                f"{selection.sd:.3g} in each; {unit} is detected from {selection.found_from:.3g} on."
             )
     return " ".join(text)
 

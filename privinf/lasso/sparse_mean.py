@@ -277,11 +277,13 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
 def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
-        parts.append(f"in {saturated} coordinate(s) the sign saturates, or the noise does not exclude it")
+        parts.append(
+            f"in {saturated} coordinate(s) the signs of all sites are equal, or the noise does not exclude it"
+        )
     if unknown:
-        parts.append(f"no machine was asked about {unknown} coordinate(s)")
+        parts.append(f"no site released a sign for {unknown} coordinate(s)")
     warn(
-        f"{'; '.join(parts)}: standard errors are infinite or estimates missing there, and exact intervals "
-        "can be unbounded; use more machines, or fewer rows of each",
+        f"{'; '.join(parts)}: standard errors are infinite or estimates missing there, and "
+        "exact intervals can be unbounded; use more sites, or fewer rows per site",
         WeakIdentificationWarning,
     )

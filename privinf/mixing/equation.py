@@ -30,7 +30,10 @@ from privinf.validation import check_array, check_count, check_number
 
 # Without noise the means are exact, and the covariance given the people would be singular.
 MEAN_FLOOR = 1e-9
-NO_FULLER = "Fuller's modification is available for rows of single records, not for mixed rows: use ridge="
+NO_FULLER = (
+    "Fuller's modification is available for rows of single records, not for random linear "
+    "combinations of rows: use ridge="
+)
 
 
 class MixedLeastSquares:
@@ -175,7 +178,10 @@ class MixedLeastSquares:
         self._X, self._y = features[:, slopes], response
         d = self._X.shape[1]
         if k <= d:
-            raise ArgumentError(f"{k} mixed rows cannot identify {d} coefficients: more rows are needed")
+            raise ArgumentError(
+                f"{k} random linear combinations of rows cannot identify {d} coefficients: release more "
+                "of them"
+            )
         self._rows_noise = k + added  # how often the noise of one row is in the Gram matrix
         self._unit = (
             self.n * k / self._effective_n**2

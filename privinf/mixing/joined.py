@@ -141,8 +141,8 @@ def _check_agreement(first: Release, second: Release) -> None:
     if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], second.arrays["ones"]):
         name = party_noise_model(second)["party"]
         raise AlignmentError(
-            f"party {name!r} used another mixing matrix, since its mixture of "
-            "ones differs: release again with the common plan"
+            f"party {name!r} used another random mixing matrix: all parties must release again with "
+            "the common plan"
         )
 
 
@@ -226,10 +226,13 @@ def formula_design(released: Design, formula: str) -> Design:
             coding = len(column.pieces) == 1 and isinstance(column.pieces[0], Indicator)
             names = ", ".join(released.private_names)
             raise NotAvailableError(
-                f"column {column.name!r} codes a factor in another way than the released columns: {names}"
+                (
+                    f"the formula codes the factor in column {column.name!r} differently from the released "
+                    f"columns: {names}"
+                )
                 if coding
-                else f"column {column.name!r} is a function of released columns ({names}): ask its holder to "
-                "declare and release this derived column"
+                else f"column {column.name!r} is a function of released columns ({names}): the party that "
+                "holds them must declare and release this derived column"
             )
     return design
 
@@ -323,16 +326,15 @@ def regression_options(
     shrink = check_flag(shrink, "shrink")
     if shrink and (ridge > 0.0 or target != "population" or not debias):
         raise ArgumentError(
-            "shrink=True cannot be combined with ridge=, target= or debias=, because it is a rule of its own"
+            "shrink=True cannot be combined with ridge=, target= or debias=, because it replaces them"
         )
     if not debias and target != "population":
         raise ArgumentError(
-            f"target={target!r} concerns intervals, but a plain fit (debias=False) has none: leave "
-            "target= out"
+            f"target={target!r} determines intervals, but a plain fit (debias=False) has no "
+            "intervals: leave target= out"
         )
     if shrink and (method != "random-mixing" or design.constant is None):
         raise NotAvailableError(
-            "shrink=True predicts from centered mixed rows: it needs RMGMOLS with intercept=True and "
-            "a regression with a constant"
+            "shrink=True needs RMGMOLS with intercept=True and a regression with a constant"
         )
     return RegressionOptions(debias, shrink, ridge, target)

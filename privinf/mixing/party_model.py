@@ -46,12 +46,12 @@ from privinf.typing import (
 from privinf.validation import as_generator
 
 PLAIN = (
-    "the noise biases plain least squares on the released rows towards zero (see `bias`), so no interval "
-    "around it covers; debias=True has intervals"
+    "plain least squares on the released rows is biased towards zero by the noise (see "
+    "`bias`), so it has no valid intervals; use debias=True for intervals"
 )
 SHRUNK = (
-    "shrunk coefficients are biased on purpose, for prediction, so no interval around them covers; "
-    "shrink=False has intervals"
+    "shrunk coefficients are biased on purpose, for prediction, so they have no valid "
+    "intervals; use shrink=False for intervals"
 )
 
 

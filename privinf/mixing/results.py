@@ -74,11 +74,10 @@ class MixedScoreTests(ScoreTests):
         design = self.inference.context.design
         release = self.inference.context.release
         if not isinstance(system, MixedLeastSquares) or design is None or release is None:
-            raise NotAvailableError("form='exact' needs mixed rows (RMGMOLS) and their release")
+            raise NotAvailableError("form='exact' needs a release by RMGMOLS, stored with the result")
         if beta0 is not None and describes_restrictions(beta0):
             raise NotAvailableError(
-                "form='exact' tests all slopes together, since its public noise makes the residuals of one "
-                "set of slopes independent of the features; use form='F' for restrictions"
+                "form='exact' tests all slopes together: use form='F' to test other restrictions"
             )
         slopes = np.zeros(int(design.private.sum()))
         if beta0 is not None:
@@ -176,8 +175,8 @@ class MixedResampling(Resampling):
         away = np.abs(transform @ scaled + shift - self.inference.estimate.params)
         if (away > 1e-6 * self.inference.estimate.bse).any():
             raise NotAvailableError(
-                "this bootstrap solves the moments of mixed rows again without a penalty, but the "
-                "estimate is penalized: use method='parametric'"
+                "this bootstrap solves the moment equations without a penalty, but the estimate is "
+                "penalized: use method='parametric'"
             )
         return scaled
 
@@ -290,8 +289,8 @@ class MixingResults(Results):
         bias = mixing_settings(self._context)["bias"]
         if bias is None:
             raise NotAvailableError(
-                "bias: the de-biased estimate has none, and that of a plain fit is known only where the "
-                "release identifies the coefficients"
+                "bias: the debiased estimate has no bias, and the bias of a plain fit (debias=False) "
+                "is known only if the release identifies the coefficients"
             )
         return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")
 
@@ -392,8 +391,7 @@ def shrunk_params(release: Release) -> Floats:
     design = release.design
     if "ones_row" not in arrays or design.constant is None:
         raise NotAvailableError(
-            "shrink=True predicts from centered mixed rows: it needs RMGMOLS with intercept=True and "
-            "a regression with a constant"
+            "shrink=True needs RMGMOLS with intercept=True and a regression with a constant"
         )
     constant = design.constant
     slopes = design.private

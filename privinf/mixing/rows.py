@@ -15,13 +15,15 @@ from privinf.validation import check_array, check_number
 
 EQUATION = """\
 cov = A^-1 [ mixing + (m s2 S + m q A + (q S + t t') + t2 (m A + S)) n k / N^2 + means + sampling ] A^-T / n
-mixing: m s2 m A n k / N^2, sums of other people in a row; what the law of the k rows has beyond the next four
-feature noise: m s2 S, noise of covariance S in a row's x times its clean residual; m = N/k, N = (1 - a) n
-feature noise in residuals: m q A, q = b'S b, A the people's second moments
-noise on noise: q S + t t', products of both, t = S b
-response noise: t2 (m A + S), noise of variance t2 in a row's y times its x
-noise of the means: of the all-ones row; concerns the constant
-sampling: s2 A, of the population's coefficients only; disjoint rows, where many, show more than s2"""
+k released rows are random combinations of n people's rows; a is the share of the row of means,
+N = (1 - a) n, m = N / k, A the second moments of the columns, s2 the residual variance, b the coefficients
+mixing: m s2 m A n k / N^2; other people's values in the same combination
+feature noise: m s2 S; S is the covariance of the noise in a combination's features x
+feature noise in residuals: m q A; q = b'S b
+noise on noise: q S + t t'; t = S b
+response noise: t2 (m A + S); t2 is the variance of the noise in a combination's response y
+noise of the means: noise of the row of means; it affects the constant only
+sampling: s2 A; only if the target is the population's coefficients"""
 
 
 def row_terms(
@@ -179,7 +181,7 @@ def ones_means(
         )
     weight = float(row[constant])
     if not weight > 0.0:
-        raise ArgumentError("the entry of ones_row at the constant must be sqrt(a) n, a positive number")
+        raise ArgumentError("the entry of ones_row for the constant must be a positive number")
     return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
 
 

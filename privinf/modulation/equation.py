@@ -330,8 +330,8 @@ def release_rounds(
     count = mechanism.map.directions
     if count >= mechanism.columns and mechanism.map.amplitude > 0.0:
         raise ArgumentError(
-            f"directions={count} must be fewer than the {mechanism.columns} private column(s) in the "
-            "iterative protocol, which keeps them orthogonal to the coefficients"
+            f"directions={count} is too large for method='iterative': it must be smaller than the "
+            f"number of private columns, {mechanism.columns}"
         )
     hidden = None if progress is None else not check_flag(progress, "progress")
     session = mechanism.open(rows, rounds=check_count(rounds, "rounds"), **terms)

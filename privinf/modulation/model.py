@@ -53,9 +53,9 @@ from privinf.validation import check_choice, counted
 
 ModulationMethod = Literal["one-shot", "iterative"]
 IN_CLEAR = (
-    "{} is NOT protected: without y_bounds= it is sent as it is, and epsilon covers only the other "
-    "columns. Pass public bounds y_bounds=(low, high) to protect it, or response='public' to declare "
-    "it public"
+    "{} is NOT protected: without y_bounds= it is sent unchanged, and epsilon covers only "
+    "the other columns. Pass public bounds y_bounds=(low, high) to protect it, or "
+    "response='public' to declare it public"
 )
 
 DEFAULT_STEP = 0.8  # c of the steps c / ||A_t||_op
@@ -724,5 +724,5 @@ def check_response(response: ResponseMode | None, y_bounds: object) -> None:
         raise ArgumentError("response='protected' needs public bounds: pass y_bounds=(low, high)")
     if not protected and y_bounds is not None:
         raise ArgumentError(
-            "response='public' sends y as it is, and y_bounds= protects it: leave one of them out"
+            "response='public' sends y unchanged, but y_bounds= protects it: leave one of them out"
         )

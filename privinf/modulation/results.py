@@ -127,12 +127,13 @@ class ModulatedOLSResults(Results):
         design = self._source_release.design
         if not design.private.all():
             raise NotAvailableError(
-                "the bound needs a bounded ||x||, and columns sent without noise have no public bound"
+                "the variance bound needs a bound on the norm of each row, but columns sent without "
+                "noise have no public bounds"
             )
         if not design.bounded:
             raise NotAvailableError(
-                "the variance has no bound, since no bounds are declared: adjacency='unit' protects records "
-                "at distance 1 and clips nothing; pass bounds= or radius= to the model"
+                "the variance has no bound, because no bounds of the columns are declared: pass "
+                "bounds= or radius= to the model"
             )
         if response_norm is None:
             if design.response_public:

@@ -345,7 +345,7 @@ class Results(FittedResult, UnavailableAttributes):
         """
         loaded = storage.load_results(path, default=Results, key=key)
         if not isinstance(loaded, cls):
-            raise ArgumentError(f"{path} holds {type(loaded).__name__}, not {cls.__name__}")
+            raise ArgumentError(f"the file {path} contains {type(loaded).__name__}, not {cls.__name__}")
         return loaded
 
     # ---- the object

@@ -102,7 +102,7 @@ class Comparison:
                 assumptions.setdefault(text, []).append(name)
         for text, names in assumptions.items():
             whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
-            summary.add_text(f"The claim{whose} assumes: {readable(text)}.")
+            summary.add_text(f"The privacy claim{whose} assumes: {readable(text)}.")
         return summary
 
     def __str__(self) -> str:
@@ -192,7 +192,7 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     named = results if isinstance(results, Mapping) else _numbered(results)
     for name, result in named.items():
         if not isinstance(getattr(result, "params", None), pd.Series):
-            raise ArgumentError(f"{name!r} is not a result with labelled params")
+            raise ArgumentError(f"{name!r} is not a result with labeled params")
     return Comparison(MappingProxyType(dict(named)))
 
 

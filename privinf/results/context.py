@@ -32,8 +32,9 @@ from privinf.schema import Design
 from privinf.typing import Floats
 
 ROWS_ALONE = (
-    "standard errors assume independent rows, but one {!r} has up to {}, so they are too small if these are "
-    "correlated; MomentOLS and ModulatedOLS of one table have cov_type='cluster'"
+    "standard errors assume independent rows, but one {!r} has up to {}; if its rows are "
+    "correlated, standard errors are too small. MomentOLS and ModulatedOLS of one table "
+    "have cov_type='cluster'"
 )
 
 

@@ -290,7 +290,7 @@ def _picture(draw: Callable[[], Axes], name: str, text: str = "") -> str:
     try:
         from matplotlib import pyplot, rc_context
     except ImportError:
-        raise NotAvailableError("the page needs matplotlib: pip install 'privinf[plots]'") from None
+        raise NotAvailableError("the HTML report needs matplotlib: pip install 'privinf[plots]'") from None
     stream = io.BytesIO()
     with rc_context({"text.parse_math": False, "svg.hashsalt": "privinf", "font.size": 10.0}):
         try:

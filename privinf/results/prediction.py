@@ -359,7 +359,7 @@ def warn_beyond(limits: Mapping[str, str]) -> None:
     """Warn of columns of new rows whose values the fit could not see; `limits` says what they pass."""
     if limits:
         texts = "; ".join(f"{name!r} {text}" for name, text in limits.items())
-        warn(f"predictions of rows beyond what the fit could see: {texts}", ExtrapolationWarning)
+        warn(f"predictions extrapolate beyond the values in the fit: {texts}", ExtrapolationWarning)
 
 
 def mean_response(loss: LossName, linear: Floats) -> Floats:

@@ -306,22 +306,22 @@ def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alp
 # ---- attributes of statsmodels' results that a result without rows does not have
 
 ROWS_STAY = (
-    "the rows stay with their holders, and residuals and fitted values describe single rows; "
+    "residuals and fitted values describe single rows, which a result does not contain; "
     "predict(new_rows) works for rows that you have"
 )
 NO_LIKELIHOOD = (
     "the estimate solves a corrected estimating equation and has no likelihood; compare nested models by "
     "wald_test or score_test"
 )
-ONE_RECORD = "the noise protects the influence of every single record"
+ONE_RECORD = "it would show the influence of single records, which the noise protects"
 OTHER_COVARIANCE = "another covariance needs another noisy sum over the rows: choose cov_type= when fitting"
 NO_ROWS_HERE = "a result holds no rows to remove; save(records=False) leaves out the release"
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"
 )
 NO_GRAM = (
-    "second moments of the columns are noisy or not released, and such numbers would describe the noise; see "
-    "`identification` and cov_params()"
+    "second moments of the columns are noisy or not released, and statistics of them would "
+    "mainly describe the noise; see `identification` and cov_params()"
 )
 NO_EFFECTS = (
     "marginal effects of a linear model are its coefficients; Logit, Poisson and GLM have get_margeff()"

@@ -29,14 +29,12 @@ from privinf.typing import ArrayLike, Floats, IntervalMethod
 from privinf.validation import check_array, check_choice, check_fraction
 
 NEVER_KEPT = (
-    "{} does not release an estimating equation that can be evaluated at other values: its "
-    "scores are summed at one point, divided by their slopes, and published as coordinates "
-    "with a covariance. The score test of its targets is their Wald test: use wald_test(), "
-    "conf_int() or simultaneous()"
+    "{} does not release one. For its targets the score test equals the Wald test: use "
+    "wald_test(), conf_int() or simultaneous()"
 )
 LEFT_OUT = (
-    "this result contains no estimating equation: its fit released only coefficients or "
-    "named targets, or it was saved with records=False"
+    "this result contains none: its fit released only coefficients or named targets, or it "
+    "was saved with records=False"
 )
 
 
@@ -237,7 +235,7 @@ class ScoreTests:
             stored = MODELS.get(context.model)
             never_kept = stored is not None and stored.system is None
             raise NotAvailableError(
-                "score tests and score intervals rest on the released estimating equation, and "
+                "score tests and score intervals need a released estimating equation, but "
                 + (NEVER_KEPT if never_kept else LEFT_OUT).format(context.model)
             )
         return context.system, context.design

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from privinf.results.variance import VarianceFormula
 
 STEEP = (
-    "asymmetric uncertainty (stretch {:.2g}): the noise moves an estimate together with its standard error, "
-    "so Wald intervals miss on one side more often; use conf_int(method='score')"
+    "the noise moves an estimate together with its standard error (ratio {:.2g}), so Wald "
+    "intervals miss on one side more often; use conf_int(method='score')"
 )
 WEAK = (
-    "identification is weak (statistic {:.3g}, threshold {:.3g}): normal inference may err far more often "
-    "than it says; use score_test() and conf_int(method='score')"
+    "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal intervals and "
+    "tests may be wrong far more often than their level allows; use score_test() and "
+    "conf_int(method='score')"
 )
 
 

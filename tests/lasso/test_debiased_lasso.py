@@ -225,7 +225,7 @@ def test_intervals_are_those_of_a_regression_with_a_constant(sites):
                 truth["x4"] = -1.0
             hits = np.abs(fit.params - truth) < 2.6 * fit.bse
             held[declared] += int(hits.all())
-            assert ("regression through the middle" in " ".join(str(fit.summary()).split())) is declared
+            assert ("centered at the middle" in " ".join(str(fit.summary()).split())) is declared
     assert held[False] >= 5
     assert held[True] == 0
 

@@ -159,7 +159,7 @@ def test_more_confounders_than_can_be_picked_are_said():
         warnings.simplefilter("always")
         fit.conf_int()
     assert any("for x1: even the quarter of the neighbors" in str(one.message) for one in said)
-    assert "raise precision_sparsity=" in " ".join(str(fit.summary()).split())
+    assert "larger precision_sparsity=" in " ".join(str(fit.summary()).split())
     assert fit.explained_shares().last_quarter["x1"] > 0.02 > fit.explained_shares().last_quarter["x51"]
     again = pickle.loads(pickle.dumps(fit))
     assert again.explained_shares().equals(fit.explained_shares())

@@ -309,8 +309,8 @@ def test_bad_input_costs_nothing(change, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shrink": True, "ridge": 1.0}, "rule of its own"),
-        ({"shrink": True, "debias": False}, "rule of its own"),
+        ({"shrink": True, "ridge": 1.0}, "because it replaces them"),
+        ({"shrink": True, "debias": False}, "because it replaces them"),
         ({"debias": False, "target": "sample"}, "a plain fit"),
         ({"target": "penalized"}, "ridge > 0"),
         ({"ridge": -1.0}, "ridge"),

@@ -454,7 +454,7 @@ def test_why_there_is_no_estimating_equation(results):
     with pytest.raises(NotAvailableError, match="saved with records=False"):
         results.score_test()
     lasso = Results(results.estimate, Context(report=results.privacy, model="DebiasedLasso"))
-    with pytest.raises(NotAvailableError, match="DebiasedLasso does not release an estimating equation"):
+    with pytest.raises(NotAvailableError, match="DebiasedLasso does not release one"):
         lasso.conf_int(method="score")
 
 

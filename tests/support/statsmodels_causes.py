@@ -86,7 +86,11 @@ LENT: tuple[tuple[str, str, Cause], ...] = (
     ("df_model|rsquared.*|fvalue|f_pvalue|ess|mse_.*|k_constant", "constants", Cause("gap", ODD_CONSTANT)),
     ("wald_test_terms|t_test_pairwise", "no terms", Cause("gap", CODINGS)),
     ("resid.*|wresid|fittedvalues|compare_lm_test|diagn", "", Cause("rows", ROWS)),
-    (r"(predict|get_prediction)\(.*\)", "rows stay with|positional argument", Cause("rows", ROWS)),
+    (
+        r"(predict|get_prediction)\(.*\)",
+        "which a result does not contain|positional argument",
+        Cause("rows", ROWS),
+    ),
     (r"predict\((exposure=|offset=)+\)", "", Cause("gap", NEW_OFFSET)),
     (r"(predict|get_prediction)\(.*\)", "", Cause("gap", NEW_ROWS)),
     ("model.(nobs|df_model|df_resid|k_constant)", "", Cause("gap", LABELS)),

@@ -59,15 +59,19 @@ RATE_ALONE = (
 )
 EQUATION = """\
 cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
-sampling: meat / n of the weighted scores, shrunk
-score noise, Hessian noise: of sds s_S and s_H, that of the secant Hessian times the step D
-precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
+sampling: meat / n; meat is the shrunk mean outer product of the weighted scores, n the number of records
+score noise: s_S^2 I; s_S is the standard deviation of the noise in the score
+Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for the Hessian, D the last step
+precision columns: column_j = E (w_j' Z d)^2; w_j is column j of the precision matrix L, Z the noise of its
+Gram matrix, d the error of the initial estimate"""
 DOUBTFUL = (
-    "Not reliable: in the sparse logistic fit {}; keep fewer columns, name fewer targets, or spend more."
+    "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, pass fewer targets, "
+    "or increase the budget."
 )
 WEIGHTED_NOTE = (
-    "Outlying rows have less weight: if no logit of these columns holds, coefficients can differ from "
-    "maximum likelihood by a few standard errors, so add squares and products that matter."
+    "Outlying rows have less weight. If the logistic model with these columns is "
+    "misspecified, coefficients can differ from maximum likelihood by a few standard "
+    "errors: add squares and products that matter."
 )
 
 

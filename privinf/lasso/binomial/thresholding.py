@@ -68,7 +68,7 @@ TOO_RARE = (
     "rate has standard deviation {:.2g}): increase the budget, or use more rows"
 )
 SHAKY_SIGN = "the noise of the last step moves the linear predictor by {:.1f} (root mean square)"
-UNSETTLED_SIGN = "the iterations did not converge: the last step was long"
+UNSETTLED_SIGN = "the iterations did not converge (the last step was large)"
 WEAK_MATRIX = "the noise of the Gram matrix of the selected columns is as large as the matrix"
 WIDE_SIGN = "the selected columns nearly separate the two outcomes"
 

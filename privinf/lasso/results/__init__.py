@@ -44,22 +44,24 @@ from privinf.typing import Floats, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
-    "Targets were selected on the same rows and intervals are not corrected for it: weak selected columns "
-    "may be overestimated and covered less often than stated; strong ones are hardly affected."
+    "Targets were selected on the same rows, and intervals are not corrected for this "
+    "selection. Coefficients of weak columns may be overestimated and covered less often "
+    "than stated; those of strong columns are hardly affected."
 )
 
 THROUGH_MIDDLE = (
-    "The model has no constant: it is the regression through the middle of the bounds; center='released' "
-    "centers at the means instead."
+    "The model has no constant: columns and response are centered at the middle of their "
+    "bounds. Pass center='released' to center them at their noisy means."
 )
 DIVERGED_NOTE = (
-    "Not reliable: the sparse fit did not converge (large residuals or a long last step); keep "
-    "fewer columns, spend more, or move budget to the refit by shares=."
+    "Not reliable: the sparse fit did not converge (large residuals or a large last step). "
+    "Keep fewer columns, increase the budget, or increase the share of the refit with "
+    "shares=."
 )
 TWO_VALUED = "the response has two values: {}"
 TWO_MEAN = (
-    "coefficients are those of the linear probability model, with robust errors; family='binomial' fits a "
-    "logit"
+    "coefficients are those of the linear probability model, with robust standard errors; "
+    "family='binomial' fits a logit"
 )
 TWO_ROBUST = (
     "with clipped errors the coefficients are neither those of the linear probability model (target='mean') "
@@ -70,16 +72,16 @@ OUTSIDE = (
     "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}: the noise hides the slope of the score, and the budget for it is spent; name fewer "
-    "targets, spend more, or move budget by shares="
+    "no interval for {}, because the noise hides the slope of the score (its budget is "
+    "spent); pass fewer targets, a larger budget, or other shares="
 )
 NONE_SELECTED = (
-    "no column stands out from the noise, so none was selected and the budget for intervals was not spent: "
-    "name the targets, or spend more"
+    "no column stands out from the noise, so none was selected and the budget for "
+    "intervals was not spent: pass a list of columns as targets=, or increase the budget"
 )
 # Names of targets that a sentence lists.
 MOST_NAMES = 10
-NO_SQUARES = "this model releases no squared residuals; `residual_scale` is their typical size"
+NO_SQUARES = "this model releases no squared residuals; `residual_scale` is the typical size of a residual"
 SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is biased"
 METHOD = "debiased lasso"
 
@@ -127,14 +129,16 @@ class TargetInference(Inference):
     def score_tail(self) -> ScoreTail:
         """What noisy counts say of scores beyond their clip; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:
-            raise NotAvailableError("this fit counted no scores, since target='robust' has a fixed threshold")
+            raise NotAvailableError(
+                "this fit counted no scores, because target='robust' has a fixed clipping threshold"
+            )
         return ScoreTail(*self.settings["tail"])
 
     @property
     def missed_column_test(self) -> MissedColumnTest:
         """Test that no column outside the fit has an effect; see `LassoResults.missed_column_test`."""
         if "missed" not in self.settings:
-            raise NotAvailableError("missed_column_test: this fit tested no columns outside it")
+            raise NotAvailableError("missed_column_test: this fit did not test for omitted columns")
         return MissedColumnTest.from_dict(self.settings["missed"])
 
     @property

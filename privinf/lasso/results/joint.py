@@ -23,9 +23,9 @@ from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
 NO_MULTIPLIERS = (
-    "multipliers need a score of every record, and this fit released only noisy sums of scores: use "
-    "method='simulation', which is equivalent to normal multipliers and free, or buy draws with signs by "
-    "fit(bootstrap_draws=200) and use method='private-bootstrap'"
+    "the multiplier bootstrap needs the score of every record, but this fit released only "
+    "noisy sums of scores: use method='simulation', which is equivalent and free, or fit "
+    "with bootstrap_draws=200 and use method='private-bootstrap'"
 )
 
 

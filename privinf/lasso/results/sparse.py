@@ -20,12 +20,12 @@ from privinf.schema import Design
 from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget, Which
 
 SPARSE_INSTEAD = (
-    "predict_sparse(rows) returns point predictions of the sparse fit, without intervals, since its error is "
-    "unknown where it left out weak columns"
+    "predict_sparse(rows) returns point predictions of the sparse fit, without intervals, "
+    "because their error is unknown if weak columns were left out"
 )
 MIDDLE = (
-    "predictions are of the mean, and this fit estimates a robust center (target='robust', or "
-    "targets='all'): name all columns as targets with target='mean'; " + SPARSE_INSTEAD
+    "predictions need the mean, but this fit estimates a robust center (target='robust', "
+    "or targets='all'): pass all columns as targets= with target='mean'; " + SPARSE_INSTEAD
 )
 NOT_ALL = (
     "predictions need a debiased coefficient of every column and of the constant, and this fit has none for "
@@ -37,8 +37,8 @@ CENTRED = (
 )
 
 NO_LEVEL_OF_ODDS = (
-    "predictions need the intercept's error, and a logistic fit does not debias the intercept: "
-    "predict_sparse(rows) returns the sparse fit's probabilities, without intervals"
+    "predictions need the standard error of the intercept, which a logistic fit does not "
+    "debias: predict_sparse(rows) returns the sparse fit's probabilities, without intervals"
 )
 
 
@@ -265,7 +265,9 @@ class SparseResults(Results):
             The model is logistic.
         """
         if self.family == "binomial":
-            raise NotAvailableError("a logistic fit releases no residual scale: the mean determines it")
+            raise NotAvailableError(
+                "a logistic fit releases no residual scale, because the mean determines the variance"
+            )
         return float(self._sparse["scale"])
 
     @property
@@ -285,7 +287,7 @@ class SparseResults(Results):
         detection = self._settings.get("sight")
         if detection is None:
             raise NotAvailableError(
-                "a trusted server selects from sums without noise, which it does not release"
+                "a trusted server selects columns from sums without noise and does not release these sums"
             )
         return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
 
