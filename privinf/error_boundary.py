@@ -226,14 +226,18 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
         do = "free some room" if error.errno in FULL else "check the path, its folder and the permissions"
         return StorageError(f"{error.filename or owner}: {reason}; {do}")
     if isinstance(error, ImportError):
-        return NotAvailableError(f"{owner} needs {error.name or 'a package'}, which is not installed")
+        return NotAvailableError(
+            f"{owner} needs {error.name or 'a package'}, which is not installed: install it"
+        )
     if isinstance(error, LinAlgError):
         return NotPositiveDefiniteError(
-            f"{owner}: a system of equations has no solution; use fewer columns, or a larger privacy budget"
+            f"{owner}: a system of linear equations is singular; use fewer columns, or a larger "
+            "privacy budget"
         )
     return UnforeseenError(
         f"{owner} cannot use an argument of this type, shape or content: compare your arguments "
-        f"with help({owner}). The cause is not quoted, because it may contain a value of a row"
+        f"with help({owner}). The original error is not shown, because it may contain a value "
+        "of a row"
     )
 
 

@@ -122,6 +122,6 @@ def studied(module: str, role: str) -> ModuleType:
         if missing.name is None or not name.startswith(missing.name):
             raise
         raise NotAvailableError(
-            f"{role} is one of the studies in privinf's repository, which are not in the installed "
-            "package: add the root of a clone to PYTHONPATH, or run pip install -e there"
+            f"{role} is in the studies of privinf's repository, and the installed package does not "
+            "include them: add the root of a clone to PYTHONPATH, or run pip install -e there"
         ) from None

@@ -302,7 +302,7 @@ def check_kind(
 def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, sizes: dict[str, int]) -> None:
     shapes = {**expected.arrays, **expected.more_arrays}
     if not expected.arrays.keys() <= arrays.keys() <= shapes.keys():
-        raise StorageError("the file is not a valid release: an array is missing, or there is one too many")
+        raise StorageError("the file is not a valid release: it lacks an array, or has one array too many")
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf" or not _finite(array):
             raise StorageError(
@@ -354,8 +354,8 @@ def _check_lengths(
         wrong += _misplaced(law, d)
     if wrong:
         raise StorageError(
-            f"the file is not a valid release: its {wrong[0]!r} does not fit its design and its number of "
-            "records"
+            f"the file is not a valid release: its entry {wrong[0]!r} does not fit its design or "
+            "its number of records"
         )
 
 

@@ -36,10 +36,10 @@ FORMAT = Formats.RELEASE
 ROW_FORMAT = Formats.ROWS
 ROW_SUFFIX = ".parquet"
 WITHOUT_NOISE = (
-    "a release made with epsilon=inf holds the rows themselves and cannot be saved: make the release "
-    "with a finite epsilon"
+    "a release made with epsilon=inf contains the rows without noise and cannot be saved: "
+    "make the release with a finite epsilon"
 )
-CHARGE_STANDS = "The release was charged before, and the charge is kept"
+CHARGE_STANDS = "The privacy budget was already charged, and the charge is kept"
 Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
@@ -394,7 +394,9 @@ class Release(Released):
             The release is of another kind.
         """
         if self.kind != kind:
-            raise AlignmentError(f"{model} needs a {kind!r} release, but this one is of kind {self.kind!r}")
+            raise AlignmentError(
+                f"{model} needs a release of kind {kind!r}, but this release is of kind {self.kind!r}"
+            )
         return self
 
 
@@ -495,8 +497,8 @@ def write_rows(
         target.unlink(missing_ok=True)
         cause = getattr(error, "strerror", None) or "the disk is full or was removed"
         failure = StorageError(
-            f"{target} could not be written ({cause}), so there is no release: free disk space, or "
-            f"pass another folder. {CHARGE_STANDS}"
+            f"{target} could not be written ({cause}), so the release does not exist: free disk "
+            f"space, or pass another folder. {CHARGE_STANDS}"
         )
     else:
         return replace(release, arrays={**release.arrays, **row_arrays(target, kinds, release.nobs)})
@@ -508,14 +510,14 @@ def _read_rows(path: Path, key: bytes | None) -> Release:
     manifest = _manifest(path)
     if path.is_file() and not manifest.is_file():
         raise StorageError(
-            f"{path} is not a complete release, because {manifest.name} is missing in the same "
-            "folder: make the release again, or ask its holder for both files"
+            f"{path} is not a complete release, because {manifest.name} is not in the same folder: "
+            "make the release again, or ask the party that made it for both files"
         )
     header, digests = read_manifest(manifest, format=ROW_FORMAT, key=key)
     if digest_of(path) != digests.get("rows"):
         raise StorageError(
-            f"{path} is corrupted or belongs to another {manifest.name}, because its checksum does "
-            "not match: ask for the original files"
+            f"{path} is corrupted, or it belongs to another {manifest.name}, because its checksum "
+            "does not match: ask for the original files"
         )
     row_parquet()
     return _opened(path, header)

@@ -166,7 +166,7 @@ def row_arrays(path: Path, kinds: Mapping[str, Any], rows: int) -> dict[str, Any
         groups = _RowGroups(path, columns, kind)
         if groups.rows != rows:
             raise StorageError(
-                f"{path} has another number of rows than its release: ask for the original file"
+                f"{path} does not have the number of rows that its release states: ask for the original file"
             )
         arrays[name] = ReadRows((rows, *kind[:-1]), groups.read, kind[-1])
     return arrays

@@ -187,7 +187,7 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
         return
     if not stat.S_ISREG(status.st_mode):
         yield FileFault(
-            f"{path} is not a regular file, as {subject} must be",
+            f"{path} is not a regular file, but {subject} must be one",
             f"remove it: rm {name}",
             of_permissions=False,
         )
@@ -197,19 +197,19 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
     if status.st_uid != (uid := os.geteuid()):
         yield FileFault(
             f"{path} belongs to account {status.st_uid}, not to your account {uid}",
-            f"run as that account. If you know its content, take over the file: sudo chown {uid} "
-            f"{name}; otherwise: rm {name}",
+            "run the command as that account. If you trust the content of the file, make it yours: "
+            f"sudo chown {uid} {name}; otherwise remove it: rm {name}",
         )
     if status.st_nlink > 1:
         yield FileFault(
-            f"{path} has {status.st_nlink} names (hard links), but must have only one",
-            f"remove the other names, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}",
+            (f"{path} is one of {status.st_nlink} hard links to the same file, but must be the only one"),
+            (f"remove the other links, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}"),
             of_permissions=False,
         )
     if status.st_mode & FORBIDDEN[kind]:
         yield FileFault(
-            f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):o})",
-            f"if you trust all accounts that could use it, type chmod 600 {name}; otherwise make a new one",
+            f"{path} is open to other accounts (mode {stat.S_IMODE(status.st_mode):o})",
+            (f"if you trust all accounts that could use it, run chmod 600 {name}; otherwise make a new file"),
         )
 
 
@@ -223,7 +223,7 @@ def _folder_faults(status: os.stat_result, folder: Path, subject: str = "files i
     if mode & 0o002 or (mode & 0o020 and not _is_own_group(status.st_gid, folder)):
         is_owner = status.st_uid == os.geteuid() and not mode & stat.S_ISVTX
         yield FileFault(
-            f"{folder} can be changed by others (mode {mode:o}), who could replace {subject}",
+            f"{folder} can be changed by other accounts (mode {mode:o}), which could replace {subject}",
             f"chmod go-w {shlex.quote(str(folder))}" if is_owner else OWN_FOLDER,
         )
 

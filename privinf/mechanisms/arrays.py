@@ -144,12 +144,16 @@ def site_rows(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> A
     arrays = array_rows(y, X, missing=missing, numeric=True)
     if set(arrays.marked) - {CONSTANT}:
         raise ArgumentError(
-            "a federation made from arrays can have only one public column, the constant 'const'"
+            "a federation made from arrays supports only one public column, the constant 'const': "
+            "declare the other columns private"
         )
     if CONSTANT in arrays.names:
         ones = arrays.rows.features[:, arrays.names.index(CONSTANT)]
         if not (ones == 1.0).all():
-            raise SchemaError(f"column {CONSTANT!r} must be the constant, but not all of its values are 1")
+            raise SchemaError(
+                f"column {CONSTANT!r} is reserved for the constant, but not all of its values are 1: "
+                "set it to 1 in every row, or rename it"
+            )
     return arrays
 
 
@@ -185,11 +189,14 @@ def data_bounds(
     """
     if request != "data":
         raise ArgumentError(
-            f"{argument}={shown(request)} is not valid: pass pairs (low, high) of public numbers, or the "
-            'text "data" to take bounds from the rows'
+            f"{argument}={shown(request)} is not valid: pass pairs (low, high) of public numbers, "
+            'or the text "data" to compute bounds from the rows'
         )
     warn(
-        f'{argument}="data": bounds are taken from the rows, and the privacy claim does not cover this leak',
+        (
+            f'{argument}="data": bounds are computed from the rows. They can reveal extreme values, '
+            "and the privacy guarantee does not cover this leak"
+        ),
         DataDependentBoundsWarning,
     )
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
@@ -199,15 +206,16 @@ def data_bounds(
             values = np.asarray(frame[name], dtype=np.float64)
         except (TypeError, ValueError, OverflowError):  # their texts hold values
             raise SchemaError(
-                f"column {name!r} is not numeric, so no bounds can be taken from its values"
+                f"column {name!r} is not numeric, so its bounds cannot be computed from its values: "
+                "convert it to numbers"
             ) from None
         finite = values[np.isfinite(values)]
         low = float(finite.min(initial=np.inf))
         high = float(finite.max(initial=-np.inf))
         if not low < high:
             raise SensitivityError(
-                f"column {name!r} is constant, so no bounds can be taken from its values: pass public "
-                "bounds for it"
+                f"column {name!r} is constant, so its bounds cannot be computed from its values: pass "
+                "public bounds for it"
             )
         bounds[name] = (low, high)
     return bounds
@@ -279,17 +287,21 @@ def party_columns(items: Sequence[int | str], names: list[str], label: str) -> l
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             if not 0 <= item < len(names) - 1:
                 raise ArgumentError(
-                    f"column {int(item)} in parties= is not among the {len(names) - 1} columns of X"
+                    f"column {int(item)} in parties= does not exist: X has {len(names) - 1} columns, "
+                    "counted from 0"
                 )
             columns.append(names[int(item)])
         elif not isinstance(item, str):
-            raise SchemaError(f"parties= must give columns by name or by position, got {type(item).__name__}")
+            raise SchemaError(
+                "parties= must give columns by name or by number (0 for the first), got "
+                f"{type(item).__name__}"
+            )
         elif item in names:
             columns.append(str(item))
         elif item == "y":
             columns.append(label)
         else:
-            raise SchemaError(f"column {item!r} in parties= is not among: {', '.join(names)}")
+            raise SchemaError(f"column {item!r} in parties= does not exist; columns are: {', '.join(names)}")
     return columns
 
 
@@ -326,8 +338,8 @@ def column_limits(
     if bounds is None or y_bounds is None:
         argument = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
         raise SensitivityError(
-            f'no public bounds are declared: pass {argument}, or "data" to take them from the rows (the '
-            "privacy claim does not cover this leak)"
+            f'no public bounds are declared: pass {argument}, or "data" to compute them from the '
+            "rows (the privacy guarantee does not cover this leak)"
         )
     if not isinstance(bounds, Mapping):
         if len(bounds) != len(names):

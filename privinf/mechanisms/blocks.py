@@ -115,7 +115,7 @@ class TableRows:
         return f"TableRows({self.n} rows of {self._source.name}, not shown)"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 @door
@@ -196,13 +196,13 @@ def open_table(
         _check_roster(source, alignment, id, roster)
     if n is not None and alignment.n != check_count(n, "n"):
         raise AlignmentError(
-            f"{source.name} has {alignment.n} rows for n={n} people: every party needs "
-            "one row for each person"
+            f"{source.name} has {alignment.n} rows, but n={n} people were declared: every party "
+            "needs one row for each person"
         )
     if ids_sha256 is not None and alignment.sha256 != ids_sha256:
         raise AlignmentError(
-            f"{source.name} does not hold the people of the plan, since its {alignment.n} ids give "
-            "another digest: compare them with the roster that the parties agreed on"
+            f"the {alignment.n} ids of {source.name} are not the ids of the plan, because their "
+            "checksum differs: compare them with the roster that the parties agreed on"
         )
     return TableRows(source, schema, alignment, state)
 
@@ -289,11 +289,14 @@ class RecordBlocks(Generic[T]):
                 yield self._encoded(part, seen_levels=seen_columns)
         check_levels(self._design.schema, needed(self._design), seen_columns)
         if n < (p := len(self._design.columns)):
-            raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+            raise AlignmentError(
+                f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as "
+                "coefficients"
+            )
         if self.n not in (0, n):
             raise AlignmentError(
-                "the table has other rows than when it was read first: start again with a table that "
-                "nobody writes to"
+                "the table has changed since it was first read: start again with a table that nobody "
+                "writes to"
             )
         self.n = n
 
@@ -317,7 +320,7 @@ class RecordBlocks(Generic[T]):
         return "<RecordBlocks, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def encoded_blocks(
@@ -375,6 +378,6 @@ def _check_roster(source: Source, alignment: Alignment, id: str, roster: object)
         return
     missing, extra = compare(_reader(source, id), _reader(roster_source, id))
     raise AlignmentError(
-        f"{source.name} does not hold the people of the roster: {missing} of the roster's ids are "
-        f"missing and {extra} ids are not on the roster"
+        f"the ids of {source.name} are not the ids of the roster: {missing} of the roster's ids "
+        f"are missing and {extra} ids are not on the roster"
     )

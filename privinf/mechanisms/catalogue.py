@@ -53,4 +53,4 @@ def look_up(names: Iterable[str]) -> None:
     """Import the statistics of studies, if they are here, where a holder names one that is not known."""
     if any(name not in SITE_OPS for name in names):
         with suppress(NotAvailableError):
-            studied("paper.statistics", "a statistic of studies")
+            studied("paper.statistics", "a statistic that only the repository's studies use")

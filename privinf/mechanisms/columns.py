@@ -61,7 +61,7 @@ class ColumnPasses:
 
     Notes
     -----
-    **Privacy.** Holds raw rows: never leaves the mechanisms, is not pickled and not shown.
+    **Privacy.** Holds raw rows: never leaves the mechanisms, cannot be pickled and not shown.
     """
 
     __slots__ = ("_count", "_names", "_reader", "_rows", "schema")
@@ -139,8 +139,8 @@ class ColumnPasses:
         """Take the number of rows of a whole pass."""
         if self._count not in (None, n):
             raise AlignmentError(
-                "the table has other rows than when it was read first: start again with a table that "
-                "nobody writes to"
+                "the table has changed since it was first read: start again with a table that nobody "
+                "writes to"
             )
         self._count = n
 
@@ -148,7 +148,7 @@ class ColumnPasses:
         return "<ColumnPasses, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKind]:
@@ -224,7 +224,7 @@ class AskedSums:
         sums = EntrySums(self.statistic, weighted, self.cells)
         if passes.pushed is not None:
             if not exact:
-                raise unfit("the test uses ranks, or no noise is added")
+                raise unfit("the test uses ranks or adds no noise")
             from privinf.mechanisms.pushdown import SampleColumn, add_entries
 
             ends = {name: range_of(self.schema, name) for name in self.question.values}
@@ -304,6 +304,7 @@ def _levels(schema: Schema, name: str) -> tuple[Any, ...]:
     declared = schema[name]
     if not isinstance(declared, Factor):
         raise SchemaError(
-            f"column {name!r} has no declared levels: declare them, for example {{{name!r}: ['a', 'b']}}"
+            f"column {name!r} has no declared levels: declare them in the schema, for example "
+            f"{{{name!r}: ['a', 'b']}}"
         )
     return tuple(declared.levels)

@@ -19,9 +19,9 @@ from privinf.mechanisms.files import Source, Types
 
 NAME = "the dask frame"
 OPEN_CLUSTER = (
-    "{}, and un-noised sums are exchanged between the processes of the cluster. Use "
-    "LocalCluster(dashboard_address=None, worker_dashboard_address=None), or a cluster with mutual "
-    "TLS (dask Security) and no dashboard"
+    "{}, and the processes of the cluster exchange sums without noise. Use "
+    "LocalCluster(dashboard_address=None, worker_dashboard_address=None), or a cluster "
+    "with mutual TLS (dask Security) and without a dashboard"
 )
 
 
@@ -75,7 +75,7 @@ class DaskSource(Source):
         return f"<{NAME}: {len(self.columns)} columns, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 # ---- clusters
@@ -95,9 +95,9 @@ def computed(delayed: object) -> Any:
     except Exception as problem:  # of the tasks that make a partition, or of dask: it can quote rows
         kind = type(problem).__name__
     raise StorageError(
-        f"{NAME} could not be read to its end ({kind}): a worker died, or a partition failed, for "
-        "example because it lacks a column. Compute the frame on its own to see the reason, which "
-        "can show values of rows"
+        f"{NAME} could not be read completely ({kind}): a worker died, or a partition failed, "
+        "for example because a column is missing. Compute the frame without privinf to see the "
+        "reason, which can contain values of rows"
     )
 
 
@@ -123,17 +123,17 @@ def _check_cluster(client: Any) -> None:
         for address in (info["address"], *info["workers"]):
             if not _closed(address):
                 raise NotAvailableError(
-                    OPEN_CLUSTER.format(
-                        "a process of the dask cluster can be reached from outside without TLS"
-                    )
+                    OPEN_CLUSTER.format("other computers can reach a process of the dask cluster without TLS")
                 )
         if any(exposed or not _loopback(host) for host, exposed in pages):
             raise NotAvailableError(
-                OPEN_CLUSTER.format("a web page of the dask cluster can be seen by others")
+                OPEN_CLUSTER.format(
+                    "other accounts or computers can open a web page (dashboard) of the dask cluster"
+                )
             )
         return
     raise StorageError(
-        f"privinf could not ask the dask cluster for its addresses ({kind}): install privinf on all "
+        f"the addresses of the dask cluster could not be read ({kind}): install privinf on all "
         "workers and on the scheduler"
     )
 

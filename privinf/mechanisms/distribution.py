@@ -234,7 +234,7 @@ class OpenColumns:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("raw rows are not pickled: pickle the release instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release instead")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -245,7 +245,7 @@ class Cells:
     counts: Integers
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("un-noised counts are not pickled: pickle the release instead")
+        raise TypeError("un-noised counts cannot be pickled: pickle the release instead")
 
 
 def cell_counts(values: Floats, edges: Floats) -> Integers:
@@ -355,7 +355,7 @@ class OpenLabels:
         ), recorded
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("raw rows are not pickled: pickle the release instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release instead")
 
 
 def show_above(sd: float, delta: float) -> float:

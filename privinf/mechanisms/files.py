@@ -274,9 +274,7 @@ def _file(path: Path) -> CsvSource | ParquetSource:
     if path.name.lower().endswith(PARQUET_SUFFIXES):
         return ParquetSource(path)
     suffixes = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
-    raise StorageError(
-        f"{path.name} is not a table that privinf reads: use a file whose name ends in {suffixes}"
-    )
+    raise StorageError(f"{path.name} is not in a supported format: use a file whose name ends in {suffixes}")
 
 
 def _folder(path: Path) -> FolderSource:
@@ -308,8 +306,8 @@ def require_columns(source: Source, columns: Sequence[str]) -> None:
     twice = [name for name in columns if present.count(name) > 1]
     if twice:
         raise SchemaError(
-            f"{source.name} has more than one column {', '.join(dict.fromkeys(twice))}: rename or "
-            "remove the others"
+            f"{source.name} has several columns with the same name, "
+            f"{', '.join(dict.fromkeys(twice))}: rename or remove all but one"
         )
 
 
@@ -345,7 +343,7 @@ def _first_line(stream: IO[str]) -> str:
     """Return the line of names; one without end, as a packed file can pretend, is none."""
     line = stream.readline(LONGEST_HEADER)
     if len(line) == LONGEST_HEADER:
-        raise ValueError("the line of column names is too long")
+        raise ValueError("the header line with the column names is too long")
     return line
 
 

@@ -138,8 +138,8 @@ class Line:
             grid = grid_step(scale) if source.secure else 0.0
             if source.secure and self.reach >= LARGEST_STEP * grid:
                 raise SensitivityError(
-                    f"{self.label}: the noise is too small for its fixed-point grid at "
-                    f"mu={self.mu:.3g}. Spend less, or pass epsilon=inf for no noise"
+                    f"{self.label}: the noise at mu={self.mu:.3g} is too small to be represented exactly. "
+                    "Use a smaller privacy budget, or pass epsilon=inf for no noise"
                 )
             law = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
             noise = {"law": law, "scale": scale, "grid": grid}
@@ -332,8 +332,8 @@ def check_room(largest: float, scale: float, source: NoiseSource) -> None:
     """Raise SensitivityError if integers of 64 bits may not hold an exact sum, of size up to `largest`."""
     if scale > 0.0 and source.secure and largest / grid_step(scale) >= LARGEST_SUM:
         raise SensitivityError(
-            "the total does not fit into the fixed-point grid of so little noise: spend less, or pass "
-            "epsilon=inf for no noise"
+            "the noise is too small to be represented exactly for a total of this size: use a "
+            "smaller privacy budget, or pass epsilon=inf for no noise"
         )
 
 
@@ -341,8 +341,8 @@ def warn_of_large_delta(delta: float | None, n: int) -> None:
     """Warn (LargeDeltaWarning) that a delta of 1/n or more protects a total of n records too little."""
     if delta is not None and delta * n >= 1.0:
         warn(
-            f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}: publishing one record at random would keep "
-            "such a claim; name a delta far below 1/n",
+            f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}, so the guarantee would allow one "
+            "random record to be published: pass a delta far below 1/n",
             LargeDeltaWarning,
         )
 

@@ -73,7 +73,7 @@ def coded(column: pd.Series[Any], name: str) -> Integers:
 def mixed(kinds: Iterable[str], name: str) -> SchemaError:
     """Return the error of labels of several types."""
     return SchemaError(
-        f"{name} holds {' and '.join(sorted(kinds))}, so a label written in two types would be "
+        f"{name} holds {' and '.join(sorted(kinds))}. The same label in two types would be "
         "counted as two labels. Read the whole column as one type, for example as text with "
         f"pd.read_csv(..., dtype={{...: str}})"
     )
@@ -162,8 +162,8 @@ def _check_exact(values: Any, limit: int, name: str) -> None:
 
 def _inexact(name: str) -> SchemaError:
     return SchemaError(
-        f"{name} holds decimal numbers that are too large to be exact, so different labels can have "
-        "become equal: read the column as integers or as texts"
+        f"{name} holds floating-point numbers that are too large to be exact, so two different "
+        "labels may be equal: read the column as integers or as texts"
     )
 
 
@@ -172,8 +172,8 @@ def check_spelling(texts: Collection[str], name: str) -> None:
     for text in texts:
         if text.endswith((".", "0")) and (match := _WHOLE_FLOAT.fullmatch(text)) and match[1] in texts:
             raise SchemaError(
-                f"{name} holds the same integer with and without a decimal point, such as 17.0 and "
-                "17, which would be counted as two labels: write all integers without a decimal point"
+                f"{name} holds the same integer with and without a decimal point, such as 17.0 and 17. "
+                "They would be counted as two labels: write all integers without a decimal point"
             )
 
 

@@ -83,7 +83,7 @@ class CheckedLines:
     def _check(self, block: bytes) -> None:
         last = not block
         if b"\0" in block:
-            self._refuse("the line holds a zero byte", self._lines + 1)
+            self._refuse("the line contains a zero byte", self._lines + 1)
         if last or not block.isascii():
             self._decoder.decode(block, last)
         buffer = self._rest + block

@@ -63,8 +63,8 @@ from privinf.wire import Derivations, Labels, Mechanisms, Statistics
 ROBUST_SHARE = 0.25  # share of mu^2 for the second release, of residuals, by default (robust_share=)
 # A call that is right, for the error about a missing formula.
 MOMENTS_EXAMPLE = (
-    "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', 'x1', "
-    "'x2']) for many regressions on one release"
+    "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', "
+    "'x1', 'x2']) for many regressions from the same release"
 )
 
 
@@ -145,14 +145,14 @@ class Moments:
         else:
             if response_weight is not None:
                 raise ArgumentError(
-                    "response_weight= can be used only with a formula, since columns= does not say "
-                    "which column is the response"
+                    "response_weight= needs a formula, because columns= does not define a response: pass a "
+                    "formula, or leave response_weight= out"
                 )
             self.design = _design_of_columns(schema, formula, columns, radius)
             response_weight = 1.0
         if self.design.response_public:
             raise SchemaError(
-                f"MomentOLS protects the response too, but {self.design.response!r} has no public "
+                f"MomentOLS protects the response, too, but {self.design.response!r} has no public "
                 "bounds: pass y_bounds=, or declare the column in the schema"
             )
         check_magnitudes(self.design.names, self.design.low, self.design.high, self.design.outcome)
@@ -167,7 +167,7 @@ class Moments:
                 "every column is declared public, so there is nothing to protect: declare at least "
                 "one private column"
                 if columns is None
-                else "one private column alone has no regression: add another column to columns="
+                else "a regression needs at least two columns: add another column to columns="
             )
         if response_weight is not None:
             check_positive(response_weight, "response_weight")
@@ -261,15 +261,15 @@ class Moments:
         robust, units = self._wants_residuals(cov_type)
         if robust_share is not None and not robust:
             raise ArgumentError(
-                "robust_share= can be used only with cov_type='HC0' or 'cluster' and trust='central': "
-                "leave it out"
+                "robust_share= can be used only with cov_type='HC0' or cov_type='cluster', and with "
+                "trust='central': leave it out"
             )
         share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
         budget = Spending.from_options(options.spending(), ledger)
         if to is not None and self.trust != "local":
             raise ArgumentError(
-                "to= can be used only for releases of rows, with trust='local': write a release of "
-                "totals with its method save()"
+                "to= is available only with trust='local', for releases of rows: leave it out and "
+                "write this release with its method save()"
             )
         shares = [1.0 - share, share] if robust else [1.0]
         parts = split_mu(budget.mu, shares)
@@ -369,17 +369,19 @@ class Moments:
         units = max_rows(self.design) if cov_type == "cluster" else 0
         if cov_type == "cluster" and unit_name(self.design) == "record":
             raise SchemaError(
-                "cov_type='cluster' needs a schema that declares the unit: Schema(..., unit=, max_rows=)"
+                "cov_type='cluster' needs a schema that declares the privacy unit: Schema(..., unit=, "
+                "max_rows=)"
             )
         if self.trust == "local" and cov_type == "nonrobust":
             raise ArgumentError(
-                'cov_type="nonrobust" needs trust="central": local moments give the covariance HC0'
+                'cov_type="nonrobust" is available only with trust="central": with trust="local", use '
+                'cov_type="HC0"'
             )
         if self.trust == "local" or cov_type in (None, "nonrobust"):
             return False, 0
         if units > BLOCK_ROWS:
             raise NotAvailableError(
-                f"cov_type='cluster' can be computed for units of at most {BLOCK_ROWS} rows: declare a "
+                f"cov_type='cluster' is available for at most {BLOCK_ROWS} rows per unit: declare a "
                 "smaller max_rows="
             )
         return True, units if units > 1 else 0
@@ -441,7 +443,9 @@ def _design_of_columns(
     if formula is not None or not isinstance(schema, Schema):
         if isinstance(schema, Mapping):
             check_schema(schema)
-        raise ArgumentError("columns= needs a Schema and cannot be combined with a formula")
+        raise ArgumentError(
+            "columns= needs a Schema and cannot be combined with a formula: pass either columns= or a formula"
+        )
     return columns_design(schema, columns, radius=radius)
 
 

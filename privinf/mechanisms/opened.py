@@ -146,7 +146,7 @@ class OpenedRows:
             if self._response is not None:
                 _numbers(self._response)
         except SchemaError as error:
-            raise SchemaError(f"the rows were changed after they were given: {error}") from None
+            raise SchemaError(f"the rows were changed after they were passed: {error}") from None
 
     def digest(self, key: bytes) -> str:
         """Return the HMAC-SHA256, under a key, of all declared columns that could be opened, row after row.
@@ -239,7 +239,8 @@ class OpenedRows:
     def _check_design(self, design: Design) -> None:
         if design != self._design:
             raise AlignmentError(
-                "the design has other columns or bounds than the design that the rows were opened with"
+                "the columns or bounds of this design differ from those of the design with which the "
+                "rows were opened: open the rows again with this design"
             )
 
     def __len__(self) -> int:
@@ -249,7 +250,7 @@ class OpenedRows:
         return f"<OpenedRows: {self._size} rows, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def _check_matrix(X: Floats, design: Design) -> None:
@@ -302,7 +303,7 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
     if isinstance(labels, str):
         features = as_frame(features)
         if labels not in features:
-            raise SchemaError(f"sites={labels!r} is not among the data's columns")
+            raise SchemaError(f"sites={labels!r} is not the name of a column of the data")
         labels = features[labels]
     parts = {}
     for label, at in _groups(label_column(labels), len(features)):

@@ -76,7 +76,7 @@ class RowPasses:
 
     Notes
     -----
-    **Privacy.** Holds raw rows: never leaves the mechanisms, is not pickled and not shown.
+    **Privacy.** Holds raw rows: never leaves the mechanisms, cannot be pickled and not shown.
     """
 
     __slots__ = (
@@ -199,11 +199,14 @@ class RowPasses:
         """Take the number of rows of a whole pass."""
         if self._count not in (None, n):
             raise AlignmentError(
-                "the table has other rows than when it was read first: start again with a table that "
-                "nobody writes to"
+                "the table has changed since it was first read: start again with a table that nobody "
+                "writes to"
             )
         if n < (p := len(self._design.columns)):
-            raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+            raise AlignmentError(
+                f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as "
+                "coefficients"
+            )
         self._count = n
 
     def blocks(self) -> Iterator[SiteBlock]:
@@ -389,7 +392,7 @@ class RowPasses:
         return "<RowPasses, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,9 +415,7 @@ class OwnSum:
     def over(self, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
         """Return the sum over all rows, exact or for no noise in doubles; SchemaError for wrong ones."""
         if "unit_norm" in self.args and passes._codes is None:
-            raise SensitivityError(
-                "sums per unit need the rows of each unit to be adjacent: sort the rows by the unit column"
-            )
+            raise SensitivityError("the rows of each unit must be adjacent: sort the rows by the unit column")
         if passes.adds(exact=exact):
             return cast("MomentSums", passes.push([(self.op, self.args)], exact=exact)[0])
         sums = self.sums(passes.empty) if exact else PlainSums(self.op, self.args, self.record_sensitivity)

@@ -38,8 +38,8 @@ from privinf.validation import check_delta, check_fraction, check_positive, is_z
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
 PURE_PICKS = (
-    "delta=0 means pure epsilon, which is possible only for positions alone (values=False) or with "
-    "method='laplace'"
+    "delta=0 means pure epsilon-differential privacy, which needs values=False (no values "
+    "are released) or method='laplace'"
 )
 GUMBEL_ROUNDINGS = 3.0  # grid steps charged to the sensitivity of a pick by Gumbel noise
 LAPLACE_ROUNDINGS = 1.0  # grid steps charged to the sensitivity of a pick by Laplace noise
@@ -106,7 +106,7 @@ def peeling_cost(
             return _laplace_cost(k, values, 2.0 * math.sqrt(3.0 * k * math.log(1.0 / delta)) / epsilon)
         rho = epsilon_to_rho(epsilon, delta)
     elif pure:
-        raise ArgumentError("delta=0 belongs to epsilon=: leave it out with mu= or rho=")
+        raise ArgumentError("delta=0 can be used only with epsilon=: leave delta= out with mu= or rho=")
     elif mu is not None:
         mu = check_positive(mu, "mu", infinite=True)
         rho = mu if math.isinf(mu) else float_down(exact(mu) ** 2 / 2)
@@ -187,7 +187,8 @@ def solve_peeling_scale(
             return scale, scale / pick_scale
         scale = pick_scale * reach * (1.0 + 2.0**-50)
     raise SensitivityError(
-        "the budget is too small for the grid of the noise: spend more, or select fewer entries"
+        "the privacy budget is too small for the noise that privinf can draw: use a larger "
+        "budget, or select fewer entries"
     )
 
 
@@ -317,4 +318,4 @@ def _rho_of(loss: Loss) -> float:
             return pure_rho(epsilon)
         case ConcentratedLoss(rho):
             return rho
-    raise ArgumentError(f"the privacy loss {type(loss).__name__} cannot be stated as rho")
+    raise ArgumentError(f"the privacy guarantee {type(loss).__name__} cannot be converted to zCDP (rho)")

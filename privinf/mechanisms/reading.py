@@ -194,9 +194,9 @@ def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd
                 else "; if the data are read several times, pass privinf.open_rows(data, spool=True)"
             )
             raise NotAvailableError(
-                f"{source.name} needs more than {MOST_MEMORY >> 30} GiB of memory, and this model "
-                "needs all its rows in memory: use fewer columns, or a model that reads in blocks "
-                f"(see docs/tables.md){advice}"
+                f"{source.name} needs more than {MOST_MEMORY >> 30} GiB of memory, because this model "
+                "reads all rows into memory: use fewer columns, or a model that reads a part of the "
+                f"rows at a time (see docs/tables.md){advice}"
             )
     return pd.concat(parts, ignore_index=True)
 
@@ -258,7 +258,7 @@ class OpenedSource(Source):
         return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 @door
@@ -310,7 +310,8 @@ def open_rows(
     if check_flag(push_down, "push_down"):
         if bar is not None or spool is not False:
             raise ArgumentError(
-                "push_down=True reads no rows, so it can be combined with neither spool= nor progress="
+                "spool= and progress= cannot be combined with push_down=True, which reads no rows: "
+                "leave them out"
             )
         from privinf.mechanisms.pushdown.databases import pushed_source
 

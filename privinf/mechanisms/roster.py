@@ -27,8 +27,8 @@ from privinf.typing import ColumnLike, Integers
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 
 SEVERAL_TYPES = (
-    "the id column holds whole numbers in some rows and texts in others, so the same id could occur "
-    "in both forms: store all ids in one form"
+    "the id column holds integers in some rows and texts in others, so one id could occur "
+    "in both types: convert all ids to one type"
 )
 _HASHED = 1 << 16  # ids that are digested at a time
 _INTEGER_TEXT = "S20"  # -9223372036854775808
@@ -127,9 +127,7 @@ def _id_kind(python_type: type) -> str:
         return TEXTS
     if issubclass(python_type, (int, np.integer)) and not issubclass(python_type, bool):
         return NUMBERS
-    raise AlignmentError(
-        "the id column must hold whole numbers or texts: convert the ids to one of these types"
-    )
+    raise AlignmentError("the id column must hold integers or texts: convert the ids to one of these types")
 
 
 def align(read_blocks: IdReader) -> Alignment:

@@ -151,7 +151,7 @@ class Rows:
         return f"Rows(of {self.features.name}, not shown)"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
@@ -184,7 +184,7 @@ class EncodedRows:
         return {name: array for name, array in arrays.items() if array is not None}
 
     def __reduce__(self) -> Any:
-        raise TypeError("encoded rows are not pickled: pickle the release or the result instead")
+        raise TypeError("encoded rows cannot be pickled: pickle the release or the result instead")
 
 
 class Placed(Protocol):
@@ -229,8 +229,8 @@ def refuse_unordered(rows: Placed, subject: str) -> None:
     """Raise ArgumentError if rows have no places of their own, by which `subject` goes."""
     if not rows.ordered:
         raise ArgumentError(
-            f"{subject} depends on the order of the rows, but the row order of a query or stream can "
-            "reveal values: pass a frame or a table in memory, or the path of a file"
+            f"{subject} depends on the order of the rows. The row order of a query or stream can "
+            "reveal values: pass a data frame or table in memory, or the path of a file"
         )
 
 
@@ -273,7 +273,9 @@ def encode(
             f"the response has {len(response)} rows and the features have {n}: pass the same rows in both"
         )
     if n < p and seen_levels is None:
-        raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+        raise AlignmentError(
+            f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as coefficients"
+        )
     if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
         name = design.names[design.constant]
         raise SchemaError(
@@ -368,8 +370,8 @@ def weight_bound(design: Design, weights: str | None) -> float:
         declared = design.schema[weights]
     if not isinstance(declared, Numeric) or not declared.public or declared.low <= 0.0:
         raise NotAvailableError(
-            "observation weights change the sensitivity: pass weights= as the name of a column that "
-            "the schema declares public with positive bounds, Numeric(low, high, public=True)"
+            "observation weights must be bounded and public: pass weights= as the name of a column "
+            "that the schema declares as Numeric(low, high, public=True) with positive bounds"
         )
     return declared.high
 
@@ -411,8 +413,8 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
         raise SchemaError(f"the unit column {unit!r} has missing values")
     if np.bincount(codes).max(initial=0) > schema.max_rows:
         raise AlignmentError(
-            f"a unit of {unit!r} has more rows than the declared max_rows={schema.max_rows}: raise "
-            "max_rows, or let the data holder choose which rows to keep"
+            f"one value of the unit column {unit!r} has more rows than max_rows={schema.max_rows}: "
+            "raise max_rows=, or let the site that holds the data choose which rows to keep"
         )
     return codes
 

@@ -32,7 +32,8 @@ from privinf.validation import check_choice, check_delta, check_fraction, check_
 from privinf.wire import Assumptions, Mechanisms, NoiseLaws, Norms, readable
 
 SEVERAL_ROWS = (
-    "one {0} has up to {1} rows, which are dependent: pass data with one row per {0}, or fit pi.MomentOLS"
+    "one {0} may have up to {1} rows, which are not independent: pass data with one row "
+    "per {0}, or fit pi.MomentOLS"
 )
 PURE_SUMS = "For pure epsilon, with Laplace noise, pass delta=0 or noise='laplace'"
 
@@ -272,7 +273,10 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
             raise NotAvailableError(
                 "noise='laplace' is not available for this statistic: leave it out for Gaussian noise"
                 if in_epsilon
-                else "noise='laplace' needs a budget stated in epsilon: leave it out for Gaussian noise"
+                else (
+                    "noise='laplace' needs a budget in epsilon=: pass epsilon=, or leave noise= out for "
+                    "Gaussian noise"
+                )
             )
         return not math.isinf(check_positive(epsilon, "epsilon", infinite=True))
     if not in_epsilon or math.isinf(check_positive(epsilon, "epsilon", infinite=True)):

@@ -79,7 +79,7 @@ class TopK(Released):
     def __float__(self) -> float:
         """Return the value where one was released, as by `private_max`."""
         if self.values is None or self.values.size != 1:
-            raise ArgumentError("the release is not one number: read its attributes support and values")
+            raise ArgumentError("this release is not a single number: read its attributes support and values")
         return float(self.values.item())
 
     def dense(self) -> Floats:
@@ -140,7 +140,7 @@ class Peeling:
         allowed = np.ones(v.shape, dtype=bool) if candidates is None else np.broadcast_to(candidates, v.shape)
         if allowed.sum(axis=-1).min(initial=v.shape[-1]) < self.k:
             raise ArgumentError(
-                f"fewer than k={self.k} candidates can be selected: lower k, or allow more candidates"
+                f"fewer than k={self.k} candidates are available: pass a smaller k=, or allow more candidates"
             )
         with np.errstate(all="ignore"):
             return self._drawn(clamped(v, 0.0), source, allowed)
@@ -464,9 +464,11 @@ def _flags(candidates: Any, size: int, k: int) -> Flags:
     """Return a public choice of positions, checked; nothing has been charged yet."""
     flags = plain_array(candidates, "candidates")
     if flags.dtype != bool or flags.shape != (size,):
-        raise ArgumentError(f"candidates= must hold {size} values True or False, one for each entry of v")
+        raise ArgumentError(f"candidates= must hold {size} values, True or False, one for each entry of v")
     if flags.sum() < k:
-        raise ArgumentError(f"fewer than k={k} candidates can be selected: lower k, or allow more candidates")
+        raise ArgumentError(
+            f"candidates= allows fewer than k={k} entries: pass a smaller k=, or allow more candidates"
+        )
     return flags
 
 

@@ -58,7 +58,7 @@ class ExactSum:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums over records: it never leaves the mechanisms, is not pickled, not shown.
+    **Privacy.** Holds un-noised sums over records: it never leaves the mechanisms, and is neither pickled nor shown.
     """
 
     __slots__ = ("_added", "_high", "_low")
@@ -146,12 +146,12 @@ class ExactSum:
         nearest = np.asarray(((self.integers() * mantissas << up) + (1 << (down - 1))) >> down, dtype=object)
         if nearest.size and max(abs(nearest.max()), abs(nearest.min())) >= 1 << 62:
             raise SensitivityError(
-                "an exact sum does not fit into the 64-bit integers of its noise: spend less"
+                "the noise is too small for an exact sum in 64-bit integers: use a smaller privacy budget"
             )
         return nearest.astype(np.int64)
 
     def __reduce__(self) -> Any:
-        raise TypeError("un-noised sums are not pickled: pickle the release instead")
+        raise TypeError("un-noised sums cannot be pickled: pickle the release instead")
 
     def __repr__(self) -> str:
         return f"<ExactSum of shape {self.shape}, not shown>"
@@ -235,7 +235,7 @@ class ProductSums:
     def merge(self, other: ProductSums) -> None:
         """Add rows of another accumulator; ArgumentError for groups of other sizes."""
         if other._sizes != self._sizes:
-            raise ArgumentError("sums of other products cannot be merged")
+            raise ArgumentError("the two sums are of different products, so they cannot be merged")
         self.rows = added_rows(self.rows, other.rows)
         self._sum.merge(other.total)
 
@@ -248,7 +248,7 @@ class ProductSums:
         return self._sum
 
     def __reduce__(self) -> Any:
-        raise TypeError("un-noised sums are not pickled: pickle the release instead")
+        raise TypeError("un-noised sums cannot be pickled: pickle the release instead")
 
     def __repr__(self) -> str:
         return f"<ProductSums of {self.rows} rows, not shown>"
@@ -257,7 +257,7 @@ class ProductSums:
 def added_rows(rows: int, new_rows: int) -> int:
     """Return a number of rows with more; SensitivityError for more than 2^40."""
     if rows + new_rows > _MOST_ROWS:
-        raise SensitivityError("exact sums can be computed for at most 2^40 rows")
+        raise SensitivityError("exact sums are available for at most 2^40 rows")
     return rows + new_rows
 
 
@@ -280,7 +280,9 @@ def held_norms(steps: Floats, limit: float) -> Floats:
     off by (1 + 2^-53)^3 at most, for which there is room; cutting shortens: no row is longer than `limit`.
     """
     if steps.shape[1] > BLOCK_ROWS:
-        raise SensitivityError(f"norms of rows are exact for at most {BLOCK_ROWS} columns: use fewer columns")
+        raise SensitivityError(
+            f"norms of rows are available for at most {BLOCK_ROWS} columns: use fewer columns"
+        )
     squares = np.einsum("ij,ij->i", steps, steps)
     long = np.flatnonzero(squares > limit * limit)
     if len(long):

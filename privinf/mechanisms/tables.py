@@ -23,10 +23,13 @@ from privinf.typing import Table
 R = TypeVar("R")
 
 ONCE = (
-    "{} can be read only once, but this method reads it several times: write it to a Parquet file "
-    "and pass its path, or pass privinf.open_rows(data, spool=True)"
+    "{} can be read only once, but this method reads the rows several times: write them to "
+    "a Parquet file and pass its path, or pass privinf.open_rows(data, spool=True)"
 )
-UNPLACED = "; {} depends on the order of the rows, which spool=True does not keep: for it, write the file"
+UNPLACED = (
+    ". Since {} depends on the order of the rows, which spool=True does not keep, only the "
+    "Parquet file can be used here"
+)
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or pass a pandas DataFrame"
 
 
@@ -111,7 +114,7 @@ class ArrowSource(Source):
         return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 class StreamSource(Source):
@@ -147,7 +150,7 @@ class StreamSource(Source):
         return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def read_once(name: str, by_places: str = "") -> NotAvailableError:
@@ -315,7 +318,7 @@ def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator
         pending.append(batch.select(columns))
         if pending[-1].schema != pending[0].schema:
             raise SchemaError(
-                f"{name} gives a column of one type at first and of another type in a later part: convert "
+                f"{name} has a column of one type at first and of another type in a later part: convert "
                 "the column to one type"
             )
         rows += batch.num_rows
@@ -346,6 +349,6 @@ def _guarded_read(name: str, parse: Callable[[], R]) -> R:
     except Exception:  # of any library, and of the database or the file behind it
         pass
     raise StorageError(
-        f"{name} could not be read to its end: run it on its own to see the reason, which can show "
-        "values of rows"
+        f"{name} could not be read completely: run it without privinf to see the reason, which "
+        "can contain values of rows"
     )

@@ -31,8 +31,8 @@ def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSour
     if rng is not None:
         if source != "lattice":
             raise ArgumentError(
-                f"source={source!r} cannot be combined with rng=, because secure noise has no seed: leave "
-                "one of them out"
+                f"source={source!r} cannot be combined with rng=, because secure noise has no seed: "
+                "leave source= or rng= out"
             )
         return SimulationNoise(rng)
     return LatticeNoise() if source == "lattice" else OpenDPNoise()

@@ -205,7 +205,8 @@ def _table(sigma: float, tail: float) -> ProposalTable:
     weights = [max(1, math.ceil(factor * float(value) * (1.0 + 2.0**-40))) for value in peak]
     if sum(weights) >= 2**64:
         raise ArgumentError(
-            f"sigma={sigma:g} is out of range: the table of proposal probabilities overflowed"
+            f"sigma={sigma:g} is too large or too small for this discrete Gaussian sampler: pass "
+            "another sigma"
         )
     return ProposalTable(
         cumulative=np.cumsum(np.array(weights, dtype=np.uint64), dtype=np.uint64),

@@ -283,7 +283,7 @@ class OpenDPNoise(LatticeNoise):
 
     def at(self, stream: bytes) -> NoiseSource:
         """Refuse (NotAvailableError)."""
-        raise NotAvailableError("noise of source='opendp' cannot be keyed: use the default source")
+        raise NotAvailableError("source='opendp' cannot be used with a noise key: use the default source")
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
         """Return integers plus discrete Gaussian noise, `sigma` in steps."""

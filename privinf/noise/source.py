@@ -110,8 +110,8 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
             break
     smallest_mu = 2.0**-GRID_BITS * math.sqrt(dimension)
     raise SensitivityError(
-        f"mu={mu:g} is too small for {dimension} numbers on the noise grid: this release needs about "
-        f"mu={smallest_mu:.1g} or more. Spend more, or release fewer numbers"
+        f"mu={mu:g} is too small for a release of {dimension} numbers, which needs about "
+        f"mu={smallest_mu:.1g} or more. Use a larger privacy budget, or release fewer numbers"
     )
 
 

@@ -62,14 +62,14 @@ def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
         raise StorageError(
-            f"the text is not {subject} of a version that this privinf reads: update privinf, or use "
-            "another file"
+            f"the text is not {subject} that this version of privinf can read: update privinf, or "
+            "use another file"
         )
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(
-            f"the text is not {subject} as it was written, because its checksum does not match: use "
-            "the original text"
+            f"the text of {subject} was changed after it was written, because its checksum does not "
+            "match: use the original text"
         )
     return content
 
@@ -112,7 +112,7 @@ def parse_json(text: str | bytes, subject: str, *, constants: bool = False) -> A
         place = f" (line {problem.lineno})"
     except (RecursionError, TypeError, ValueError):
         pass
-    raise StorageError(f"{subject} is not JSON that can be read{place}")
+    raise StorageError(f"{subject} is not valid JSON{place}")
 
 
 def read_bytes(
@@ -146,7 +146,7 @@ def read_text(path: str | PathLike[str], subject: str, *, secret: SecretKind | N
         return content.decode("utf-8")
     except UnicodeDecodeError:
         pass
-    raise StorageError(f"{path} is not a text file in UTF-8, so it cannot be {subject}")
+    raise StorageError(f"{path} is not a UTF-8 text file, so it cannot be {subject}")
 
 
 @contextmanager

@@ -207,7 +207,7 @@ def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
     if MANIFEST not in archive.namelist():
         raise StorageError(f"{path} is not a privinf file, because it has no manifest")
     if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
-        raise StorageError(f"{path} was repacked by another program: ask for the original file")
+        raise StorageError(f"{path} was compressed again by another program: ask for the original file")
     if sum(max(member.file_size, member.compress_size) for member in members) > length:
         raise StorageError(f"{path} is truncated or corrupted, because its parts are larger than the file")
 
@@ -225,12 +225,12 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
     if manifest.get("container_version") != CONTAINER_VERSION:
         raise StorageError(f"{path} was written by a newer version of privinf: update privinf to read it")
     if manifest.get("format") != format:
-        raise StorageError(f"{path} holds a {manifest.get('format')!r}, but a {format!r} is needed")
+        raise StorageError(f"{path} contains a {manifest.get('format')!r}, but a {format!r} is needed")
     number = manifest.get("version")
     if not isinstance(number, int) or number > version:
         raise StorageError(
-            f"{path} holds version {number} of {format!r}, but this privinf reads up to {version}: "
-            "update privinf"
+            f"{path} is a {format!r} of version {number}, but this privinf reads versions up to "
+            f"{version}: update privinf"
         )
 
 
@@ -261,7 +261,7 @@ def _read_arrays(
     archive: zipfile.ZipFile, digests: Mapping[str, str], path: Any
 ) -> dict[str, np.ndarray[Any, Any]]:
     if sorted(archive.namelist()) != sorted([*(name + ".npy" for name in digests), MANIFEST]):
-        raise StorageError(f"{path} is corrupted: arrays are missing or were added")
+        raise StorageError(f"{path} is corrupted: it lacks arrays, or has arrays that were added")
     return {name: _read_array(archive, name, digest, path) for name, digest in digests.items()}
 
 
@@ -349,7 +349,7 @@ def _jsonable(value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be stored as JSON")
 
 
 def _member(name: str) -> zipfile.ZipInfo:

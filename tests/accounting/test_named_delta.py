@@ -113,7 +113,7 @@ def test_pure_epsilon_is_asked_for():
         pi.stats.mean(TABLE.x, bounds=(-1, 1), epsilon=1.0, delta=0, noise="gaussian", rng=0)
     assert NoisyTopK(2, 1.0, epsilon=1.0, delta=0, values=False).cost.values is None
     assert NoisyTopK(2, 1.0, epsilon=1.0, delta=0, method="laplace").cost.values is not None
-    with pytest.raises(ArgumentError, match="belongs to epsilon="):
+    with pytest.raises(ArgumentError, match="only with epsilon="):
         NoisyTopK(2, 1.0, rho=1.0, delta=0)
 
 

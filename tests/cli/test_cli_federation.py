@@ -409,8 +409,8 @@ def spoil(what):
 
 
 FINDINGS = {
-    "key": "is open to others",
-    "ledger": "is open to others",
+    "key": "is open to other accounts",
+    "ledger": "is open to other accounts",
     "gone": "is missing",
     "policy": "allows no queries",
     "few": "secure sums of at least 4 sites",
@@ -419,7 +419,7 @@ FINDINGS = {
     "schema": "differs from the federation's schema",
     "socket": "more than 100 bytes",
     "federation": "is missing",
-    "torn": "not JSON",
+    "torn": "not valid JSON",
 }
 
 
@@ -450,7 +450,7 @@ def test_the_doctor_warns(folder):
     os.chmod("north.csv", 0o644)
     os.chmod("north/north.ledger", 0o644)  # it may be read, and is
     told = run("site", "doctor", "north").output
-    opened = [f"{name} is open to others" for name in ("north.csv", "north/north.ledger")]
+    opened = [f"{name} is open to other accounts" for name in ("north.csv", "north/north.ledger")]
     for word in ("sums without noise", "releases without noise", *opened):
         assert f"warning: {word}" in told or word in told
 

@@ -75,7 +75,7 @@ def test_columns_from_a_file(name, text, study):
         ("c.csv", "party,column,low,high\na,age,1,2\nb,age,1,2\n", "belongs to party 'a' and to 'b'"),
         ("c.csv", "party,column\n", "the plan has no columns"),
         ("c.csv", "age,low,high\n\x00", "must be the header"),
-        ("c.json", "{", "not JSON that can be read (line 1)"),
+        ("c.json", "{", "not valid JSON (line 1)"),
         ("c.json", "[]", "must be {"),
         ("c.json", '{"a": {"age": 3}}', "must be {"),
         ("c.json", '{"a": {"age": [true, 3]}}', "all strings, all numbers or all booleans"),
@@ -94,7 +94,7 @@ def test_bad_column_files_are_refused(name, text, word, study):
         ([], "--n, or --roster"),
         (["--n", "0"], "n=0"),
         (["--n", "3000", "--k", "4000"], "at most n=3000"),
-        (["--n", "3000", "--k", "2"], "cannot identify"),
+        (["--n", "3000", "--k", "2"], "too small for"),
         (["--n", "3000", "--k", "many"], "an integer, or auto"),
         (["--n", "3000", "--roster", "ids.csv", "--n", "2999"], "differs from the number of people"),
         (["--n", "3000", "--column", "a:x"], "PARTY:COLUMN:LOW:HIGH"),
@@ -130,7 +130,7 @@ def test_a_roster_needs_the_id_and_plans_are_overwritten_on_demand(planned):
 def test_plan_check_of_something_else(text, study):
     (study.folder / "plan.json").write_text(text)
     study.refused(study.run("plan", "check", "plan.json"), "Error:")
-    study.refused(study.run("plan", "check", "a.csv"), "not JSON")
+    study.refused(study.run("plan", "check", "a.csv"), "not valid JSON")
     study.refused(study.run("plan", "check", "missing.json"), "does not exist")
 
 

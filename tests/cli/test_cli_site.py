@@ -224,7 +224,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"key": "rows.csv", "roster": "roster.json"}, "is not an identity key"),
         ({"key": "north.key", "roster": "rows.csv"}, "the text of the roster"),
         ({"policy": "schema.json"}, "'columns' is not a setting of a policy"),
-        ({"policy": "rows.csv"}, "not JSON that can be read (line 1)"),
+        ({"policy": "rows.csv"}, "not valid JSON (line 1)"),
         ({"policy": "list.json"}, "JSON object"),
         ({"policy": "texts.json"}, "trusted_server must be true or false"),
         ({"policy": "few.json"}, "min_sites"),

@@ -219,7 +219,7 @@ def test_every_door_takes_every_kind_of_table(door, kind, frame, tmp_path):
     elif door in BY_PLACES and kind not in ORDERED:
         assert isinstance(found, ArgumentError)
         assert "order of the rows" in str(found)
-        assert "frame or a table in memory" in str(found)
+        assert "data frame or table in memory" in str(found)
     else:
         assert isinstance(found, np.ndarray), found
         np.testing.assert_allclose(found, expected, rtol=1e-9)

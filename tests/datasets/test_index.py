@@ -136,10 +136,10 @@ def test_levels_stay_text_and_a_private_fit_runs(packages):
     ("options", "words"),
     [
         ({"response": "of_no_use"}, "there is no column 'of_no_use'; columns are: wage"),
-        ({"features": ["educ", "educ"]}, "'educ' is named twice"),
-        ({"features": ["wage"]}, "'wage' is named twice"),
-        ({"features": "educ"}, "is a list of columns"),
-        ({"features": []}, "is a list of columns"),
+        ({"features": ["educ", "educ"]}, "'educ' is listed twice"),
+        ({"features": ["wage"]}, "'wage' is listed twice"),
+        ({"features": "educ"}, "must be a non-empty list of columns"),
+        ({"features": []}, "must be a non-empty list of columns"),
         ({"features": ["numdep"]}, "there is no column 'numdep'"),
     ],
 )

@@ -102,7 +102,7 @@ def test_the_folder_of_a_secret_may_be_behind_a_link(tmp_path):
     IdentityKey().save(tmp_path / "link" / "key")
     assert IdentityKey.load(tmp_path / "link" / "key").public
     (tmp_path / "real").chmod(0o777)
-    with pytest.raises(StorageError, match="changed by others"):
+    with pytest.raises(StorageError, match="changed by other accounts"):
         IdentityKey.load(tmp_path / "link" / "key")
 
 
@@ -320,7 +320,7 @@ def test_the_doctor_looks_at_checkpoints(tmp_path):
         (folder / name).chmod(0o664)
         found = run("site", "doctor", folder)
         assert found.exit_code == 2
-        assert f"error: {folder / name} is open to others (mode 664)" in found.output
+        assert f"error: {folder / name} is open to other accounts (mode 664)" in found.output
         assert f"chmod 600 {folder / name}" in found.output
         (folder / name).chmod(0o600)
     folder.chmod(0o777)

@@ -68,7 +68,7 @@ def test_selections_and_statistics_without_a_norm_are_refused(monkeypatch):
     op = SITE_OPS["clipped_score"]
     silent = replace(op, sensitivity=lambda args, p: replace(op.sensitivity(args, p), norm=None))
     monkeypatch.setitem(SITE_OPS, "clipped_score", silent)
-    with pytest.raises(NotAvailableError, match="no sensitivity of this statistic"):
+    with pytest.raises(NotAvailableError, match="sensitivity of this statistic is not available"):
         server.vector_sum("clipped_score", SCORE, mu=1.0, label="score")
     assert len(server.ledger) == 0
 

@@ -419,7 +419,7 @@ def test_more_than_64_combinations_are_refused_before_anything_is_spent():
     with pytest.raises(errors.ArgumentError, match="128 level combinations"):
         m.fit(**spending)
     assert len(m.ledger) == 0
-    with pytest.raises(errors.ArgumentError, match="nothing is released with it"):
+    with pytest.raises(errors.ArgumentError, match="adds no Gaussian noise"):
         m.release(**spending, calibration="classic")
     assert len(pi.IWPGLM(y, X, loss="quadratic", **options).fit(**spending).params) == 7
     assert len(m.fit(**spending, correction="none").params) == 7

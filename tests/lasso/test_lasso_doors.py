@@ -145,7 +145,7 @@ def test_rows_that_were_changed_since_are_refused(table, kind, value):
     y = (y > 0.0).astype(float) if given.get("family") == "binomial" else y
     model = held_model(X, y, **given)
     X[-1, -1] = value
-    with pytest.raises(SchemaError, match="the rows were changed after they were given"):
+    with pytest.raises(SchemaError, match="the rows were changed after they were passed"):
         model.fit(**FIT | {"targets": [0, 1]} | asked)
     assert len(model.ledger.entries) == 0
 

@@ -148,7 +148,7 @@ def test_a_table_that_changes_after_a_look_is_told_with_its_charge(frame, tmp_pa
     spending = pi.mechanisms.gaussian.Spending.from_options({"mu": 1.0}, ledger)
     held.cdf("x", edges, 0.5, spending, "look")
     written(frame[:100], path)
-    with pytest.raises(AlignmentError, match=r"other rows than when it was read first.*the charge is kept"):
+    with pytest.raises(AlignmentError, match=r"has changed since it was first read.*the charge is kept"):
         held.cdf("x", edges, 0.5, spending, "look")
     assert len(ledger.entries) == 1
 
@@ -194,7 +194,7 @@ def test_counts_of_cells_are_exact_for_2_to_the_40_rows():
     assert noisy_prefixes(cells, 0.0, SimulationNoise(0)).tolist() == [one / 2**22 for one in exact]
     for largest in (2.0**40, 2.0**39):
         check_room(largest, 2.0, LatticeNoise())
-    with pytest.raises(SensitivityError, match="so little noise"):
+    with pytest.raises(SensitivityError, match="too small to be represented exactly"):
         check_room(2.0**42, 2.0**-20, LatticeNoise())
 
 
@@ -235,7 +235,7 @@ def test_rows_and_sums_are_not_pickled_and_not_shown(frame):
     assert "rows not shown" in repr(passes)
     cells = OpenColumns(frame, ["x"]).cells({"x": np.zeros(1)})["x"]
     for held in (passes, cells, EntrySums(SAMPLE_STATISTICS["cells"], SAMPLE_STATISTICS["cells"].l2, 1)):
-        with pytest.raises(TypeError, match="not pickled"):
+        with pytest.raises(TypeError, match="pickled"):
             pickle.dumps(held)
         shown = re.sub("0x[0-9a-f]+", "", repr(held))  # an address is no count
         assert not any(str(int(one)) in shown for one in cells.counts)

@@ -111,5 +111,5 @@ def test_columns_are_checked_when_they_are_opened():
         OpenColumns(ROWS, ["x"], unit="k")
     with pytest.raises(SchemaError, match="between 2"):
         OpenColumns(ROWS[:1], ["x"])
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="pickled"):
         OpenColumns(ROWS, ["x"]).__reduce__()

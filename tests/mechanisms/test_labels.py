@@ -80,7 +80,7 @@ def test_labels_of_several_types_are_refused_by_their_types(kinds, form):
             )
             else labels
         )
-    with pytest.raises(SchemaError, match=f"the column holds {kinds}, so a label") as told:
+    with pytest.raises(SchemaError, match=f"the column holds {kinds}. The same label") as told:
         coded(labels, "the column")
     assert "17" not in str(told.value)
 
@@ -214,17 +214,17 @@ def test_a_list_keeps_its_labels():
 
 @pytest.mark.parametrize("ids", [[10, "10"], ["9", 10], [np.int64(9), "10"]])
 def test_a_roster_holds_ids_of_one_type(ids):
-    with pytest.raises(AlignmentError, match="whole numbers in some rows and texts in others"):
+    with pytest.raises(AlignmentError, match="integers in some rows and texts in others"):
         roster_digest(ids)
     frame = pd.DataFrame({"id": np.array(ids, dtype=object), "x": 0.0})
-    with pytest.raises(AlignmentError, match="whole numbers in some rows and texts in others"):
+    with pytest.raises(AlignmentError, match="integers in some rows and texts in others"):
         open_table(frame, pi.Schema({"x": (-1, 1)}), id="id")
 
 
 def test_blocks_of_a_roster_hold_ids_of_one_type(monkeypatch):
     monkeypatch.setattr("privinf.mechanisms.files.ROWS", 2)
     frame = pd.DataFrame({"id": np.array([1, 2, "3", "4"], dtype=object), "x": 0.0})
-    with pytest.raises(AlignmentError, match="whole numbers in some rows and texts in others"):
+    with pytest.raises(AlignmentError, match="integers in some rows and texts in others"):
         open_table(frame, pi.Schema({"x": (-1, 1)}), id="id")
 
 

@@ -431,9 +431,9 @@ def test_bad_budgets(name):
 
 
 def test_a_level_for_what_is_in_clear_is_refused():
-    with pytest.raises(pi.errors.ArgumentError, match="nothing to protect"):
+    with pytest.raises(pi.errors.ArgumentError, match="is not needed"):
         plan_budget(Parts(2, (), "clear"), epsilon_x=1.0, epsilon_y=1.0, delta=DELTA)
-    with pytest.raises(pi.errors.ArgumentError, match="nothing to protect"):
+    with pytest.raises(pi.errors.ArgumentError, match="is not needed"):
         plan_budget(Parts(0, (), "response"), epsilon_x=1.0, epsilon_y=1.0)
     with pytest.raises(pi.errors.ArgumentError, match="without noise"):
         plan_budget(Parts(2, (), "clear"), epsilon=1.0, shares=(1, 1), delta=DELTA)

@@ -186,5 +186,5 @@ def test_wrong_designs_are_refused():
         Modulation(Design.from_arrays(["const"], bounds=[], public=["const"], radius=1.0))
     with pytest.raises(pi.errors.ArgumentError):
         Modulation(SCHEMA, "y ~ x1", contraction=1.0)
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="pickled"):
         Rows(frame()).__reduce__()

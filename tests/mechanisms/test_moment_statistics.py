@@ -370,11 +370,11 @@ def test_a_mutant_that_rounds_up_at_the_ball_passes_it(monkeypatch):
         ("total", {"response_bound": math.inf}, "response_bound"),
         ("total", {"constant": P}, "constant"),
         ("total", {"constant": 0.5}, "constant"),
-        ("total", {"coefficients": np.zeros(P)}, "takes no argument"),
-        ("total", {"support": np.array([0]), "beta": np.zeros(1)}, "takes no argument"),
+        ("total", {"coefficients": np.zeros(P)}, "has no argument"),
+        ("total", {"support": np.array([0]), "beta": np.zeros(1)}, "has no argument"),
         ("residual", {"coefficients": np.zeros(P - 1)}, "coefficients has"),
         ("residual", {"residual_clip": 0.0}, "residual_clip"),
-        ("residual", {"response_bound": 1.0}, "takes no argument"),
+        ("residual", {"response_bound": 1.0}, "has no argument"),
     ],
 )
 def test_arguments_are_checked_before_rows_are_read(name, change, words):

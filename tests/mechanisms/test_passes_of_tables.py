@@ -211,7 +211,7 @@ def test_a_table_that_changes_after_the_charge_is_told_with_it(frame, tmp_path, 
 
     monkeypatch.setattr(reading, "require_columns", changing)
     ledger = pi.Ledger()
-    with pytest.raises(AlignmentError, match=r"other rows than when it was read first.*the charge is kept"):
+    with pytest.raises(AlignmentError, match=r"has changed since it was first read.*the charge is kept"):
         pi.Moments(SCHEMA, "y ~ x").release(path, cov_type="HC0", ledger=ledger, **SPEND)
     assert len(ledger.entries) == 2
 

@@ -325,22 +325,22 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
         refused("no noise", fit("y ~ x", model=model, epsilon=np.inf))
         refused("Leave push_down", fit("y ~ x + np.log(w + 10)", model=model))
     refused("adapt_bounds=", lambda: ols.fit(mu=1.0, adapt_bounds=True))
-    refused("needs rows", lambda: ols.fit(mu=1.0, checkpoint=str(tmp_path / "fit")))
+    refused("needs the rows", lambda: ols.fit(mu=1.0, checkpoint=str(tmp_path / "fit")))
     refused("No intervals", lambda: ols.fit(mu=1e-4))
     refused("too few rows for intervals", lambda: ols.fit(mu=1e-4, intervals="optional"))
     for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
         refused("Leave push_down", fit(f"y ~ {term}"))
     refused("or no noise", fit("y ~ x", epsilon=np.inf))
     public = SCHEMA.fill({"w": pi.Numeric(1, 9, public=True)})
-    refused("needs rows", fit("y ~ x + w", public))
+    refused("needs the rows", fit("y ~ x + w", public))
     refused("observation weights", fit("y ~ x", public, weights="w"))
-    refused("needs rows", fit("y ~ x", pi.Schema({"y": (0, 10), "x": (-1, 2)}, unit="g", max_rows=400)))
+    refused("needs the rows", fit("y ~ x", pi.Schema({"y": (0, 10), "x": (-1, 2)}, unit="g", max_rows=400)))
 
 
 def test_what_a_query_is_not_made_for_is_refused(database):
     """A radius far below the bounds, whose rows are shrunk first; more sums than a query returns."""
     data = of_table(database, table())
-    with pytest.raises(NotAvailableError, match="16 times as wide as the radius"):
+    with pytest.raises(NotAvailableError, match="16 times as wide as radius="):
         pi.Moments(SCHEMA, "y ~ x", radius=0.01).release(data, mu=1.0)
     names = [f"x{place}" for place in range(60)]
     schema = pi.Schema(dict.fromkeys(names, (-1, 1)))
@@ -354,17 +354,17 @@ def test_what_a_query_is_not_made_for_is_refused(database):
     source = PushedSource("the table", kinds, DIALECTS["duckdb"], run)
     model.release(source, mu=1.0, cov_type="nonrobust")
     source = PushedSource("the table", kinds, DIALECTS["postgres"], run)
-    with pytest.raises(NotAvailableError, match="sums, which is too many"):
+    with pytest.raises(NotAvailableError, match="sums, which are too many"):
         model.release(source, mu=1.0, cov_type="nonrobust")
 
 
 def test_doors_refuse_what_has_no_database():
     with pytest.raises(ArgumentError, match="DuckDB relation or an ibis table"):
         pi.open_rows(table(), push_down=True)
-    with pytest.raises(ArgumentError, match="neither spool"):
+    with pytest.raises(ArgumentError, match="spool= and progress="):
         pi.open_rows(table(), push_down=True, spool=True)
     ibis = pytest.importorskip("ibis", reason="ibis is not installed")
-    with pytest.raises(NotAvailableError, match="never compared"):
+    with pytest.raises(NotAvailableError, match="only for DuckDB and PostgreSQL"):
         pi.open_rows(ibis.polars.connect().create_table("held", tables.arrow(table())), push_down=True)
 
 
@@ -374,7 +374,7 @@ def test_a_query_that_fails_quotes_no_row(database):
     frame.loc[7, "x"] = "4711.secret"
     database.register("frame", frame)
     data = pi.open_rows(database.sql("select y, cast(x as double) as x from frame"), push_down=True)
-    with pytest.raises(StorageError, match="failed in its database") as caught:
+    with pytest.raises(StorageError, match="could not compute the sums") as caught:
         pi.MomentOLS.from_formula("y ~ x", data, schema=SCHEMA).fit(mu=1.0)
     assert "4711" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -383,7 +383,7 @@ def test_a_query_that_fails_quotes_no_row(database):
 
 def test_sums_are_not_pickled_and_not_shown(database):
     data = of_table(database, table())
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(data)
     assert "rows not shown" in repr(data)
 

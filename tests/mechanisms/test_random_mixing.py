@@ -133,8 +133,8 @@ def test_a_missing_person_in_the_blocks_is_noticed_before_anything_is_spent():
         (rows().assign(a=math.nan), errors.SchemaError, "missing"),
         (rows().assign(g="zzz"), errors.SchemaError, "'g'"),
         (rows().assign(b="secret"), errors.SchemaError, "'b'"),
-        (rows(N - 1), errors.AlignmentError, "plan of n=300"),
-        (np.ones((N, 2)), errors.ArgumentError, "do not fit the columns"),
+        (rows(N - 1), errors.AlignmentError, "plan has n=300"),
+        (np.ones((N, 2)), errors.ArgumentError, "does not fit the columns"),
     ],
 )
 @pytest.mark.parametrize("mechanism", [RandomMixing, GaussianRows])

@@ -102,7 +102,7 @@ def test_a_later_file_that_differs_is_refused_of_other_libraries_too(kind, other
             return pytest.importorskip("polars").scan_parquet(folder / "*.parquet")
         return pytest.importorskip("pyarrow.dataset").dataset(folder)
 
-    refused(data, (SchemaError, StorageError), "x|could not be read to its end")
+    refused(data, (SchemaError, StorageError), "x|could not be read completely")
 
 
 def test_a_stream_that_breaks_off_or_changes_is_refused(frame):
@@ -120,7 +120,7 @@ def test_a_stream_that_breaks_off_or_changes_is_refused(frame):
         refused(
             lambda later=later: pa.RecordBatchReader.from_batches(batch.schema, broken(later)),
             (SchemaError, StorageError),
-            "later part|could not be read to its end",
+            "later part|could not be read completely",
             ONCE,
         )
 
@@ -198,7 +198,7 @@ def test_what_does_not_fit_into_memory_is_refused(frame, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_MEMORY", 1000)
     path = tmp_path / "t.parquet"
     frame.to_parquet(path)
-    with pytest.raises(NotAvailableError, match="needs all its rows in memory"):
+    with pytest.raises(NotAvailableError, match="reads all rows into memory"):
         pi.ModulatedOLS.from_formula("y ~ x", path, schema=SCHEMA).fit(**SPEND)
 
 

@@ -117,7 +117,7 @@ def test_the_largest_is_a_number_where_its_value_was_released():
         private_max(V, 1e-3, mu=1.0, values=False, rng=0),
         NoisyTopK(2, 1e-3, mu=1.0).release(V, rng=0),
     ):
-        with pytest.raises(ArgumentError, match="not one number"):
+        with pytest.raises(ArgumentError, match="not a single number"):
             float(other)
 
 

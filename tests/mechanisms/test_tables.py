@@ -192,7 +192,7 @@ def test_wrong_people_are_refused_without_showing_an_id(form, value, match, fram
     "ids", [np.arange(3.0), np.array([True, False, True]), pd.date_range("2020", periods=3)]
 )
 def test_ids_are_whole_numbers_or_texts(ids):
-    with pytest.raises(AlignmentError, match="whole numbers or texts"):
+    with pytest.raises(AlignmentError, match="integers or texts"):
         read_ids(pd.Series(ids))
 
 
@@ -310,7 +310,7 @@ def test_a_file_that_changes_under_way_is_refused(rows, frame, tmp_path):
 def test_rows_stay(frame):
     table = open_table(frame, SCHEMA, id="patient")
     assert repr(table) == "TableRows(50 rows of the data frame, not shown)"
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(table)
     with pytest.raises(ArgumentError, match="must be a Schema"):
         open_table(frame, ["age"])

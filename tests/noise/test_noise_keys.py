@@ -115,7 +115,7 @@ def test_a_key_is_secret_and_its_fingerprint_public():
     assert NoiseKey().fingerprint != NoiseKey().fingerprint
     for thing in (KEY, Keystream(STREAM), LatticeNoise().at(STREAM)):
         for copied in (pickle.dumps, copy.deepcopy):
-            with pytest.raises(TypeError, match="not pickled"):
+            with pytest.raises(TypeError, match="pickled"):
                 copied(thing)
     for wrong in (b"", bytes(31), "0" * 32, bytearray(32)):
         with pytest.raises(ArgumentError, match="32 bytes"):

@@ -20,8 +20,8 @@ N = 400
 SCHEMA = pi.Schema({"y": (-3, 3), "x": (-1, 1), "q": (0, 2)})
 PUBLIC = pi.Schema({"y": (-3, 3), "x": (-1, 1), "q": pi.Numeric(0, 2, public=True)})
 ROUNDS = pi.DPSGD(epochs=2, batches=4)
-MOVED = "its rows, or their order"
-BEYOND = "public columns of a row are larger"
+MOVED = "or their order"
+BEYOND = "larger public values"
 
 
 def frame() -> pd.DataFrame:

@@ -142,7 +142,7 @@ def test_columns_of_tables_and_what_is_wrong():
         pi.stats.chi2_contingency("a", "u", data=frame, schema=schema, mu=0.1, ledger=ledger)
     with pytest.raises(ArgumentError, match="pair"):
         pi.stats.pearsonr(U, V, bounds=((0, 1),), mu=0.1, ledger=ledger)
-    with pytest.raises(NotAvailableError, match="stated in epsilon"):
+    with pytest.raises(NotAvailableError, match="a budget in epsilon="):
         pi.stats.pearsonr(U, V, bounds=BOUNDS, mu=0.1, noise="laplace", ledger=ledger)
     assert len(ledger) == 1
 

@@ -57,7 +57,7 @@ found = {
 found["studies"] = [name for name in sys.modules if name.split(".")[0] == "studies"]
 print(json.dumps(found))
 """
-ABSENT = "is one of the studies in privinf's repository, which are not in the installed package"
+ABSENT = "is in the studies of privinf's repository, and the installed package does not include them"
 
 
 # Building and installing the wheel takes seconds, and every test here needs it.

@@ -116,7 +116,8 @@ def plan_budget(
     check_choice(calibration, Calibration, "calibration")
     if calibration == "classic" and not parts.gaussian and parts.label != "gaussian":
         raise ArgumentError(
-            "calibration='classic' is for Gaussian noise, but nothing is released with it here: leave it out"
+            "calibration='classic' applies only to Gaussian noise, but this release adds no "
+            "Gaussian noise: leave calibration= out"
         )
     if delta is not None and not is_zero(delta):
         check_fraction(delta, "delta")
@@ -202,8 +203,8 @@ def _checked_shares(parts: Parts, shares: Sequence[float] | None) -> tuple[Fract
             )
         if not parts.features or parts.label == "clear":
             raise ArgumentError(
-                "shares= needs features and a label that are both protected, but one of them is sent "
-                "without noise: leave shares= out"
+                "shares= divides the budget between protected features and a protected label, but one "
+                "of the two is sent without noise here: leave shares= out"
             )
         pair = (check_positive(shares[0], "shares[0]"), check_positive(shares[1], "shares[1]"))
     x = exact(pair[0]) if parts.features else Fraction(0)
@@ -224,8 +225,7 @@ def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, f
             )
         if not protected and epsilon is not None:
             raise ArgumentError(
-                f"epsilon_{side}= has nothing to protect, since {subject} will be sent without noise: "
-                "leave it out"
+                f"epsilon_{side}= is not needed, because {subject} will be sent without noise: leave it out"
             )
         if protected:
             levels[side] = check_positive(epsilon, f"epsilon_{side}", infinite=True)

@@ -89,8 +89,8 @@ class FeaturePlan:
         if unknown := [name for name in named if name not in names]:
             listed = ", ".join(names) or "none"
             raise ArgumentError(
-                f"response_shares= names {shown_name(unknown[0])}, which is not sent by randomized "
-                f"response; columns that are: {listed}"
+                f"response_shares= names column {shown_name(unknown[0])}, which is not sent by "
+                f"randomized response; columns sent by randomized response are: {listed}"
             )
         return tuple(check_positive(named.get(name, 1.0), f"response_shares[{name!r}]") for name in names)
 
@@ -161,8 +161,8 @@ def _binary_columns(design: Design, binary: Iterable[str]) -> list[int]:
         if name not in design.private_names:
             private_names = ", ".join(design.private_names)
             raise ArgumentError(
-                f"binary column {name!r} is not a private column of the design; private columns are: "
-                f"{private_names}"
+                f"binary column {name!r} is not a private column of the design; its private columns "
+                f"are: {private_names}"
             )
         position = design.names.index(name)
         bounds = (float(design.low[position]), float(design.high[position]))
@@ -253,9 +253,7 @@ def label_design(
     """
     if isinstance(schema, Design):
         if formula is not None or radius is not None:
-            raise ArgumentError(
-                "a Design already has its formula and radius: pass it without formula= and radius="
-            )
+            raise ArgumentError("a Design already has its formula and radius: leave formula= and radius= out")
         return schema
     schema = check_schema(schema, "a privinf.Schema or Design")
     if not isinstance(formula, str):

@@ -186,8 +186,8 @@ class Modulation:
             )
         if self.map.directions > self.columns:
             raise ArgumentError(
-                f"directions={self.map.directions} exceeds the number of private columns, "
-                f"{self.columns}: orthonormal directions cannot be more than these columns"
+                f"directions={self.map.directions} is too large: at most {self.columns} directions are "
+                "possible, one for each private column"
             )
 
     def release(
@@ -509,14 +509,17 @@ class ModulationSession:
         index = len(self._messages)
         if index == self.rounds:
             raise ArgumentError(
-                f"all {self.rounds} charged rounds have been answered: start a new release for more"
+                f"all {self.rounds} rounds that were paid for have been answered: start a new release "
+                "for more rounds"
             )
         parameters = self._mechanism.map
         shape = (parameters.directions, self._mechanism.columns)
         if np.shape(directions) != shape:
-            raise ArgumentError(f"directions must have shape {shape}, got {np.shape(directions)}")
+            raise ArgumentError(f"directions= must have shape {shape}, got {np.shape(directions)}")
         if not np.allclose(directions @ directions.T, np.eye(len(directions)), rtol=0.0, atol=ORTHONORMAL):
-            raise ArgumentError("the rows of directions must be orthonormal")
+            raise ArgumentError(
+                "directions= must have orthonormal rows: orthogonal to each other and of length 1"
+            )
         message = modulated_message(
             self._rows.private, directions, self._plan.scales[index], self._source, parameters
         )
@@ -534,8 +537,8 @@ class ModulationSession:
         """
         if len(self._messages) < self.rounds:
             raise ArgumentError(
-                f"{self.rounds - len(self._messages)} charged round(s) must still be sent "
-                "before the release is made"
+                f"{self.rounds - len(self._messages)} of the rounds that were paid for have not been "
+                "answered: answer them before you make the release"
             )
         single_round = self.rounds == 1
         arrays: dict[str, Any] = {

@@ -110,8 +110,9 @@ def orthonormal_directions(
     room = dimension - (vector is not None)
     if count > room:
         raise ArgumentError(
-            f"directions={count} is too large: {dimension} private column(s) leave room for {room} "
-            "orthonormal directions, which must also be orthogonal to the current coefficients"
+            f"directions={count} is too large for {dimension} private column(s): at most {room} "
+            "directions are possible, since they must be orthogonal to each other and to the "
+            "current coefficients"
         )
     draws = rng.standard_normal((dimension, count))
     if vector is not None:

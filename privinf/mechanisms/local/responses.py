@@ -220,13 +220,13 @@ def checked_codes(codes: ArrayLike, levels: int) -> Integers:
     try:
         array = np.asarray(codes)
     except ValueError:  # a ragged list
-        raise SchemaError("codes must be whole numbers") from None
+        raise SchemaError("codes must be integers") from None
     if array.ndim != 1:
         raise SchemaError(f"codes must have one dimension, got {array.ndim} dimensions")
     if array.dtype.kind == "b":
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise SchemaError("codes must be whole numbers")
+        raise SchemaError("codes must be integers")
     if array.size and (array.min() < 0 or array.max() >= levels):
         raise SchemaError(f"codes must be between 0 and {levels - 1}")
     return array.astype(np.int64)

@@ -186,7 +186,9 @@ def _machines(samples: Any) -> list[Floats]:
         return list(samples)
     checked = [_rows(rows, position) for position, rows in enumerate(samples)]
     if len({rows.shape[1] for rows in checked}) > 1:
-        raise AlignmentError("sites differ in their number of columns: all arrays need the same p columns")
+        raise AlignmentError(
+            "the sites have different numbers of columns: all arrays in samples= need the same p columns"
+        )
     return checked
 
 
@@ -196,7 +198,10 @@ def _rows(sample: Any, position: int) -> Floats:
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"site {position}: rows must be numeric") from None
     if rows.ndim != 2 or 0 in rows.shape:
-        raise SchemaError(f"site {position}: rows must have shape (n, p) with n, p > 0, got {rows.shape}")
+        raise SchemaError(
+            f"site {position}: rows must have shape (n, p), with at least one row and one column, "
+            f"got {rows.shape}"
+        )
     if not np.isfinite(rows).all():
-        raise SchemaError(f"site {position}: rows have missing or infinite entries")
+        raise SchemaError(f"site {position}: rows have missing or infinite values")
     return rows

@@ -81,10 +81,11 @@ class MixingMatrix:
             object.__setattr__(self, name, check_count(getattr(self, name), name))
         object.__setattr__(self, "seed", check_count(self.seed, "seed", least=0))
         if self.n > _MOST_RECORDS:
-            raise ArgumentError(f"n={self.n} people must be at most 2**40")
+            raise ArgumentError(f"n={self.n} people are too many: pass at most 2**40")
         if self.k > self.n:
             raise ArgumentError(
-                f"k={self.k} mixed rows must be at most n={self.n}, the number of people: choose a smaller k"
+                f"k={self.k} is too large: pass at most n={self.n} (people), because k counts random "
+                "linear combinations of their rows"
             )
         if self.seed >= 2**64:
             raise ArgumentError(f"seed={self.seed} must be below 2**64")
@@ -134,9 +135,9 @@ class MixingMatrix:
     def _checked(self, positions: ArrayLike) -> Integers:
         array = np.asarray(positions)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise ArgumentError("positions must be a vector of whole numbers")
+            raise ArgumentError("row numbers must be a vector of integers")
         if array.size and (array.min() < 0 or array.max() >= self.n):
-            raise ArgumentError(f"positions must be in 0 .. n-1 = {self.n - 1}")
+            raise ArgumentError(f"row numbers must be between 0 and n-1 = {self.n - 1}")
         return array.astype(np.int64)
 
 
@@ -185,11 +186,12 @@ class Mixer:
         values = np.ascontiguousarray(check_array(block, "block", ndim=2))
         if values.shape[1] != self.width:
             raise ArgumentError(
-                f"the block has {values.shape[1]} column(s), this mixer has width={self.width}"
+                f"the array has {values.shape[1]} column(s), but this mixer was made with "
+                f"width={self.width}: pass an array with that many columns"
             )
         positions = self._positions(position, len(values))
         if self.records + len(values) > self.matrix.n:
-            raise ArgumentError(f"more than n={self.matrix.n} records were added: add every position once")
+            raise ArgumentError(f"more than n={self.matrix.n} records were added: add every record only once")
         if not len(values):
             return
         if np.any(np.diff(positions) <= 0):
@@ -197,7 +199,7 @@ class Mixer:
             positions = positions[order]
             values = values[order]
             if np.any(np.diff(positions) == 0):
-                raise ArgumentError("positions must be distinct: add every record once")
+                raise ArgumentError("row numbers must be distinct: add every record only once")
         self._kernel.add(self._total, values, positions)
         self.records += len(values)
 
@@ -214,11 +216,11 @@ class Mixer:
             The mixers have different matrices or widths, or more than n records together.
         """
         if other.matrix != self.matrix or other.width != self.width:
-            raise AlignmentError("mixers of different matrices or widths cannot be merged")
+            raise AlignmentError("mixers can be merged only if they have the same matrix and the same width")
         if self.records + other.records > self.matrix.n:
             raise AlignmentError(
-                f"the two mixers together hold more than n={self.matrix.n} records: every record must be "
-                "in one of them only"
+                f"the two mixers together contain more than n={self.matrix.n} records: add every record "
+                "to only one of them"
             )
         self._total += other._total
         self.records += other.records
@@ -228,14 +230,14 @@ class Mixer:
             start = check_count(position, "position", least=0)
             if start + count > self.matrix.n:
                 raise ArgumentError(
-                    f"the block ends beyond record n-1 = {self.matrix.n - 1}: pass a smaller position or "
-                    "fewer rows"
+                    f"the rows do not fit before the last row number, n-1 = {self.matrix.n - 1}: pass a "
+                    "smaller position= or fewer rows"
                 )
             return np.arange(start, start + count)
         positions = self.matrix._checked(position)
         if positions.size != count:
             raise ArgumentError(
-                f"{positions.size} position(s) for a block of {count} record(s): pass one position for "
-                "each record"
+                f"{positions.size} row number(s) were passed for {count} record(s): pass one row number "
+                "for each record"
             )
         return positions

@@ -127,7 +127,7 @@ class PlanColumns:
         if label is not None:
             if label not in self.names:
                 raise SchemaError(
-                    f"label {label!r} is not a released column; released columns are: {', '.join(self.names)}"
+                    f"{label!r} is not a released column; released columns are: {', '.join(self.names)}"
                 )
             response = np.array([name == label for name in self.names])
             features = ~response

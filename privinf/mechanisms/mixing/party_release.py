@@ -74,18 +74,16 @@ class SeenRows:
             self._is_marked = np.arange(self.n) < self._next
         at = np.asarray(position) + (np.arange(count) if run else 0)
         if at.shape != (count,) or (count and (at.min() < 0 or at.max() >= self.n)):
-            raise AlignmentError(
-                f"the positions of a block must be between 0 and {self.n - 1}, one for each row"
-            )
+            raise AlignmentError(f"row numbers must be between 0 and {self.n - 1}, one for each row")
         if self._is_marked[at].any() or len(np.unique(at)) < count:
-            raise AlignmentError("a person has two rows: every position must be given once")
+            raise AlignmentError("a person has two rows: give every row number only once")
         self._is_marked[at] = True
 
     def check(self) -> None:
         """Raise AlignmentError unless every row has come."""
         count = self._next if self._is_marked is None else int(self._is_marked.sum())
         if count != self.n:
-            raise AlignmentError(f"{count} of {self.n} people have a row: every person needs a row")
+            raise AlignmentError(f"only {count} of {self.n} people have a row: every person needs a row")
 
 
 @doors
@@ -245,15 +243,15 @@ class PartyMechanism:
             names = list(self.design.schema.columns)
             if array.ndim != 2 or array.shape[1] != len(names):
                 raise ArgumentError(
-                    f"rows of shape {array.shape} do not fit the columns {', '.join(names)}: pass one "
-                    "column of the array for each name"
+                    f"the array has shape {array.shape}, which does not fit the columns {', '.join(names)}: "
+                    "pass one column of the array for each name"
                 )
             rows = pd.DataFrame(array, columns=names)
         n = len(rows)
         if self.n is not None and n != self.n:
             raise AlignmentError(
-                f"{n} rows were passed for a plan of n={self.n} people: every party needs one row for "
-                "each person"
+                f"{n} rows were passed, but the plan has n={self.n} people: every party needs one row "
+                "for each person"
             )
         if not 0 < n <= MOST_PEOPLE:
             raise AlignmentError(f"{n} rows were passed, but a release needs between 1 and 2^29 people")

@@ -122,23 +122,26 @@ class MixingPlan:
         if self.ids_sha256 is not None and not (
             isinstance(self.ids_sha256, str) and len(self.ids_sha256) == 64
         ):
-            raise ArgumentError("ids_sha256= must be the 64 hexadecimal digits of the roster's digest")
+            raise ArgumentError(
+                "ids_sha256= must be the SHA-256 checksum of the roster, 64 hexadecimal digits"
+            )
         check_number(self.share, "share", low=0.0, high=0.99)
         if self.method == "gaussian-rows":
             if self.k != self.n or self.share != 0.0:
                 raise ArgumentError(
-                    "a plan of single rows (method='gaussian-rows') needs k = n and no all-ones row (share=0)"
+                    "method='gaussian-rows' releases every row with noise: pass k = n, share=0"
                 )
             return
         if (self.share > 0.0) != self.intercept:
             raise ArgumentError(
-                "a positive share= and intercept=True belong together, because share= is the weight of the "
-                "all-ones row: pass both or neither"
+                "share= is the weight of the intercept: pass a positive share= with intercept=True, or "
+                "share=0 with intercept=False"
             )
         min_k = self.width + int(not self.intercept)
         if check_count(self.k, "k") < min_k:
             raise ArgumentError(
-                f"k={self.k} mixed rows cannot identify {self.width} columns: at least {min_k} are needed"
+                f"k={self.k} is too small for {self.width} columns: pass at least k={min_k} (random "
+                "linear combinations of rows)"
             )
         for name in self.parties:
             self.mechanism(name)
@@ -496,7 +499,7 @@ class MixingPlan:
         StorageError
             The text is not a plan, or its checksum does not match.
         """
-        record = parse_json(text, "the text is not a mixing plan: it")
+        record = parse_json(text, "the text is not a mixing plan: the text")
         names = ("format", "version", *cls.__dataclass_fields__)
         return cls.from_dict(verified_record(record, "a mixing plan", names))
 

@@ -254,13 +254,13 @@ class RandomMixing(PartyMechanism):
         self.intercept = bool(intercept)
         if share is not None and not intercept:
             raise ArgumentError(
-                "share= is the weight of the all-ones row, which is released only with intercept=True: "
-                "leave share= out"
+                "share= is the weight of the intercept, so it needs intercept=True: pass "
+                "intercept=True or leave share= out"
             )
         self.share = None if share is None else check_number(share, "share", low=0.0, high=0.99)
         if self.share == 0.0:
             raise ArgumentError(
-                "share=0 would give the all-ones row no signal: pass a positive share, or intercept=False"
+                "share=0 gives the intercept no weight: pass a positive share=, or intercept=False"
             )
         self.matrix(self.n or MOST_PEOPLE)
 

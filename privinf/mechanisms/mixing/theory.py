@@ -159,8 +159,8 @@ def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) 
     """
     if not guess.noise > 0.0:
         raise ArgumentError(
-            "k='auto' balances mixing error against noise, but epsilon=inf adds no noise: pass a "
-            "number for k (more rows are better, up to n)"
+            "k='auto' needs a finite epsilon: with epsilon=inf, pass a number for k (the larger, "
+            "the more accurate, up to n)"
         )
     p = features + 1
     effective_n = (1.0 - share) * n
@@ -232,33 +232,37 @@ class PlanCheck:
 
     def __str__(self) -> str:
         plan = self.plan
-        description = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
+        description = f"{plan.k} random linear combinations of rows ({plan.kind}, public seed {plan.seed})"
         if plan.method == "gaussian-rows":
             description = "all rows, with noise"
-        verdict = "identified, so normal intervals can be expected"
+        verdict = "the coefficients are identified, so normal intervals can be expected"
         if not self.identified:
             verdict = (
-                "NOT IDENTIFIED, so expect unbounded intervals. Use more people, fewer columns or a "
-                "larger epsilon, or use only the score test"
+                "the coefficients are NOT IDENTIFIED, so unbounded intervals can be expected. Use more "
+                "people, fewer columns or a larger epsilon, or use only the score test"
             )
         lines = [
             f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {description}",
-            f"weight of the all-ones row: {plan.share:.3g}"
+            f"weight of the intercept (share=): {plan.share:.3g}"
             if plan.intercept and plan.share
-            else "no all-ones row",
+            else "no intercept",
             *(
-                f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "
-                f"epsilon {p.epsilon:.4g} at delta {p.delta:g}"
+                f"  {p.party}: {p.columns} column(s), standard deviation of the noise "
+                f"{p.noise_scale:.4g} (columns scaled by their bounds), epsilon {p.epsilon:.4g} at "
+                f"delta {p.delta:g}"
                 for p in self.parties
             ),
-            f"one person, over all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
             (
-                f"forecast of identification: phi = {self.forecast:.3g} (at least {IDENTIFIED:g} is "
-                f"needed), {verdict}"
+                f"guarantee for one person, over all parties: epsilon {self.epsilon:.4g} at delta "
+                f"{self.delta:g}"
             ),
             (
-                "(phi assumes columns that are spread evenly over their bounds and not collinear; "
-                "narrower bounds increase it)"
+                f"strength of identification, forecast: phi = {self.forecast:.3g} (at least "
+                f"{IDENTIFIED:g} is needed); {verdict}"
+            ),
+            (
+                "(the forecast assumes that the columns are spread evenly over their bounds and not "
+                "collinear; narrower bounds increase phi)"
             ),
         ]
         return "\n".join(lines)

@@ -59,7 +59,7 @@ class RemoteSums:
         """
         totals = [op.sums(self.empty, args) for op, args in queries if op.sums is not None]
         if len(totals) < len(queries):
-            raise unfit("one of its statistics has no exact sums")
+            raise unfit("a statistic of this method cannot be summed exactly")
         if self.rows.features.pushes:
             from privinf.mechanisms.pushdown.traced import add_pushed
 
@@ -166,8 +166,7 @@ def cell_numbers(
         sizes.add(n)
     if len(sizes) > 1:
         raise AlignmentError(
-            "the table has other rows than when it was read first: start again with a table that nobody "
-            "writes to"
+            "the table has changed since it was first read: start again with a table that nobody writes to"
         )
     return counts, sizes.pop()
 

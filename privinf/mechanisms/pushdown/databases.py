@@ -249,8 +249,8 @@ class PushedSource(Source):
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Raise NotAvailableError: rows stay where they are."""
         raise NotAvailableError(
-            f"this method needs rows of {self.name}, but push_down=True keeps them in the database. "
-            f"{LEAVE_OUT}"
+            f"this method needs the rows of {self.name}, but push_down=True computes only sums in "
+            f"the database. {LEAVE_OUT}"
         )
 
     def state(self) -> object:
@@ -271,15 +271,15 @@ class PushedSource(Source):
         except Exception:  # of any database: what it says can show values
             pass
         raise StorageError(
-            f"the sums over {self.name} failed in its database: run a query over its columns on its "
-            "own to see the reason, which can show values of rows"
+            f"the database could not compute the sums over {self.name}: run a query over its "
+            "columns without privinf to see the reason, which can contain values of rows"
         )
 
     def __repr__(self) -> str:
         return f"<{self.name}, summed in its database: {len(self.kinds)} columns, rows not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def pushed_source(data: Table) -> PushedSource:
@@ -293,7 +293,7 @@ def pushed_source(data: Table) -> PushedSource:
     if ("ibis", "Table") in kinds:
         return _ibis(data)
     raise ArgumentError(
-        "push_down=True needs a DuckDB relation or an ibis table, whose database computes the sums"
+        "push_down=True needs a DuckDB relation or an ibis table, because the database computes the sums"
     )
 
 
@@ -329,8 +329,8 @@ def _ibis(data: Any) -> PushedSource:
     dialect = DIALECTS.get(database.name)
     if dialect is None or not dialect.checked:
         raise NotAvailableError(
-            f"sums inside {database.name} were never compared with those of blocks, so push_down=True "
-            f"is available for DuckDB and PostgreSQL only. {LEAVE_OUT}"
+            f"push_down=True is available only for DuckDB and PostgreSQL, not for {database.name}. "
+            f"{LEAVE_OUT}"
         )
 
     def ask(layers: Sequence[Layer], by: str) -> Any:

@@ -73,11 +73,11 @@ class Question:
                 not isinstance(level, str) and abs(level) >= 2**EXACT_BITS for level in declared.levels
             )
             if large or kind not in ("number", "truth", "text"):
-                raise unfit(
-                    f"the database may compare the levels of column {name!r} in another way than privinf does"
-                )
+                raise unfit(f"the database and privinf may compare the levels of column {name!r} differently")
         elif declared is not None and declared.unit == DAYS:
-            raise unfit(f"column {name!r} holds dates, which databases convert in other ways")
+            raise unfit(
+                f"column {name!r} contains dates, which the database and privinf may convert differently"
+            )
         elif kind not in ("number", "decimal", "truth"):
             raise SchemaError(NOT_NUMBERS.format(name))
 
@@ -266,7 +266,9 @@ class Question:
     def finite(self, name: str) -> str:
         """Return a column's value, and what stands in for a missing one."""
         if name in self._factors:
-            raise unfit(f"the distribution of column {name!r} is wanted, which has levels")
+            raise unfit(
+                f"column {name!r} has levels, and only the distribution of a numeric column can be computed"
+            )
         value = self._value(name)
         return case(self._gaps(value, self._stand_in(name)), value)
 
@@ -340,7 +342,7 @@ class DesignQuestion(Question):
         if any(name not in self._factors for name in names):
             raise unfit(
                 f"column {column.name!r} is neither a numeric column of the table nor a function of "
-                "columns with levels"
+                "columns with levels (categories)"
             )
         levels = [self._factors[name].levels for name in names]
         if math.prod(map(len, levels)) > MOST_LOOKUPS:
@@ -383,7 +385,7 @@ def counted_rows(rows: Rows, design: Design) -> int:
     source: PushedSource = rows.features
     size = len(design.columns) + 1
     if size * (size + 1) // 2 > source.dialect.sums:
-        raise unfit(f"the model has {size - 1} coefficients, which is too many")
+        raise unfit(f"the model has {size - 1} coefficients, which are too many")
     question = DesignQuestion(source, design, rows.missing)
     question.check_columns()
     sums = named("_s", [ALL_ROWS, *question.defects()])

@@ -54,7 +54,7 @@ class Traced(NDArrayOperatorsMixin):
         values = np.asarray(operand, dtype=np.float64)
         if values.ndim:
             if values.shape[-1] != 1:
-                raise unfit("a statistic needs numbers that differ from row to row")
+                raise unfit("a statistic of this method needs numbers that differ from row to row")
             values = values[..., 0]
         nodes = np.empty(values.shape, dtype=object)
         for place in np.ndindex(values.shape):
@@ -79,7 +79,10 @@ class Traced(NDArrayOperatorsMixin):
             x = inputs * 2
         make = getattr(self._expressions, name, None)
         if method != "__call__" or not (make or name in ("matmul", "isfinite")):
-            raise unfit(f"a statistic needs the function {name}, for which privinf has no SQL")
+            raise unfit(
+                f"a statistic of this method needs the function {name!r}, which privinf cannot "
+                "translate to SQL"
+            )
         if name == "isfinite":
             return np.isfinite([end for node in _nodes(self) for end in (node.low, node.high)])
         if name == "matmul":
@@ -111,8 +114,8 @@ class Traced(NDArrayOperatorsMixin):
             clipped = self._elementwise(lambda x, a, b: make.minimum(make.maximum(x, a), b), *args)
             return self._into([kwargs["out"]] if "out" in kwargs else None, clipped)
         raise unfit(
-            f"a statistic needs the function {name}, for which privinf has no SQL, or a number could be "
-            "infinite"
+            f"a statistic of this method needs the function {name!r}, which privinf cannot "
+            "translate to SQL, or one of its numbers could be infinite"
         )
 
     def _into(self, out: Any, nodes: Nodes) -> Any:
@@ -213,7 +216,7 @@ class TracedReader:
     def columns(self, args: Args, chosen: Integers | None = None) -> Floats:
         """Return columns in their units."""
         if chosen is None:
-            raise unfit("the rows are weighted by narrower bounds")
+            raise unfit("this method weights rows by bounds narrower than the declared ones")
         low, high = self._public.low, self._public.high
         values: Any = Traced(self._expressions, [self._value(int(at), low[at], high[at]) for at in chosen])
         if (center := args.get("center")) is not None:
@@ -226,7 +229,7 @@ class TracedReader:
         """Return all columns, or some, the constant being 1."""
         index, grid = grid_of(self._public, self.args, chosen, constant)
         if grid is None:
-            raise unfit("some bounds are wider than the radius of the rows")
+            raise unfit("some bounds are wider than radius=, the largest norm of a row")
         places = np.arange(len(self._public.low))[index]
         nodes = [self._steps(int(at), grid.column(j)) for j, at in enumerate(places)]
         if constant is not None:
@@ -236,7 +239,7 @@ class TracedReader:
     def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
         """Return marks of columns and of the response, 1 outside the bounds and 0 inside."""
         if inputs:
-            raise unfit("values of derived columns outside their bounds are counted")
+            raise unfit("this method counts the values outside the bounds of derived columns")
         places: list[int | None] = [*(int(at) for at in chosen), *([None] * outcome)]
         return [
             self._array([self._expressions.column(self._question.outside(at), 0.0, 1.0)]) for at in places
@@ -258,9 +261,9 @@ class TracedReader:
         private = np.flatnonzero(design.private).tolist()
         ones = len(design.columns) - len(private)
         if ones > (design.constant is not None):
-            raise unfit("the design has public columns in addition to the constant")
+            raise unfit("the design has public columns other than the constant")
         if math.isfinite(grid.radius):
-            raise unfit("some bounds are more than 16 times as wide as the radius of the rows")
+            raise unfit("some bounds are more than 16 times as wide as radius=, the largest norm of a row")
         nodes = [self._steps(at, grid.column(j)) for j, at in enumerate(private)]
         public_nodes = [self._expressions.number(FULL_SCALE)] * ones
         x = self._array(nodes)
@@ -344,7 +347,7 @@ def add_pushed(
     StorageError if the query fails.
     """
     if not plain:
-        raise unfit("the fit has observation weights, or no noise is added")
+        raise unfit("the fit has observation weights or adds no noise")
     source: PushedSource = rows.features
     question = DesignQuestion(source, design, rows.missing)
     expressions = Expressions(source.dialect)
@@ -363,7 +366,7 @@ def add_pushed(
     )
     if len(sums) > source.dialect.sums:
         if len(accumulators) == 1:
-            raise unfit(f"the query would need {len(sums)} sums, which is too many for the database")
+            raise unfit(f"the query would need {len(sums)} sums, which are too many for the database")
         return [
             n for accumulator in accumulators for n in add_pushed(rows, design, public, [accumulator], plain)
         ]

@@ -113,7 +113,7 @@ class SiteBlock:
         return len(self.response)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a site's rows are not pickled")
+        raise TypeError("a site's rows cannot be pickled")
 
     def parts(self, rows: int) -> Iterator[SiteBlock]:
         """Cut the rows into even blocks of at most so many."""
@@ -245,8 +245,8 @@ def clip_norms(rows: Floats, bound: float, unit: float = 0.0) -> Floats:
     room = bound - 0.5 * unit * math.sqrt(rows.shape[1])
     if room <= 0.0:
         raise SensitivityError(
-            f"the norm {bound:g} is too small for vectors of {rows.shape[1]} entries on the grid: use a "
-            "larger norm or fewer columns"
+            f"the norm {bound:g} is too small for vectors of {rows.shape[1]} entries, since the "
+            "entries are rounded: use a larger norm or fewer columns"
         )
     made_finite(rows)
     with np.errstate(over="ignore"):
@@ -306,7 +306,7 @@ def check_bits(args: Args, rows: int) -> int:
     bits = whole_number(args, "bits", default=0)
     if bits < 0 or (bits > 0 and bits > exact_bits(rows)):
         raise SensitivityError(
-            f"bits={bits} is too large: sums over {rows} rows are exact up to bits={exact_bits(rows)}"
+            f"bits={bits} is too large: sums over {rows} rows are exact with at most bits={exact_bits(rows)}"
         )
     return bits
 
@@ -315,7 +315,7 @@ def whole_number(args: Args, name: str, *, default: int | None = None, minimum: 
     """Return an argument that is a whole number."""
     value = args.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise ArgumentError(f"{name} must be a whole number, at least {minimum}")
+        raise ArgumentError(f"{name} must be an integer, at least {minimum}")
     return int(value)
 
 
@@ -330,7 +330,7 @@ def positive_vector(args: Args, name: str, size: int) -> Floats:
     """Return an argument that is a vector of positive numbers, none below `SMALLEST`."""
     entries = vector(args, name, size)
     if not (entries >= SMALLEST).all():
-        raise ArgumentError(f"{name} must be positive, at least {SMALLEST:g}")
+        raise ArgumentError(f"{name} must be a positive number, at least {SMALLEST:g}")
     return entries
 
 
@@ -366,11 +366,11 @@ def positions(args: Args, name: str, columns: int) -> Integers:
         raise ArgumentError(f"{name} is missing")
     indices = np.asarray(args[name])
     if indices.ndim != 1 or indices.size > columns or (indices.size and indices.dtype.kind not in "iu"):
-        raise ArgumentError(f"{name} must be a list of column positions, each once")
+        raise ArgumentError(f"{name} must be a list of column numbers, each given once")
     if indices.size and (
         indices.min() < 0 or indices.max() >= columns or len(np.unique(indices)) < indices.size
     ):
-        raise ArgumentError(f"{name} must be distinct positions between 0 and {columns - 1}")
+        raise ArgumentError(f"{name} must be distinct column numbers between 0 and {columns - 1}")
     return indices.astype(np.int64)
 
 
@@ -382,7 +382,7 @@ def check_common(args: Args, columns: int) -> None:
         positive_vector(args, "scale", columns)
     check_number(args.get("intercept", 0.0), "intercept")
     if "response" in args and whole_number(args, "response") >= columns:
-        raise ArgumentError(f"response must be a position between 0 and {columns - 1}")
+        raise ArgumentError(f"response must be a column number between 0 and {columns - 1}")
     if ("support" in args) != ("beta" in args):
         raise ArgumentError("support and beta must be passed together")
     if "support" in args:

@@ -256,7 +256,7 @@ def _check_model(args: Args, columns: int) -> int:
         raise ArgumentError("exposure can be used only with family='poisson'")
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
-            raise ArgumentError(f"{name} must be the position of a column, below {columns}")
+            raise ArgumentError(f"{name} must be a column number below {columns}")
     for name in {"score_bound", "curvature_bound", "weight_unit"} & set(args):
         positive(args, name)
     return int(transform.shape[1])
@@ -282,7 +282,7 @@ def _joint_sensitivity(size: int, args: Args, *, start: bool) -> RecordSensitivi
 
 def _start_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     if not len(chosen := positions(args, "block", columns)):
-        raise ArgumentError("block must name at least one column")
+        raise ArgumentError("block must contain at least one column number")
     positive(args, "radius")
     return _joint_sensitivity(len(chosen), args, start=True)
 
@@ -297,7 +297,7 @@ def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     _check_model(args, columns)
     if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
         raise ArgumentError(
-            "scores of this family are not bounded by the bounds of x: pass of='residual' to count residuals"
+            "scores can be counted only with family='binomial': pass of='residual' to count residuals"
         )
     return counted_sensitivity(args)
 

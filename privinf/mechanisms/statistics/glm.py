@@ -106,7 +106,7 @@ def _size(args: Args, columns: int) -> int:
     if "block" not in args:
         return columns
     if not len(chosen := positions(args, "block", columns)):
-        raise ArgumentError("block must name at least one column")
+        raise ArgumentError("block must contain at least one column number")
     return len(chosen)
 
 
@@ -236,7 +236,7 @@ def _sketched_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     if "batches" in args:
         batches = whole_number(args, "batches", minimum=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
-            raise ArgumentError(f"batch must be below batches={batches}, and seed below 2^63")
+            raise ArgumentError(f"batch must be smaller than batches={batches}, and seed smaller than 2^63")
     return RecordSensitivity.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
 
 
@@ -253,13 +253,13 @@ def _sketch_size(args: Args, columns: int) -> int:
     count = whole_number(args, "probes", default=0)
     if basis.shape[0] != columns or not 1 <= basis.shape[1] + count <= columns:
         raise ArgumentError(
-            f"basis and probes together must be between 1 and {columns} directions, each with {columns} "
-            "entries"
+            f"basis and probes together must contain between 1 and {columns} directions, each with "
+            f"{columns} entries"
         )
     if count:
         positive(args, "probe_scale")
         if whole_number(args, "probe_seed") >= 2**63:
-            raise ArgumentError("probe_seed must be below 2^63")
+            raise ArgumentError("probe_seed must be smaller than 2^63")
     return int(basis.shape[1]) + count
 
 

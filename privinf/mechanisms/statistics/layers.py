@@ -196,7 +196,7 @@ def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_layers(args)
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
-        raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
+        raise ArgumentError(f"targets must contain {size} column numbers, one for each column of transform")
     return RecordSensitivity.ball((size,), positive(args, "norm"), Derivations.SHRUNK_PRODUCTS)
 
 

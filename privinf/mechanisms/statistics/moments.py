@@ -277,8 +277,7 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     positive(args, "norm")
     if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):
         raise ArgumentError(
-            f"constant must be a position below {columns}, and there must be another column in addition "
-            "to the constant"
+            f"constant must be a column number below {columns}, and at least one other column is needed"
         )
     if "public" in args:
         whole_number(args, "public")
@@ -288,10 +287,10 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         whole_number(args, "max_rows", default=1, minimum=1)
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
-            raise ArgumentError("public cannot be combined with constant or bits")
+            raise ArgumentError("public cannot be combined with constant or bits: leave them out")
     elif any(name in args for name in _UNITS):
         raise ArgumentError(
-            "arguments about the holder's own rows need public, the number of their public columns"
+            "arguments about public columns need the argument public, the number of public columns"
         )
     return _public(args)
 

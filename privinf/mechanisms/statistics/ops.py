@@ -123,7 +123,9 @@ class RecordSensitivity:
             return self.l2
         if relation == "zero-out" and self.norm is not None:
             return self.norm
-        raise NotAvailableError(f"no sensitivity of this statistic is available for relation={relation!r}")
+        raise NotAvailableError(
+            f"the sensitivity of this statistic is not available for the neighboring relation {relation!r}"
+        )
 
     def rounded(self, bits: int) -> RecordSensitivity:
         """Return the reach of a sum whose entries are rounded to so many digits below a record's largest."""
@@ -256,9 +258,9 @@ class SiteOp:
         unknown = sorted(set(args) - {*self.arguments, *(self.own if own else ())})
         if refused := [name for name in unknown if name in self.own]:
             listed = ", ".join(map(repr, refused))
-            raise ArgumentError(f"{self.name}: only the holder's own process may give {listed}")
+            raise ArgumentError(f"{self.name}: only the site that holds the rows may set {listed}")
         if unknown:
-            raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
+            raise ArgumentError(f"{self.name} has no argument {', '.join(map(repr, unknown))}")
         return self._tried(lambda: self._record_sensitivity(args, columns, rows))
 
     def _record_sensitivity(self, args: Args, columns: int, rows: int) -> RecordSensitivity:
@@ -270,10 +272,10 @@ class SiteOp:
                 min(whole_number(args, "bits", default=0) or SUM_DIGITS, SUM_DIGITS)
             )
         if record_sensitivity.size > MOST_NUMBERS:
-            raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers: use fewer columns")
+            raise ArgumentError(f"the query would return more than {MOST_NUMBERS} numbers: use fewer columns")
         if "client_rows" not in args:
             if "client_clip" in args:
-                raise ArgumentError("client_clip goes with client_rows: pass both or neither")
+                raise ArgumentError("client_clip goes with client_rows: pass both arguments or neither")
             return record_sensitivity
         client_rows = whole_number(args, "client_rows", minimum=max(rows, 1))
         return record_sensitivity.of_clients(
@@ -312,13 +314,15 @@ class SiteOp:
             )
         if total.size != record_sensitivity.size:
             raise ArgumentError(
-                f"the computation failed at {self.name!r}: the sum has another length than declared"
+                f"the computation of {self.name!r} failed, because the sum does not have the declared length"
             )
         if (
             bounded
             and not (np.abs(total) <= len(public) * record_sensitivity.bound * (1.0 + SUM_ROUNDING)).all()
         ):
-            raise SensitivityError(f"{self.name!r} exceeded its own bound: nothing was sent")
+            raise SensitivityError(
+                f"the sum of {self.name!r} exceeds its declared bound, so nothing was sent"
+            )
         return record_sensitivity
 
     def _tried(self, function: Callable[[], T]) -> T:
@@ -328,7 +332,7 @@ class SiteOp:
         except PrivinfError as error:
             problem = type(error)(str(error))
         except Exception as error:
-            problem = ArgumentError(f"the computation failed at {self.name!r} ({type(error).__name__})")
+            problem = ArgumentError(f"the computation of {self.name!r} failed ({type(error).__name__})")
         raise problem
 
     def total(

@@ -39,7 +39,7 @@ def _marks_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     outcome = check_flag(args.get("outcome", False), "outcome")
     size = len(chosen) + outcome + whole_number(args, "inputs", default=0, minimum=0)
     if not size:
-        raise ArgumentError("columns must name at least one column whose values are counted")
+        raise ArgumentError("columns must contain at least one column whose values are counted")
     return RecordSensitivity.positive_box((size,), 1.0, Derivations.MARKS_OUTSIDE)
 
 

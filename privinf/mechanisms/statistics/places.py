@@ -25,8 +25,9 @@ MOST_BATCHES = 1 << 12
 DIGEST_KEY_BYTES = 32  # of the digests' key, which no other process knows
 DIGEST_BYTES = 32  # of a batch
 ROWS_MOVED = (
-    "the table has changed since it was first read: its rows, or their order. Batches depend on the "
-    "row order, so nothing more is released. Start again with a table that nobody writes to"
+    "the rows of the table, or their order, have changed since it was first read. Batches "
+    "depend on the row order, so nothing more is released. Start again with a table that "
+    "nobody writes to"
 )
 
 
@@ -36,7 +37,7 @@ class BatchDigests:
     Notes
     -----
     **Privacy.** Digests are functions of raw rows, under a key that is thrown away with them: they stay in
-    the process of the holder, are not pickled and not shown.
+    the process of the holder, cannot be pickled and not shown.
     """
 
     __slots__ = ("_first", "_key")
@@ -65,7 +66,7 @@ class BatchDigests:
         return "<BatchDigests, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("digests of raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("digests of raw rows cannot be pickled: pickle the release or the result instead")
 
 
 class BatchPass:
@@ -140,4 +141,4 @@ class BatchPass:
             raise AlignmentError(ROWS_MOVED)
 
     def __reduce__(self) -> Any:
-        raise TypeError("digests of raw rows are not pickled: pickle the release or the result instead")
+        raise TypeError("digests of raw rows cannot be pickled: pickle the release or the result instead")

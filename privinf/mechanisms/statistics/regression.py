@@ -151,8 +151,8 @@ def forms_of(args: Args, size: int) -> int:
     transform = check_array(args["transform"], "transform", ndim=2)
     if transform.shape[0] != size:
         raise ArgumentError(
-            f"transform has {transform.shape[0]} rows, but {size} columns are used: it needs one row for "
-            "each of them"
+            f"transform has {transform.shape[0]} rows, but {size} columns are used: transform needs "
+            "one row for each of these columns"
         )
     return int(transform.shape[1])
 
@@ -252,7 +252,7 @@ def slopes(block: SiteBlock, args: Args) -> Floats:
 def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     if len(positions(args, "targets", columns)) != size:
-        raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
+        raise ArgumentError(f"targets must contain {size} column numbers, one for each column of transform")
     positive(args, "residual_clip")
     bound = positive(args, "clip") * positive(args, "column_clip")
     if args.get("norm") is not None:

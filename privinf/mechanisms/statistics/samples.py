@@ -117,7 +117,7 @@ class Sample:
         return len(self.codes)
 
     def __reduce__(self) -> Any:
-        raise TypeError("raw rows are not pickled: pickle the result instead")
+        raise TypeError("raw rows cannot be pickled: pickle the result instead")
 
 
 class EntrySums:
@@ -125,7 +125,7 @@ class EntrySums:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums: never leaves the mechanisms, is not pickled.
+    **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
     """
 
     __slots__ = ("_total", "_units", "rows", "statistic")
@@ -176,7 +176,7 @@ class EntrySums:
         return f"<EntrySums of {self.rows} rows, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("un-noised sums are not pickled: pickle the release instead")
+        raise TypeError("un-noised sums cannot be pickled: pickle the release instead")
 
 
 def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample) -> Floats:

@@ -246,7 +246,7 @@ class TermSums:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums: never leaves the mechanisms, is not pickled.
+    **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
     """
 
     __slots__ = ("_kinds", "_reader", "args", "parts", "terms")

@@ -121,7 +121,7 @@ def _columns(rows: RowReader) -> tuple[Counts, ...]:
 def _columns_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     chosen = positions(args, "columns", columns)
     if not len(chosen):
-        raise ArgumentError("columns must name at least one column")
+        raise ArgumentError("columns must contain at least one column number")
     column_sensitivity = counted_sensitivity(args)
     root = math.sqrt(len(chosen))
     norm = None if column_sensitivity.norm is None else root * column_sensitivity.norm
@@ -228,7 +228,7 @@ def _check(args: Args, columns: int) -> None:
     if not isinstance(args.get("row_weights", False), (bool, np.bool_)):
         raise ArgumentError("row_weights must be True or False")
     if "constant" in args and whole_number(args, "constant") >= columns:
-        raise ArgumentError(f"constant must be the position of a column, below {columns}")
+        raise ArgumentError(f"constant must be a column number below {columns}")
     if args.get("quantity", "score") == "score":
         positive(args, "unit")
     if "residual_clip" in args:
