@@ -61,7 +61,7 @@ class ColumnPasses:
 
     Notes
     -----
-    **Privacy.** Holds raw rows: never leaves the mechanisms, cannot be pickled and not shown.
+    **Privacy.** Holds raw rows: never leaves the mechanisms, is neither pickled nor shown.
     """
 
     __slots__ = ("_count", "_names", "_reader", "_rows", "schema")

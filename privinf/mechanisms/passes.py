@@ -76,7 +76,7 @@ class RowPasses:
 
     Notes
     -----
-    **Privacy.** Holds raw rows: never leaves the mechanisms, cannot be pickled and not shown.
+    **Privacy.** Holds raw rows: never leaves the mechanisms, is neither pickled nor shown.
     """
 
     __slots__ = (

@@ -58,7 +58,7 @@ class ExactSum:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums over records: it never leaves the mechanisms, and is neither pickled nor shown.
+    **Privacy.** Holds un-noised sums over records: it stays in the mechanisms and is neither pickled nor shown.
     """
 
     __slots__ = ("_added", "_high", "_low")

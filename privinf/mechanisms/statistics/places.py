@@ -37,7 +37,7 @@ class BatchDigests:
     Notes
     -----
     **Privacy.** Digests are functions of raw rows, under a key that is thrown away with them: they stay in
-    the process of the holder, cannot be pickled and not shown.
+    the process of the holder, is neither pickled nor shown.
     """
 
     __slots__ = ("_first", "_key")
