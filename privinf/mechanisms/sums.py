@@ -58,7 +58,7 @@ class ExactSum:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums over records: it stays in the mechanisms and is neither pickled nor shown.
+    **Privacy.** Holds un-noised sums over records: it stays in the mechanisms and is not pickled or shown.
     """
 
     __slots__ = ("_added", "_high", "_low")
