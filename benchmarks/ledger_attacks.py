@@ -355,7 +355,7 @@ def noticed_by(text: str) -> str:
         "older than a copy seen before": "asker or peers",
         "lacks lines": "asker or peers",
         "that this process had read": "the living process",
-        "charged or answered until": "the living site",
+        "nothing is charged and no query": "the living site",
         "in use by another process": "the lock",
         "hard link": "the file's second name",
         "has no anchor": "no anchor",

@@ -178,15 +178,16 @@ ORDER = (
 )
 OTHER_COVARIANCES = {
     "HC1": (
-        "is not available here; it equals n/(n - p), a public factor, times the sampling part of "
-        "'HC0': pass cov_type='HC0'"
+        "is not available here: pass cov_type='HC0', whose sampling part times the public "
+        "factor n/(n - p) equals that of HC1"
     ),
     **dict.fromkeys(("HC2", "HC3"), LEVERAGE),
     **dict.fromkeys(("HAC", "hac-panel", "hac-groupsum"), ORDER),
     "fixed scale": "is not available, as it assumes a known residual variance: pass cov_type='nonrobust'",
     "cluster": (
-        "is only available for a schema with a unit: declare the cluster's column by Schema(..., "
-        "unit=, max_rows=); to estimate an effect of each cluster, write C(cluster)"
+        "is only available if the schema declares a unit: declare the column that identifies "
+        "the cluster by Schema(..., unit=, max_rows=). To estimate an effect of each cluster, "
+        "write C(cluster) in the formula"
     ),
 }
 
@@ -234,11 +235,12 @@ def check_fraction(value: object, name: str) -> float:
 
 USUAL_DELTA = 1e-6  # that messages suggest, or less where n is large
 DELTA_MISSING = (
-    "delta= is missing: Gaussian noise needs it in addition to epsilon=; delta={:g} is common, at "
-    "most 1/n{}{}"
+    "delta= is missing: Gaussian noise needs it in addition to epsilon=. A common choice "
+    "is delta={:g}, and delta should be at most 1/n{}{}"
 )
 NO_PURE = (
-    "delta=0 means pure epsilon, which Gaussian noise cannot provide; delta={:g} is common, at most 1/n{}{}"
+    "delta=0 means pure epsilon, which Gaussian noise cannot provide. A common choice is "
+    "delta={:g}, and delta should be at most 1/n{}{}"
 )
 
 

@@ -44,7 +44,10 @@ DEFAULT_DELTA = 1e-6  # at which epsilon is stated where no delta was given
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
-PURE_LIMIT = "delta=0 declares a limit in pure epsilon, under which no Gaussian release is possible"
+PURE_LIMIT = (
+    "delta=0 declares a limit in pure epsilon, which no release with Gaussian noise "
+    "satisfies: pass a positive delta to allow Gaussian noise"
+)
 _FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
 _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 
@@ -113,7 +116,7 @@ class Budget:
             )
         ((name, level),) = stated_levels.items()
         if isinstance(level, float) and math.isinf(level):
-            raise ArgumentError(f"{name} must be finite: to have no limit, pass no budget")
+            raise ArgumentError(f"{name} must be finite: for a ledger without a limit, pass no budget")
         amount = exact(check_cost(check_positive(level, name), name))
         if delta is not None and name != "epsilon":
             raise ArgumentError(f"delta= can only be combined with epsilon=, not with a limit in {name}")
@@ -141,7 +144,9 @@ class Budget:
             The parts, in the currency of this budget.
         """
         if check_count(k, "k") > MAX_SHARES:
-            raise ArgumentError(f"k={shown(k)} must be at most {MAX_SHARES} shares")
+            raise ArgumentError(
+                f"k={shown(k)} is too large: a budget can be divided into at most {MAX_SHARES} shares"
+            )
         share = self.limit / k
         return tuple(Budget._of(self.currency, share, self.delta) for _ in range(k))
 
@@ -186,7 +191,9 @@ class Budget:
             return float_down(self.limit)
         delta = self.delta if delta is None else delta
         if delta is None:
-            raise ArgumentError("delta= is needed for the epsilon of a limit in mu or rho")
+            raise ArgumentError(
+                "delta= is missing: a limit in mu or rho has an epsilon only at a given delta"
+            )
         if self.currency == "mu2":
             return gaussian_epsilon(math.sqrt(self.limit), delta)
         return rho_to_epsilon(float(self.limit), delta)
@@ -335,8 +342,9 @@ def _finite(value: float) -> Fraction:
 def _reason(currency: Currency, loss: Loss) -> str:
     if isinstance(loss, ApproximateLoss):
         return (
-            "an (epsilon, delta) event can leak everything with probability delta, so its cost in "
-            "mu, rho or pure epsilon is infinite and exceeds every limit"
+            "a release under an (epsilon, delta) guarantee can reveal everything with probability "
+            "delta, so its cost in mu, rho or pure epsilon is infinite and exceeds every limit: "
+            "use a ledger without a limit"
         )
     if isinstance(loss, ThresholdLoss):
         return (

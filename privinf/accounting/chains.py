@@ -23,8 +23,8 @@ from privinf.storage.checksummed import read_bytes
 CLOCK_STEP = 200_000_000
 WAIT = 0.002  # seconds between looks at a lock
 IN_USE = (
-    "the ledger {} is in use by another process: only one process may serve a site; for other "
-    "ledgers, try again when that process has ended"
+    "the ledger {} is in use by another process: try again when that process has ended. "
+    "Only one process at a time may run a site"
 )
 
 
@@ -110,8 +110,8 @@ class Chain:
             raise StorageError(f"the ledger {self.path} is closed")
         if reason := self._changed():
             raise StorageError(
-                f"the ledger {self.path} {reason} while it was open: nothing is charged or "
-                "answered until its latest copy is restored"
+                f"the ledger {self.path} {reason} while it was open: restore its latest copy. Until "
+                "then, nothing is charged and no query is answered"
             )
 
     def close(self) -> None:
@@ -153,7 +153,9 @@ class Chain:
             return
         refuse_lost(self.path, self.anchor)
         if header is None:
-            raise FileMissingError(f"there is no ledger at {self.path}: create it with privinf ledger create")
+            raise FileMissingError(
+                f"there is no ledger at {self.path}: create it with 'privinf ledger create'"
+            )
         try:
             self._file = open_secret(self.path, "a ledger", "ledger", flags | os.O_CREAT | os.O_EXCL)
         except FileExistsError:  # another process has made it meanwhile
@@ -174,7 +176,8 @@ class Chain:
         opened = os.fstat(self._file)
         if opened.st_nlink != 1:
             raise StorageError(
-                f"the ledger {self.path} has {opened.st_nlink} names (hard links), and must have only one"
+                f"the ledger {self.path} has {opened.st_nlink} names (hard links), and must have only "
+                "one: delete the other names"
             )
 
     def _begin(self, header: Mapping[str, Any]) -> None:
@@ -222,7 +225,8 @@ class Chain:
                 self.anchor.record(lines[0]["id"], self.head)
             except OSError as problem:
                 raise StorageError(
-                    f"the anchor {self.anchor.path} cannot be written ({problem.strerror})"
+                    f"the anchor file {self.anchor.path}, which protects the ledger from being replaced by "
+                    f"an old copy, cannot be written ({problem.strerror})"
                 ) from None
 
     def _after_anchor(
@@ -231,9 +235,9 @@ class Chain:
         """Return whether the journal has a line more than its anchor says; StorageError if it lost one."""
         if remembered is None:
             raise StorageError(
-                f"the ledger {self.path} has no anchor at {self.anchor.path}, so it may not be "
-                "the latest copy. If you know that it is, create the anchor by privinf ledger "
-                f"anchor {self.path}"
+                f"the ledger {self.path} has no anchor file at {self.anchor.path}, so privinf cannot "
+                "check that it is the latest copy. If you know that it is, create the anchor file by "
+                f"'privinf ledger anchor {self.path}'"
             )
         anchored, head = remembered
         if anchored != identity:
@@ -243,13 +247,13 @@ class Chain:
         ahead = len(tags) - head.count
         if ahead < 0 or (head.count and tags[head.count - 1] != head.tag):
             raise StorageError(
-                f"the ledger {self.path} has lost lines that were charged (it was cut, or "
+                f"the ledger {self.path} has lost lines that were charged (the file was cut, or "
                 "replaced by an older copy): restore the latest copy"
             )
         if ahead > 1 or (torn and ahead):
             raise StorageError(
-                f"the anchor {self.anchor.path} is older than the ledger {self.path}: restore "
-                "the latest copy of both"
+                f"the anchor file {self.anchor.path} is older than the ledger {self.path}: restore the "
+                "latest copies of both files"
             )
         return ahead == 1
 
@@ -279,7 +283,7 @@ class Chain:
             self.close()
             reason = str(problem) if isinstance(problem, StorageError) else problem.strerror
             raise StorageError(
-                f"the ledger {self.path}, or its anchor {self.anchor.path}, cannot be written "
+                f"the ledger {self.path}, or its anchor file {self.anchor.path}, cannot be written "
                 f"({reason}): nothing was recorded or sent"
             ) from None
         self._tags.append(tag)
@@ -301,8 +305,8 @@ def refuse_lost(path: Path, anchor: Anchor) -> None:
     """Raise StorageError if there was a journal where there is none now."""
     if (remembered := anchor.read()) is not None and remembered[1].count:
         raise StorageError(
-            f"there was a ledger at {path}, and it is gone: restore the latest copy. A new "
-            "ledger would not include what was already spent; if you want one anyway, delete "
+            f"the ledger at {path} was removed: restore its latest copy. A new ledger would not "
+            "include the privacy already spent; if you want a new ledger anyway, delete "
             f"{anchor.path}"
         )
 
@@ -319,14 +323,14 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, kind)
     if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
         raise StorageError(
-            f"the anchor {anchor.path} belongs to another ledger at {path}: if that ledger is "
-            "lost, delete the anchor first"
+            f"the anchor file {anchor.path} belongs to another ledger that was at {path}: if that "
+            "ledger is lost, delete the anchor file first"
         )
     if remembered is not None and remembered[1].count > len(tags):
         raise StorageError(
-            f"the anchor {anchor.path} records {remembered[1].count} lines of {path}, which "
-            f"has only {len(tags)}: restore the latest copy, or delete the anchor first if that "
-            "copy is lost"
+            f"the anchor file {anchor.path} records {remembered[1].count} lines of the ledger "
+            f"{path}, which has only {len(tags)}: restore the latest copy of the ledger. If that "
+            "copy is lost, delete the anchor file first"
         )
     try:
         anchor.record(lines[0]["id"], Head(len(tags), tags[-1]))
@@ -336,7 +340,10 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     except OSError as problem:
         if isinstance(problem, StorageError):
             raise
-        raise StorageError(f"the anchor {anchor.path} cannot be written ({problem.strerror})") from None
+        raise StorageError(
+            f"the anchor file {anchor.path}, which protects the ledger from being replaced by an "
+            f"old copy, cannot be written ({problem.strerror})"
+        ) from None
     return with_anchor.head
 
 

@@ -219,8 +219,8 @@ class Total:
     def _refuse_approximate(self, quantity: str) -> None:
         if self.approximate or self.thresholded:
             raise NotAvailableError(
-                f"{quantity} is not available, because one release can leak everything with a "
-                "small probability (an (epsilon, delta) event); use epsilon(delta)"
+                f"{quantity} is not available, because one release has only an (epsilon, delta) "
+                "guarantee; use epsilon(delta)"
             )
 
 

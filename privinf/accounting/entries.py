@@ -305,9 +305,8 @@ def check_relation(relation: object) -> Relation:
     words = str(relation).lower()
     if "add" in words or "remove" in words:
         raise ArgumentError(
-            f"relation={shown(relation)} is not supported, because the number of records is "
-            "public: use relation='replace-one', under which one unit is replaced (its "
-            "sensitivity is the diameter, twice the radius)"
+            f"relation={shown(relation)} is not supported, because the number of records is public: "
+            "use relation='replace-one', for which the sensitivity is twice the radius"
         )
     checked: Relation = check_choice(relation, Relation, "relation")
     return checked
@@ -321,8 +320,8 @@ def check_joined(relations: Iterable[str]) -> None:
     names = sorted(set(relations))
     if "zero-out" in names and len(names) > 1:
         raise ArgumentError(
-            f"losses under the relations {' and '.join(names)} do not add up: use a separate "
-            "ledger for zero-out releases"
+            "one ledger cannot add privacy losses under different neighboring relations "
+            f"({' and '.join(names)}): use a separate ledger for zero-out releases"
         )
 
 
@@ -334,8 +333,8 @@ def check_units(first: str, entries: Iterable[LedgerEntry]) -> None:
     """
     if units := [entry.unit for entry in entries if first not in ("record", "client", entry.unit)]:
         raise ArgumentError(
-            f"this ledger's limit is for one {first!r}, and the cost of a release about one "
-            f"{units[0]!r} cannot be converted to it: use a separate ledger for that release"
+            f"the limit of this ledger is for one {first!r}, but this release protects one "
+            f"{units[0]!r}, and its cost cannot be converted: use a separate ledger for this release"
         )
 
 
@@ -361,8 +360,8 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
         _check_text(name, "a key of noise")
         if _forbidden(name):
             raise ArgumentError(
-                f"noise[{name!r}] must not be recorded in a ledger, which describes only the public "
-                "distribution of the noise"
+                "noise must describe only the public distribution of the noise: remove the entry "
+                f"noise[{name!r}]"
             )
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, bool, int, float)) or plain != plain:

@@ -151,8 +151,8 @@ class FileAccount(RereadAccount):
         refuse_lost(path, anchor)
         if budget is None:
             raise FileMissingError(
-                f"there is no ledger at {path}: create it with privinf ledger create, or pass "
-                "the budget of a new one"
+                f"there is no ledger at {path}: create it with 'privinf ledger create', or pass the "
+                "budget of a new ledger"
             )
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent} is not a folder: create it before you create a ledger there")
@@ -197,8 +197,8 @@ class FileAccount(RereadAccount):
             account = _account_of(chain.lines, self.path)
             if self._latest is not None and not chain.knows(self._latest):
                 raise StorageError(
-                    f"the ledger {self.path} has lost lines that this process had read, because "
-                    "an older copy replaced it: restore the latest copy"
+                    f"the ledger {self.path} has lost lines that this process had read, because an older "
+                    "copy replaced the file: restore the latest copy"
                 )
             if self.budget is not None and account.budget != self.budget:
                 raise StorageError(

@@ -440,7 +440,7 @@ class MemoryAccount(Account):
             self._require_open()
             if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
                 raise ArgumentError(
-                    "an entry with this id is recorded already: every release needs an entry of its own"
+                    "an entry with this id is already in the ledger: create a new entry for every release"
                 )
             relations = self._relations | {entry.relation for entry in entries}
             check_joined(relations)
@@ -486,10 +486,10 @@ class MemoryAccount(Account):
     def _require_open(self) -> None:
         if self.read_only:
             raise ArgumentError(
-                "this ledger can be read but not charged, because it was loaded from a pickle or "
-                "a text, or forked with its process, and another copy may spend too. If this is "
-                "the only copy, open it by Ledger.from_json(text, resume=True); use a LedgerFile "
-                "for an account that outlives processes. Nothing was recorded or released"
+                "this ledger is read-only, because it was loaded from a pickle or a JSON text, or "
+                "copied by a fork, and another copy may be charged too. If this is the only copy, open "
+                "it by Ledger.from_json(text, resume=True). To keep a ledger across processes, use a "
+                "LedgerFile. Nothing was recorded or released"
             )
 
     def remaining(self, scope: Scope) -> Budget | None:
@@ -595,14 +595,16 @@ def read_account(text: str) -> MemoryAccount:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
     record = verified_record(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
-        raise StorageError("the text is not a privinf ledger of a version that this release can read")
+        raise StorageError(
+            "the text is not a privinf ledger of a version that this version of privinf can read"
+        )
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
         account = MemoryAccount(budget, str(record["name"]), str(record["id"]))
         account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
         if account.to_dict()["spent"] == record["spent"]:
             return account
-        reason = "its entries do not add up to the recorded total"
+        reason = "the sum of its entries differs from the recorded total"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error)
     raise StorageError(f"the text is not a privinf ledger: {reason}")

@@ -141,8 +141,8 @@ def check_charged(entries: Sequence[LedgerEntry], noun: str) -> None:
     if not entries:
         raise UnchargedError(
             f"this {noun} has no ledger line, so its privacy loss is unknown and nothing is "
-            "released. Its ledger may be damaged, or may not record what is spent: check it with "
-            "privinf ledger show"
+            "released. Its ledger may be damaged, or may not record charges: check it with "
+            "'privinf ledger show'"
         )
 
 

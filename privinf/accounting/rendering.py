@@ -32,7 +32,7 @@ HEADINGS: dict[ReportSubject, str] = {
     "ledger": "Privacy of all releases together (the entire ledger)",
 }
 # What a fit from an earlier release has spent.
-NOTHING_SPENT = "nothing, because it uses a release that was charged before"
+NOTHING_SPENT = "nothing, because the release that it uses was charged earlier"
 LEDGER = "Ledger at the end of this fit"
 # Where releases are counted that the ledger itself does not hold.
 LEDGER_AND_OTHERS = "Ledger at the end of this fit, including {} that {} charged to another ledger"
@@ -193,7 +193,7 @@ def _facts(report: Printable) -> Facts:
 def _between(report: Printable) -> str:
     """Return which two worlds the claim is about."""
     if report.relation == "zero-out":
-        return f"between one {report.unit} and one that contributes nothing"
+        return f"between one {report.unit} that contributes data and one that contributes nothing"
     return f"between two values of one {report.unit}"
 
 

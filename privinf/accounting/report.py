@@ -22,7 +22,10 @@ from privinf.wire import Assumptions, readable
 if TYPE_CHECKING:
     import pandas as pd
 
-OF_RECORDS = "totals are per record: a unit with several rows loses more privacy in releases about records"
+OF_RECORDS = (
+    "totals are per record: a person or other unit with several records can lose more "
+    "privacy than the totals state"
+)
 # Names of the first column of `PrivacyReport.to_frame`.
 COLUMN_NAMES: dict[ReportSubject, str] = {
     "fit": "this fit",

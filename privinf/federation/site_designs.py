@@ -211,7 +211,7 @@ def _design_of(content: Any) -> Design:
         return Design.from_dict(content)
     except Exception as error:
         is_public = isinstance(error, PrivinfError) and not isinstance(error, UnforeseenError)
-        problem = error if is_public else SchemaError("the content is not a valid description of a design")
+        problem = error if is_public else SchemaError("the content is not a stored privinf design")
     raise problem
 
 

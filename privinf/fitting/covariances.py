@@ -23,8 +23,9 @@ MIXED_ROWS = {
     "random-mixing": dict.fromkeys(
         ("nonrobust", "HC0", "HC1"),
         (
-            "is not available, because it is computed from single rows and a mixed row is a sum over "
-            "people: pass cov_type='mixed rows', or use DGMOLS, which releases single rows"
+            "is not available, because the release contains random linear combinations of rows, "
+            "not single rows: pass cov_type='mixed rows', or use DGMOLS, which releases noisy "
+            "single rows"
         ),
     )
 }
@@ -65,7 +66,7 @@ def check_release_covariance(covariance: type[Covariance], release_kind: str, sc
         raise ArgumentError(DEPENDENT.format(covariance.name, schema.unit))
     raise ArgumentError(
         f"cov_type={covariance.name!r} is not available, because this release was made for "
-        f"cov_type={release_kind!r}: pass that, or leave out cov_type="
+        f"cov_type={release_kind!r}: pass that value, or leave out cov_type="
     )
 
 

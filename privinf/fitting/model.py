@@ -44,18 +44,25 @@ from privinf.typing import (
 # ---- spending
 
 # Why a word means nothing for some models.
-SITES_NOISE = "is only for rows in one place that are released once: here the federation determines the noise"
+SITES_NOISE = (
+    "is only for models that release the rows of one table once: this model determines the noise itself"
+)
 ITERATIONS = (
-    "is an option of likelihood optimizers: here the privacy budget determines the steps, and all "
-    "of them are released"
+    "is an option of iterative optimizers and is not supported: here the privacy budget "
+    "determines the number of steps"
 )
 # What statsmodels' fit takes and no model here can.
 STATSMODELS = {
     **dict.fromkeys(("disp", "maxiter", "start_params", "full_output", "callback", "tol"), ITERATIONS),
-    "cov_kwds": "is not needed: the cluster is the schema's unit, and no covariance has other options",
-    "use_t": "is an argument of t_test() here, and not of fit(): degrees of freedom follow from the release",
-    "scale": "assumes a known residual variance: here it is estimated from the release",
-    "use_correction": "applies the factor of HC1: pass cov_type='HC1' instead",
+    "cov_kwds": ("is not supported: the cluster is the schema's unit, and no covariance has other options"),
+    "use_t": (
+        "is not an argument of fit(): pass it to t_test(), because degrees of freedom follow from the release"
+    ),
+    "scale": (
+        "is not supported, because it assumes a known residual variance: here it is estimated "
+        "from the release"
+    ),
+    "use_correction": "is not supported: pass cov_type='HC1', which applies the same correction",
 }
 # Why `machines` and `parties` of older versions are refused where rows are at sites.
 SITES_NOW = "is now called sites="
@@ -73,8 +80,8 @@ def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:
 # What statsmodels calls a model's rows, which no model here keeps.
 RAW_ROWS = ("data", "endog", "exog", "orig_endog", "orig_exog", "wendog", "wexog")
 NOT_SHOWN = (
-    "{} is not available, because a model shows no rows: use the result for what they release, "
-    "result.model.exog_names for the names, and your own data for the rows"
+    "{} is not available, because models do not show rows: use your own data for the rows, "
+    "and result.model.exog_names for the names of the columns"
 )
 
 
@@ -374,7 +381,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         names = [name for name, value in spending.items() if value is not None]
         if names:
             raise ArgumentError(
-                f"{', '.join(names)} cannot be passed: this model was built from a release, "
+                f"{', '.join(names)} cannot be passed, because this model was built from a release, "
                 "whose noise and cost are fixed"
             )
         return self._release

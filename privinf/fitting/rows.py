@@ -41,16 +41,13 @@ if TYPE_CHECKING:
 
 ONE_SITE = "all"
 AT_SITES = 'is only for rows in one place: for several sites pass trust="server" or trust="secure-sum"'
-NO_RECORD_ALONE = (
-    "is not supported: the fit needs sums over records, which a single record cannot protect by noise "
-    "of its own"
-)
-NEEDS_SITES = "needs rows at several sites: use a federation, or from_arrays"
+NO_RECORD_ALONE = "is not supported, because the fit needs sums over many records: pass another trust="
+NEEDS_SITES = "needs rows at several sites: pass a federation as the data, or use from_arrays"
 WEIGHTS_BY_NAME = (
-    "multiply a record's influence and its sensitivity: use from_formula, and pass the name of a column that "
+    "cannot be an array: use from_formula, and pass weights= as the name of a column that "
     "the schema declares public with positive bounds"
 )
-PROTECTED = "the response is protected too and needs public bounds: pass y_bounds=(low, high)"
+PROTECTED = "this model also protects the response, which needs public bounds: pass y_bounds=(low, high)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +118,8 @@ class ModelRows:
             return self
         if self.federation is not None:
             raise ArgumentError(
-                "sites= can only be the name of a column of a data frame or labels of its rows: a "
-                "federation already has its sites"
+                "sites= splits one table into sites, and the data here are already a federation with "
+                "sites: leave sites= out"
             )
         return replace(self, parts=split(self.rows, sites, self.design))
 
@@ -228,7 +225,8 @@ def _site_design(names: Sequence[str], limits: Limits, label: str) -> Design:
         raise SchemaError(PROTECTED)
     if isinstance(limits.bounds, str) or isinstance(limits.y_bounds, str):
         raise ArgumentError(
-            'bounds="data" is only for rows in one place that one mechanism reads: pass pairs (low, high)'
+            'bounds="data" is only available for a single table: for several sites, pass bounds= '
+            "and y_bounds= as pairs (low, high)"
         )
     public = [CONSTANT] if CONSTANT in names else []
     bounds = limits.bounds
@@ -263,8 +261,8 @@ def refuse_federation(data: object, model: str) -> None:
     """Raise NotAvailableError if a model of rows in one place was given a federation."""
     if is_federation(data):
         raise NotAvailableError(
-            f"{model} needs a table, not a federation: each holder releases its own rows, and "
-            "from_release uses these releases"
+            f"{model} needs a table, not a federation: release the rows of each site there, and "
+            "pass the releases to from_release"
         )
 
 

@@ -28,8 +28,8 @@ from privinf.validation import check_choice, check_number, check_positive
 ResultsT = TypeVar("ResultsT", bound=Results)
 
 LAST_ITERATE = (
-    "the last iterate contains an optimization error (I - eta A)^T b and has no valid interval: "
-    "use estimator='client-average', which uses the same messages"
+    "the last iterate has an unknown optimization error and therefore no valid interval: "
+    "pass estimator='client-average', which uses the same messages"
 )
 
 
@@ -88,8 +88,9 @@ class Fit:
         if self.target == "penalized":
             return must_read("Coefficients, intervals and tests are for the ridge-penalized target.")
         return must_read(
-            "Coefficients are biased ridge estimates; standard errors, intervals and tests are those without "
-            "the penalty (target='penalized' has them for the penalized target).",
+            "Coefficients are biased ridge estimates; standard errors, intervals and tests are for "
+            "the coefficients without the penalty. Pass target='penalized' for standard errors, "
+            "intervals and tests of the penalized coefficients.",
         )
 
 

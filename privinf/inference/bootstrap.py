@@ -155,8 +155,8 @@ def pairs_bootstrap(
     fewest = FEWEST_PER_COEFFICIENT * len(center)
     if units < fewest:
         raise ArgumentError(
-            f"the pairs bootstrap needs at least {fewest} units for {len(center)} "
-            f"coefficients, and there are {units}: pass method='multiplier'"
+            f"the pairs bootstrap needs at least {fewest} units (records, or clusters of records) "
+            f"for {len(center)} coefficients, and there are {units}: pass method='multiplier'"
         )
     replicates = []
     pivots = []

@@ -81,11 +81,13 @@ class CorrectedLeastSquares(LargeSample):
     """
 
     variance_equation = """\
-cov = A^-1 [ sampling + s2 S + q A + (q S + d d' + K) + t2 (A + S) ] A^-T / n,   A = mean x x' - S
-feature noise: s2 S, noise of covariance S in x times clean residuals of mean square s2
-feature noise in residuals: q A, q = b'S b - 2 c'b its variance in y - x'b, A the clean second moments
-noise on noise: q S + d d' + K, products of both, d = S b - c, K from fourth cumulants
-response noise: t2 (A + S), noise of variance t2 in y times x as released"""
+cov = A^-1 [ sampling + s2 S + q A + (q S + d d' + K) + t2 (A + S) ] A^-T / n
+A is the mean of x x' minus S: the second moments of the columns without noise; b are the coefficients
+S is the covariance of the noise in x, and c its covariance with the noise in y
+feature noise: s2 S, with s2 the mean square of the residuals without noise
+feature noise in residuals: q A, with q = b'S b - 2 c'b
+noise on noise: q S + d d' + K, with d = S b - c, and K from the fourth cumulants of the noise
+response noise: t2 (A + S), with t2 the variance of the noise in y"""
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ class VarianceTerms:
                 0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
             )
             if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
-                raise ArgumentError("the terms of the variance do not add up to the covariance")
+                raise ArgumentError("the sum of the terms of the variance differs from the covariance")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ SEPARATED = {
         "levels of their factors"
     ),
     "poisson": (
-        "coefficients may be infinite, because all counts are zero along {}: leave out these "
-        "columns, or merge levels of their factors"
+        "coefficients may be infinite, because all counts that would identify {} are zero: "
+        "leave out these columns, or merge levels of their factors"
     ),
 }
 

@@ -196,8 +196,8 @@ def homoskedastic_variance(system: LinearScores, beta: Floats) -> float:
         if variance > 0.0:
             return variance
     raise NotAvailableError(
-        "the standard error without noise is not identified, because the noise is larger than the "
-        "residual variance or the features"
+        "the standard error without noise cannot be estimated, because the noise is larger "
+        "than the residual variance or the variance of the columns"
     )
 
 
@@ -205,8 +205,8 @@ def refuse_dependent_rows(units: Units) -> None:
     """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
     if units.count < units.n:
         raise NotAvailableError(
-            "the standard error without noise is not identified at this noise level, because rows "
-            "of one unit are dependent"
+            "the standard error without noise cannot be estimated at this noise level, because "
+            "rows of one unit are dependent"
         )
 
 

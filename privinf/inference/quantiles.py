@@ -31,10 +31,11 @@ SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is seen of
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = (
-    "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may be "
-    "below and {:.0f} above, of {}: the interval allows for a shift of the mean by {:.3g} down "
-    "and {:.3g} up, extrapolating the tails. It does not allow for a few values too far out to be "
-    "detected, which could shift the mean by {:.3g} down or {:.3g} up."
+    "Values are clipped to [{:.6g}, {:.6g}], limits chosen from noisy counts. At most "
+    "{:.0f} values may be below and {:.0f} values above, of {}. The interval extrapolates "
+    "the tails and allows for a shift of the mean by {:.3g} down and {:.3g} up. It does "
+    "not allow for a few values too far out to be detected, which could shift the mean by "
+    "{:.3g} down or {:.3g} up."
 )
 
 

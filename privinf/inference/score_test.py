@@ -160,8 +160,8 @@ class Identification:
         verdict = "too weak for normal intervals" if self.weak else "strong enough for normal intervals"
         if self.steep:
             verdict = (
-                f"the score has a steep slope in one direction (stretch {self.stretch:.2g}), so "
-                "normal intervals err on one side"
+                f"the score changes fast in one direction (stretch {self.stretch:.2g}), so normal "
+                "intervals err on one side: use score intervals"
             )
         return f"statistic {self.statistic:.3g} (weak below {self.threshold:.3g}): {verdict}"
 

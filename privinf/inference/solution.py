@@ -14,27 +14,28 @@ from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number
 
 WEAK_GRAM = (
-    "the noise outweighs the columns in some direction, so the corrected Gram matrix has no inverse; use "
-    "score_test() and conf_int(method='score'), or less noise"
+    "the noise is larger than the variation of the columns in some direction, so the "
+    "corrected Gram matrix cannot be inverted; use score_test() and "
+    "conf_int(method='score'), or less noise"
 )
 # Share of its own noise below which a variance is a rounding error of residuals that are zero.
 EXACT = 1e-6
 EXACT_FIT = (
-    "the released residuals are zero, since there are no more rows than coefficients; use fewer columns or "
-    "more rows"
+    "the residuals are all zero, because there are no more rows than coefficients; use "
+    "fewer columns or more rows"
 )
 WEAK_NOISE = (
     "the released records are too few to estimate the noise part of the covariance; use score_test() and "
     "conf_int(method='score'), or more rows"
 )
 WEAK_VARIANCE = (
-    "the covariance is not positive definite: the residual variance left after the correction is not "
-    "positive, and the noise leaves no error in some direction; use score_test() and "
-    "conf_int(method='score'), or a smaller noise"
+    "the covariance is not positive definite, because the estimated residual variance is "
+    "not positive after the correction for noise; use score_test() and "
+    "conf_int(method='score'), or less noise"
 )
 NO_NOISE = (
-    "target='sample' is not available, because this release leaves no noise in some direction of "
-    "the coefficients"
+    "target='sample' is not available, because some linear combination of the coefficients "
+    "has no noise in this release"
 )
 
 
@@ -319,9 +320,12 @@ def semidefinite(matrix: Floats) -> Floats:
 # ---- sums that take the noise linearly
 
 TOTALS_EQUATION = """\
-cov = A^-1 [ sampling + V_g + V_A(b) ] A^-T / n,   psibar(b) = g - A b
-score noise    V_g: n times the covariance of the noise in g, the moments with the response
-Hessian noise  V_A(b): that of the noise in A times b, A the second moments of the columns"""
+cov = A^-1 [ sampling + V_g + V_A(b) ] A^-T / n
+b are the coefficients, and n is the number of rows
+A are the second moments of the columns, and g their moments with the response
+sampling       n times the sampling covariance of psibar(b) = g - A b
+score noise    V_g: n times the covariance of the noise in g
+Hessian noise  V_A(b): n times the covariance of the noise in A b"""
 COMMON_NOISE = "noise of g with that of A"
 
 

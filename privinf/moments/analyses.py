@@ -24,11 +24,14 @@ from privinf.typing import CovType, Floats, Json, Stabilization, Target
 from privinf.validation import shown
 
 ONE_OF_MANY = (
-    "This is one of many analyses of one release: {} columns were released together at the cost above."
+    "This release also serves other analyses: {} columns were released together at the privacy cost above."
 )
 
 
-OWN_ROBUST = "Call release.regress(cov_type='HC0') without a formula for the release's own regression"
+OWN_ROBUST = (
+    "For the regression for which the release was made, call "
+    "release.regress(cov_type='HC0') without a formula"
+)
 NEW_ROBUST = (
     "'HC0' needs residual moments of this formula, which cost privacy and need the rows: use "
     "MomentOLS.from_formula(formula, rows, schema=schema).fit(cov_type='HC0', ...)"
@@ -139,8 +142,9 @@ class Analyses:
         if formula is None:
             if self._release.design.formula is None and self._release.design.schema is not None:
                 raise ArgumentError(
-                    "this release is for many regressions: pass a formula, as in release.regress('a ~ b'), "
-                    "of the columns " + ", ".join(column.name for column in all_columns(self._release.design))
+                    "this release serves many regressions: pass a formula of its columns, as in "
+                    "release.regress('a ~ b') "
+                    + ", ".join(column.name for column in all_columns(self._release.design))
                 )
             return MomentOLS.from_release(self._release).fit(
                 cov_type=cov_type, stabilization=stabilization, ridge=ridge, fuller=fuller, target=target
@@ -287,7 +291,7 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
     if noise_model["trust"] == "local":
         raise NotAvailableError(
             'iv() needs a release of totals (trust="central", "server" or "secure-sum"), and this '
-            "is a release of records"
+            "release contains noisy single records"
         )
     layout, _ = layout_of(release.design)
     W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs

@@ -47,10 +47,11 @@ STRONG = 6.0
 CLIPPED_MEANS = "Target: means of values clipped to their public bounds."
 MEANS_EQUATION = """\
 cov = S / (n - 1) + s^2 L L'
-sampling: the columns' covariance S over n - 1, or what the records' own spread has beyond the noise
-noise of the means: of sd s in every entry of the moments, of which the means are L times"""
-NORMAL_LAW = "sampling errors of jointly normal columns"
-OWN_LAW = "sampling errors from the spread of the records"
+sampling: S is the covariance matrix of the columns, without the noise, and n the number of records
+noise of the means: s is the standard deviation of the noise in each released moment
+L is the matrix that maps the released moments to the means"""
+NORMAL_LAW = "standard errors assume jointly normal columns"
+OWN_LAW = "standard errors are estimated from the spread of the records"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -247,7 +248,10 @@ class PairCorrelations(PortableTable):
     def _weak(self) -> tuple[tuple[type[Warning], str], ...]:
         """What intervals warn of."""
         weak = self.table["weak"]
-        text = f"the noise leaves {int(weak.sum())} of {len(weak)} intervals at [-1, 1]: spend more"
+        text = (
+            f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1]: pass a "
+            "larger privacy budget"
+        )
         return ((WeakIdentificationWarning, text),) if weak.any() else ()
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:

@@ -27,8 +27,8 @@ from privinf.validation import check_array, check_count, check_number, check_pos
 # ---- from entries of a release to a regression
 
 FULLER_REASON = (
-    "stabilization='fuller' is only for corrected least squares, which subtracts a noise "
-    "covariance; noisy second moments subtract none: pass stabilization='ridge'"
+    "stabilization='fuller' is only for corrected least squares, and this model uses noisy "
+    "second moments: pass stabilization='ridge'"
 )
 
 
@@ -56,8 +56,8 @@ class MomentMap:
         check_count(public, "public", least=0)
         if public > size - 2:
             raise ArgumentError(
-                f"z of length {size} must have at least one private column in addition to {public} "
-                "public columns and y"
+                f"z has length {size}; it must contain {public} public columns, at least one private "
+                "column, and y"
             )
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):
@@ -456,8 +456,8 @@ def without(result: Results, effects: tuple[str, ...]) -> Results:
 
 
 ROW_SUMS = (
-    "cov_type='cluster' is not available over sites, because it sums the scores of a unit's rows, "
-    "which may be at several sites: use MomentOLS of one table, or ModulatedOLS"
+    "cov_type='cluster' is not available with several sites, because rows of one cluster "
+    "may be at different sites: use MomentOLS with one table, or ModulatedOLS"
 )
 
 
@@ -515,19 +515,24 @@ EVEN_RESPONSE = 1.0 / 4.0
 EVEN_COLUMN = 1.0 / 3.0  # variance of a uniform column in units of its bounds; at that its bounds cost 1
 ALONE = 0.3  # a column of which the others leave a smaller share of the variance is correlated with them
 RANGES = (
-    "The noise covers the whole ranges of response and columns. Main causes: {}. OLS with the same formula "
-    "covers the spread of the residuals instead, and has narrower intervals where bounds are wide."
+    "The noise is proportional to the declared ranges of the response and the columns. "
+    "Main causes of wide intervals: {}. OLS with the same formula scales the noise to the "
+    "spread of the residuals, and has narrower intervals where bounds are wide."
 )
 TIMES = (
-    "Noise makes the standard error of the median slope {:.1f} times as large, and that of {} {:.1f} times. "
+    "Because of the noise, the standard error of the median slope is {:.1f} times as large "
+    "as without noise, and the standard error of {} is {:.1f} times as large. "
 )
-DROWNED = "Noise hides what the standard errors would be without it. "
+DROWNED = "The noise is too large to estimate the standard errors without noise. "
 RESPONSE_WIDE = "the bounds of the response {} ({})"
-RESIDUAL_SD = "the residuals have a standard deviation of {:.0%} of half their width"
-RESIDUALS_HIDDEN = "the noise hides the standard deviation of the residuals"
-COLUMN_WIDE = "the bounds of {}, wide relative to its values (standard deviation {:.0%} of half the width)"
-UNTOLD = "the unknown variance of {}, which the noise hides"
-ONE_LEVEL = "{}, which is the same in nearly all records"
+RESIDUAL_SD = "the standard deviation of the residuals is {:.0%} of half their width"
+RESIDUALS_HIDDEN = "the noise is too large to estimate the standard deviation of the residuals"
+COLUMN_WIDE = (
+    "the bounds of {}, which are wide relative to its values (their standard deviation is "
+    "{:.0%} of half the width)"
+)
+UNTOLD = "the variance of {}, which is too small to estimate with this noise"
+ONE_LEVEL = "the column {}, which has the same value in nearly all records"
 GOES_ALONG = "the correlation of {} with other columns"
 NUMEROUS = "{} columns, each of which adds noise"
 

@@ -80,7 +80,7 @@ class FederatedMoments:
         self.trust: Trust = trust
         if not model_rows.design.private.any():
             raise SensitivityError(
-                "there is no column in addition to the constant, so there is nothing to protect"
+                "the model has no column except the constant, so there is nothing to protect"
             )
         self.model_rows = model_rows
         self.design = model_rows.design
@@ -159,7 +159,9 @@ class FederatedMoments:
             server = self._server(ledger, rng, max_colluding)
             n, p = server.nobs, len(self.design.names)
             if n < p:
-                raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+                raise AlignmentError(
+                    f"{n} rows are too few to estimate {p} coefficients: use fewer columns or more rows"
+                )
             for part in parts[1:]:
                 server.check_numbers(p * (p + 1) // 2, part)
             warn_of_large_delta(delta, n)

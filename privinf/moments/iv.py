@@ -118,9 +118,12 @@ class TwoStageEquation(LargeSample):
 
     cov_type = "nonrobust"
     variance_equation = """\
-cov = A^-1 [ sampling + Pi'V_h Pi + Pi'V_A(b) Pi ] A^-T / n,   h(b) = Z'(y - X b)/n,  A = Pi'Z'X/n
+cov = A^-1 [ sampling + Pi'V_h Pi + Pi'V_A(b) Pi ] A^-T / n
+b the coefficients, X the columns, Z the instruments, y the response, n the number of rows
+Pi = (Z'Z)^-1 Z'X, A = Pi'Z'X/n
+sampling       n times the sampling covariance of Pi'h(b), h(b) = Z'(y - X b)/n
 score noise    V_h: n times the covariance of the noise in Z'y/n
-Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
+Hessian noise  V_A(b): n times the covariance of the noise in (Z'X/n) b"""
 
     def __init__(self, W: Floats, part: MomentMap, *, columns: int, n: int, scale: float) -> None:
         self.n = n
@@ -355,8 +358,9 @@ class AndersonRubinTests(ScoreTests):
             (score_set,) = projected_sets(surface, [int(tested[:place].sum())], alpha, system.distribution)
             if not score_set.pieces:
                 raise NotAvailableError(
-                    "no coefficients agree with all the instruments, so some instrument is not "
-                    "valid (with valid instruments this happens in a share alpha of samples)"
+                    "the confidence set is empty: no coefficients agree with all the instruments, so some "
+                    "instrument is probably not valid (with valid instruments this happens in a share "
+                    "alpha of samples)"
                 )
             sets.append(score_set.mapped(float(factor), float(moved)))
         return tuple(sets)

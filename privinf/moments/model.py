@@ -502,7 +502,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         if self._federated:
             return self.mechanism.release(ledger=account, **round_options, **call_options)  # type: ignore[no-any-return]
         for name in [name for name, value in round_options.items() if value not in (None, 0)]:
-            raise ArgumentError(f"{name}= is only for a model over a federation")
+            raise ArgumentError(f"{name}= can only be passed for a federation")
         return self._released(account, call_options)
 
     @refuses(STATSMODELS, NotAvailableError)

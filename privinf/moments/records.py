@@ -152,7 +152,7 @@ class NoisyRecordMoments(LargeSample):
         refuse_dependent_rows(self._units)
         if self._weights is not None:
             raise NotAvailableError(
-                "the standard error without noise is not identified for weighted rows at this noise level"
+                "the standard error without noise cannot be estimated for weighted rows at this noise level"
             )
         return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
 

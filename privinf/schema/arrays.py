@@ -58,7 +58,8 @@ def aligned_bounds(
     hidden = [name for name, flag in zip(names, private, strict=True) if flag]
     if isinstance(bounds, str):
         raise ArgumentError(
-            "bounds= must be a list of pairs (low, high) here; only the models accept bounds='data'"
+            "bounds= must be a list of pairs (low, high); bounds='data' is only accepted by "
+            "models, such as OLS"
         )
     if bounds is None:
         if hidden and radius is None:
@@ -164,8 +165,8 @@ def labelled(X: ColumnsLike | Table) -> Any:
     if query or arrow or lazy or isinstance(X, (str, PathLike)):
         source = "a path" if isinstance(X, (str, PathLike)) else kind.__name__
         raise SchemaError(
-            f"X must be an array or a frame, not {source}: use from_formula(formula, data, "
-            "schema=...) to read columns from a table, or read it into a frame first"
+            f"X must be an array or a data frame, not {source}: to read columns from a table, use "
+            "from_formula(formula, data, schema=...), or load the table as a data frame first"
         )
     return X
 

@@ -81,7 +81,8 @@ def coded_factor(
     name = expressions.column_of(node.args[0]) if node.args else None
     if name is None or len(node.args) > 2 or words:
         raise SchemaError(
-            f"{code!r}: write C(column), C(column, Treatment(reference)), or C(column, levels=[...])"
+            f"{code!r} is not a valid use of C(): write C(column), C(column, Treatment(reference)), "
+            "or C(column, levels=[...])"
         )
     levels = declared_levels(schema, name)
     if order is not None:
@@ -92,8 +93,8 @@ def coded_factor(
             or set(ordered) != set(levels)
         ):
             raise SchemaError(
-                f"{code!r}: levels= must hold all declared levels, in the order you want; to "
-                "pool or drop levels, declare others in the schema"
+                f"{code!r}: levels= must contain all declared levels, in the order you want; to pool or "
+                "drop levels, declare the column with fewer levels in the schema"
             )
         levels = tuple(ordered)
     return name, levels, *_contrast(contrast, levels, code)
@@ -169,7 +170,7 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
         raise learns(code, kind)
     if extra := sorted(set(arguments) - (set(order) - {"df", "constraints"})):
         raise SchemaError(
-            f"{code!r}: {', '.join(extra)} cannot be used, because the knots are declared by knots="
+            f"{code!r}: {', '.join(extra)} cannot be used, because knots= already declares the knots"
         )
     options = {key: arguments[key] for key in ("degree", "include_intercept") if key in arguments}
     try:
@@ -192,7 +193,13 @@ def learns(code: str, called: str) -> SchemaError:
         "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
         "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
         "poly": "write poly(x, 2), with a column and a degree only",
-        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with your own numbers",
-        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with your own numbers",
+        "bs": (
+            "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with public numbers for "
+            "the knots and bounds"
+        ),
+        "cr": (
+            "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with public numbers for "
+            "the knots and bounds"
+        ),
     }.get(called, "add the derived columns to the data and declare their bounds")
     return SchemaError(f"{code!r}: {called}() would estimate its parameters from the rows; {remedy}")

@@ -54,15 +54,15 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
     response = next(_responses(schema, columns), None)
     if response is None:
         raise SchemaError(
-            "columns= must name at least one private numeric column of the schema, and "
-            f"{', '.join(map(shown, columns))} are not"
+            "columns= must name at least one private numeric column of the schema, and none of "
+            f"{', '.join(map(shown, columns))} is private and numeric"
         )
     text = f"{response} ~ 1 + {' + '.join(columns)}"
     full = design_of(formula_columns(text, schema, response_public=False), schema, radius=radius)
     if full.constant is None:
         raise SchemaError(
-            "columns= must not remove the constant, which a release for many regressions needs: leave "
-            "out the 0"
+            "columns= contains a term that removes the constant, such as 0: leave this term out, "
+            "because a release for many regressions needs the constant"
         )
     positions = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
     moved = {old: new for new, old in enumerate(positions)}

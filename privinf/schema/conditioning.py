@@ -114,16 +114,19 @@ def checked_basis(schema: Schema | None, internal: Sequence[Column], raw: Sequen
     names = [column.name for column in internal]
     if [column.name for column in raw] != names:
         raise SchemaError(
-            "the stored design is damaged: its internal basis must have the names of the columns that "
-            "it represents"
+            "the stored design is damaged: its two lists of column names differ; create the design "
+            "again from its formula"
         )
     if schema is None:
-        raise SchemaError("the stored design is damaged: it has an internal basis but no schema")
+        raise SchemaError(
+            "the stored design is damaged: it has no schema, although its columns were transformed "
+            "by one; create the design again from its formula"
+        )
     basis = basis_of(schema, internal, raw)
     if isinstance(basis, tuple):
         raise SchemaError(
             f"the stored design is damaged: column {names[basis[0]]!r} is not a linear combination "
-            "of its internal basis"
+            "of the stored columns; create the design again from its formula"
         )
     return basis
 
@@ -193,8 +196,8 @@ def _singular(basis: Floats | tuple[int, ...]) -> bool:
     """Whether a map cannot be inverted: the formula has columns that repeat one another."""
     if isinstance(basis, tuple):
         raise SchemaError(
-            "the columns of the formula are not linear combinations of their internal basis; check "
-            "that the formula does not repeat columns"
+            "the columns of the formula cannot be transformed to numerically stable columns; check "
+            "that the formula does not contain the same column twice"
         )
     unit = np.abs(basis).max(axis=0)
     return not np.linalg.cond(basis / unit) < REPEATED

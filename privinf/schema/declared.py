@@ -62,7 +62,10 @@ class Numeric:
                 f"bounds ({low:g}, {high:g}) must be increasing, with the lower bound first{remedy}"
             )
         if not math.isfinite(high - low):
-            raise SchemaError("bounds must not be so far apart that their difference overflows")
+            raise SchemaError(
+                "bounds are too far apart: the difference between the upper and the lower bound must "
+                "be a finite number"
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         for name in ("center", "scale"):
@@ -151,7 +154,7 @@ class Factor:
         if self.other is not None:
             object.__setattr__(self, "other", _level(self.other))
             if _kind(self.levels[0]) != _kind(self.other) or self.other not in levels:
-                raise SchemaError("other= must be one of the declared levels: add it to the list")
+                raise SchemaError("other= must be one of the declared levels: add it to the list of levels")
         _check_labels(self.public, self.unit)
 
     @property

@@ -724,7 +724,7 @@ class Design:
         except PrivinfError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-            raise SchemaError("the content does not describe a design") from None
+            raise SchemaError("the content is not a stored privinf design") from None
         _check_declared(design)
         return design
 

@@ -259,7 +259,7 @@ def _instead(node: ast.expr) -> str:
         case ast.UnaryOp(op=ast.Not()):
             return "write ~(...) instead of not; or "
         case ast.Constant(value=str()):
-            return "use C(factor) for the levels of a factor, write a date as 'YYYY-MM-DD'; or "
+            return "use C(factor) for the levels of a factor and 'YYYY-MM-DD' for a date; or "
         case ast.BinOp(op=ast.BitXor()):
             return "write a power as I(x**2); or "
         case ast.Call() if called_name(node) in ("factor", "as.factor", "i"):

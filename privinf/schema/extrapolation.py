@@ -16,7 +16,8 @@ HAIR = 1e-3
 # What is passed, and what the fit did there: the end of a sentence about a column.
 FLAT_BEYOND = "has values beyond the boundary knots of its spline, where the curve is constant"
 BEYOND_BOUNDS = (
-    "has values beyond its declared bounds, to which the fit clipped values: the prediction extrapolates"
+    "has values outside its declared bounds; the fit clipped values to these bounds, so "
+    "the prediction extrapolates"
 )
 
 

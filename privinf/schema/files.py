@@ -109,7 +109,7 @@ def _check_bound(word: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SchemaError(f"{word} must be a number without quotes, or a date such as 1990-01-01")
     if not math.isfinite(value):
-        raise SchemaError(f"{word} must be finite: values beyond the bounds are clipped to them")
+        raise SchemaError(f"{word} must be finite; values outside the bounds are clipped to them")
 
 
 def _declared(name: str, item: Any) -> Declaration | Blank:
@@ -119,7 +119,9 @@ def _declared(name: str, item: Any) -> Declaration | Blank:
             f"column {name!r} has no bounds and no levels: write low = ... and high = ..., or levels = [...]"
         )
     if unknown := [word for word in item if word not in allowed]:
-        raise SchemaError(f"column {name!r}: the key {unknown[0]!r} must be one of {', '.join(allowed)}")
+        raise SchemaError(
+            f"column {name!r}: {unknown[0]!r} is not a valid key; the valid keys are {', '.join(allowed)}"
+        )
     if item.get("levels") == []:
         return Blank("levels")
     if allowed is NUMBER and item["low"] == item["high"] == "":

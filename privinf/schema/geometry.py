@@ -82,9 +82,9 @@ def checked_constant(constant: int | None, private: Flags) -> int | None:
     if constant is None:
         return None
     if isinstance(constant, bool) or not isinstance(constant, (int, np.integer)):
-        raise ArgumentError("constant= must be the position of a column")
+        raise ArgumentError("constant= must be the index of a column, an integer starting from 0")
     if not 0 <= constant < len(private) or private[constant]:
-        raise SchemaError("constant= must be the position of a column that is declared public")
+        raise SchemaError("constant= must be the index of a column that is declared public")
     return int(constant)
 
 
@@ -111,18 +111,24 @@ def check_geometry(
         if not start <= stop:
             raise SchemaError(f"the lower bound of {column.name!r} exceeds its upper bound")
         if hidden and start == stop:
-            raise SchemaError(f"{column.name!r} is constant over the declared bounds")
+            raise SchemaError(
+                f"column {column.name!r} is constant over the declared bounds: leave the column out, or "
+                "change the bounds"
+            )
         if hidden and radius is None and not (math.isfinite(start) and math.isfinite(stop)):
             raise SensitivityError(NO_BOUNDS.format(column.name))
     positions = [index for block in blocks for index in block]
     if len(set(positions)) != len(positions) or not all(0 <= index < len(columns) for index in positions):
-        raise SchemaError("blocks= must hold positions of different columns")
+        raise SchemaError("blocks= must contain lists of column indices, and no index may occur twice")
     for block in blocks:
         for position, index in enumerate(block):
             if not private[index]:
-                raise SchemaError("blocks= must hold positions of private columns only")
+                raise SchemaError("blocks= must contain indices of private columns only")
             if not all(_exclude(columns[index], columns[earlier]) for earlier in block[:position]):
-                raise SchemaError("blocks= must group indicators of which at most one is 1 in any row")
+                raise SchemaError(
+                    "each list in blocks= must contain indices of indicator columns of which at most one "
+                    "is 1 in any row"
+                )
 
 
 def _exclude(first: Column, second: Column) -> bool:

@@ -106,7 +106,8 @@ class Interval:
         if self.low <= domain_start if open_end else self.at_least(domain_start).low < domain_start:
             relation = "above" if open_end else "of at least"
             raise SchemaError(
-                f"the function needs values {relation} {domain_start:g}: declare such bounds for its columns"
+                f"the function is only defined for values {relation} {domain_start:g}: declare bounds "
+                "in this range for its columns"
             )
         return self.at_least(domain_start).images(function)
 

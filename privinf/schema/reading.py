@@ -36,16 +36,19 @@ NOT_DATES = (
     "numeric bounds (low, high) for a column of numbers"
 )
 OUTSIDE_LEVELS = (
-    "column {!r} has values outside its declared levels; declare all levels, or declare bounds "
-    "(low, high) for a number. The holder of the rows can list them with "
-    "schema.undeclared_levels(table)"
+    "column {!r} has values outside its declared levels; declare all levels, or declare "
+    "bounds (low, high) if the column is a number. The owner of the data can list the "
+    "undeclared values with schema.undeclared_levels(table)"
 )
 BLANKS_IN_LEVELS = (
     "column {!r} has values that differ from its declared level {!r} only by blanks: remove the "
     "blanks from the data (.str.strip() in pandas, no blanks around separators in CSV), or "
     "declare levels with blanks"
 )
-NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: check that both have the same type"
+NO_DECLARED_LEVEL = (
+    "column {!r} contains none of its declared levels: check that the data and the "
+    "declared levels have the same type"
+)
 
 
 class Reader:

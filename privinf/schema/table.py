@@ -99,8 +99,8 @@ class Schema:
             declared[name] = replace(item, public=True)
         if unit is not None and (not isinstance(unit, str) or unit in declared):
             raise SchemaError(
-                "unit= must name the column that identifies the unit of each row, and must not be a "
-                "declared column"
+                "unit= must be the name of the column that identifies the privacy unit of each row, "
+                "such as the person, and this column must not be declared"
             )
         try:
             max_rows = check_count(max_rows, "max_rows")
@@ -108,7 +108,8 @@ class Schema:
             raise SchemaError(str(error)) from None
         if max_rows > 1 and unit is None:
             raise SchemaError(
-                "max_rows= needs unit=, the name of the column that identifies the unit of each row"
+                "max_rows= needs unit=, the name of the column that identifies the privacy unit of "
+                "each row, such as the person"
             )
         object.__setattr__(self, "columns", MappingProxyType(declared))
         object.__setattr__(self, "public", tuple(name for name, item in declared.items() if item.public))
@@ -124,9 +125,9 @@ class Schema:
             noun = "bounds" if declaration.kind == "number" else "levels"
             value = "(low, high)" if declaration.kind == "number" else "[...]"
             raise SchemaError(
-                f"column {name!r} has blank {noun}: declare them with schema.fill({{{name!r}: "
-                f"{value}}}), or buy them with pi.find_bounds. Blank columns are "
-                f"{listed(self.blank)}"
+                f"column {name!r} has blank {noun}: declare them with "
+                f"schema.fill({{{name!r}: {value}}}), or estimate them privately with pi.find_bounds. "
+                f"Blank columns are {listed(self.blank)}"
             )
         return declaration
 
@@ -402,7 +403,7 @@ class Schema:
             }
             return cls(columns, unit=content["unit"], max_rows=content["max_rows"])
         except (ArgumentError, KeyError, TypeError, AttributeError):
-            raise SchemaError("the content does not describe a schema") from None
+            raise SchemaError("the content is not a stored privinf schema") from None
 
     @property
     def digest(self) -> str:

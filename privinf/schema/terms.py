@@ -282,8 +282,8 @@ class Column:
             return values
         if strict:
             raise SchemaError(
-                f"column {self.name!r} is not finite in some rows; restrict the columns that it is "
-                "computed from"
+                f"column {self.name!r} is infinite or undefined in some rows; change the expression, or "
+                "the columns that it is computed from, so that it is finite"
             )
         return np.where(finite, values, self.values(rows, clip=True))
 
@@ -341,7 +341,9 @@ class Response:
 
     def __post_init__(self) -> None:
         if self.public != (self.bounds is None):
-            raise SchemaError("a response must have bounds if it is protected, and none if it is not")
+            raise SchemaError(
+                "a protected response must have bounds, and a public response must not have bounds"
+            )
         if self.bounds is not None and not self.bounds.low < self.bounds.high:
             raise SchemaError(f"response {self.column.name!r} is constant over the declared bounds")
 

@@ -129,7 +129,9 @@ def request_columns(
     if options.data is not None or any(isinstance(argument, str) for argument in arguments.values()):
         raise ArgumentError("columns must all be names of columns in data=, or all be arrays")
     if options.schema is not None:
-        raise ArgumentError("schema= needs data=: pass bounds= and levels= with arrays")
+        raise ArgumentError(
+            "schema= can only be passed with data=: with arrays, pass bounds= and levels= instead"
+        )
     labels = [_label(argument, name) for name, argument in arguments.items()]
     if len(set(labels)) < len(labels):
         labels = list(arguments)
@@ -146,7 +148,10 @@ def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Sche
     if schema is not None:
         check_schema(schema)
         if declarations:
-            raise ArgumentError("the schema has the bounds and levels: leave out bounds= and levels=")
+            raise ArgumentError(
+                "bounds= and levels= cannot be combined with schema=, which declares them: leave out "
+                "bounds= and levels="
+            )
         return schema
     facts = dict(zip(names, declared.values(), strict=True))
     absent = [name for name, fact in facts.items() if fact is None]
@@ -356,7 +361,7 @@ class StatResult(PortableTest):
                     for category, text in self.cautions
                 ),
                 *(replace(note, rank="table") if note.rank == "header" else note for note in self._notes),
-                *(f"The privacy claim assumes: {readable(text)}." for text in self.privacy.assumptions),
+                *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
             ],
             printed=notes,
         )

@@ -40,9 +40,12 @@ from privinf.wire import Labels
 FIRST = np.array([0])  # of two samples, as positions of a contrast
 SECOND = np.array([1])  # of two samples, likewise
 FORMULA = "the formula {0!r} must have the form 'values ~ groups', with two columns of the schema"
-RARE = "The noise hides the count of {}, so its intervals are wide, up to the bounds."
+RARE = (
+    "The noise is large relative to the number of records of {}, so its intervals are wide "
+    "and may reach the bounds."
+)
 CLIPPED_GROUPS = (
-    "Means of values clipped to the public bounds; which row is in which group is also protected."
+    "The means are of values clipped to the public bounds; the group of each row is also protected."
 )
 
 

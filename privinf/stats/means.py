@@ -53,15 +53,19 @@ SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also
 DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
-    "clipping may have changed {:.0f} values below and {:.0f} above, of {}; the interval "
-    "extrapolates the tails and does not cover a few values far out, which could move the mean by "
-    "{:.3g} down or {:.3g} up. Tighter bounds assume less"
+    "clipping may have changed {:.0f} values below and {:.0f} values above the limits, of "
+    "{} values; the interval extrapolates the tails. It does not cover a few extreme "
+    "values, which could move the mean by {:.3g} down or {:.3g} up. Tighter bounds make "
+    "the interval rely less on this assumption"
 )
 POPMEAN_BEYOND = (
     "popmean is outside the bounds to which values are clipped, so the test rejects it for any "
     "data; declare bounds that contain every plausible mean"
 )
-HIDDEN_VARIANCE = "The noise hides the variance, so the standard error is almost only noise."
+HIDDEN_VARIANCE = (
+    "The variance cannot be distinguished from the noise, so the standard error is almost "
+    "entirely due to noise."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

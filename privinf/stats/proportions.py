@@ -380,7 +380,7 @@ def _exact(model: ShareModel, method: ShareMethod) -> bool:
 
 def _method_notes(model: ShareModel, method: ShareMethod) -> tuple[str | Note, ...]:
     method_text = (
-        "Exact, by the distribution of a binomial count plus the noise."
+        "Exact method, by the distribution of a binomial count plus the noise."
         if _exact(model, method)
         else "Score interval."
     )

@@ -52,9 +52,10 @@ LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
 SEEN_TAIL = 0.02  # quantiles farther out than this are not used for the sd
 CLIPPED_QUANTILES = "Quantiles of values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
-    "The test compares means of values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up "
-    "to {:.1%} of the values may be beyond. Groups with one distribution have equal means of such "
-    "values; groups with one mean but different spreads or tails may not."
+    "The test compares means of values clipped to [{:.6g}, {:.6g}], limits chosen from "
+    "noisy counts; up to {:.1%} of the values may be outside. Groups with equal "
+    "distributions have equal means of clipped values; groups with equal means but "
+    "different spreads or tails may not."
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
 
@@ -81,8 +82,7 @@ class OpenedColumn:
         options = request.options
         if options.noise == "laplace":
             raise ArgumentError(
-                "noise='laplace' is not available for quantiles, because distribution functions have "
-                "Gaussian noise"
+                "noise='laplace' is not available for quantiles: pass noise='gaussian', or leave noise= out"
             )
         if schema.unit is not None and schema.max_rows > 1:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))

@@ -60,14 +60,13 @@ ANY_NUMBER = (-(2.0**500), 2.0**500)
 RANK_STREAM = 12  # seed of simulated rank sums: the same release has the same p-value
 FINENESS = 2001  # values at which the test is inverted
 OF_LAWS = (
-    "This tests equal distributions, not equal means: groups with equal means may differ in "
-    "distribution, and the reverse."
+    "This tests equal distributions, not equal means: groups with equal means may differ in distribution."
 )
 OF_SYMMETRY = (
     "This tests symmetry about the center: a skewed distribution may be rejected whatever its mean or median."
 )
 SAMPLE_ONLY = (
-    "The interval of 'ranks apart' is for these records, not for a population, and covers only the noise."
+    "The interval of 'ranks apart' covers only the noise: it is for these records, not for a population."
 )
 TIES_COUNT_HALF = "Ties count half and make the test conservative."
 
@@ -256,7 +255,7 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     name = f"P({first_level} > {second_level})"
     if hidden:
         row = base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0)
-        law_of_count = "The noise hides the count of one group."
+        law_of_count = "The noise is too large to estimate the number of records in one group."
     else:
         p = float(np.clip(0.5 + model.score / pairs, 0.0, 1.0))
         bse = math.hypot(float(error(np.array([p]))[1, 0]), model.noise) / pairs

@@ -70,7 +70,7 @@ def test_a_refusal_leaves_the_file_as_it_was(path, make_entry):
         with pytest.raises(BudgetExceededError):
             door.check([GaussianLoss(0.61)])
     assert path.read_bytes() == before
-    with pytest.raises(ArgumentError, match="recorded already"):
+    with pytest.raises(ArgumentError, match="already in the ledger"):
         ledger.spend(ledger.entries[0])
 
 

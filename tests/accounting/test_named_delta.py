@@ -67,7 +67,9 @@ def of_stats(test, ledger, words):
 @pytest.mark.parametrize("name", DOORS)
 def test_an_epsilon_without_delta_is_refused_with_a_delta_to_name(name):
     ledger = Ledger()
-    with pytest.raises(ArgumentError, match=r"delta= is missing.*delta=1e-06 is common, at most 1/n"):
+    with pytest.raises(
+        ArgumentError, match=r"delta= is missing.*delta=1e-06, and delta should be at most 1/n"
+    ):
         DOORS[name](ledger, epsilon=1.0, rng=0)
     assert not ledger.entries
 

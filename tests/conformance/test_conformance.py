@@ -430,7 +430,7 @@ def test_a_model_shows_no_rows_and_says_so(name):
     for word in ("exog", "endog", "data"):
         assert not hasattr(made, word)
         with pytest.raises(
-            NotAvailableError, match=f"{word} is not available, because a model shows no rows"
+            NotAvailableError, match=f"{word} is not available, because models do not show rows"
         ):
             getattr(made, word)
     with pytest.raises(AttributeError, match="no attribute 'exgo'"):

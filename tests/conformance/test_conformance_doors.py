@@ -47,18 +47,18 @@ SOLVED = [pi.ModulatedOLS, pi.MomentOLS, pi.IWPGLM, pi.FederatedGLM]
 NOTHING = {
     (pi.IWPGLM, "mu"): "randomized response",
     (pi.IWPGLM, "rho"): "randomized response",
-    (pi.FederatedGLM, "source"): "federation determines the noise",
+    (pi.FederatedGLM, "source"): "determines the noise itself",
     (pi.DebiasedLasso, "mu"): "peeling",
-    (pi.DebiasedLasso, "source"): "federation determines the noise",
+    (pi.DebiasedLasso, "source"): "determines the noise itself",
     (pi.DebiasedLasso, "calibration"): "exact",
 }
 UNTRUSTED = {
     (pi.MomentOLS, "server"): "needs rows at several sites",
     (pi.MomentOLS, "secure-sum"): "needs rows at several sites",
     (pi.FederatedGLM, "secure-sum"): "at least two sites",
-    (pi.FederatedGLM, "local"): "a single record cannot protect",
+    (pi.FederatedGLM, "local"): "needs sums over many records",
     (pi.DebiasedLasso, "secure-sum"): "at least two sites",
-    (pi.DebiasedLasso, "local"): "a single record cannot protect",
+    (pi.DebiasedLasso, "local"): "needs sums over many records",
 }
 GIVEN = {
     "epsilon": {"epsilon": 4.0, "delta": 1e-5},

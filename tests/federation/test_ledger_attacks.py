@@ -198,7 +198,7 @@ def test_a_living_site_answers_no_more(place, make_entry, attack):
         site = Site((np.zeros(2), np.zeros((2, 1))), design, ledger=ledger)
         assert not site.handle(Query("describe"), "north").error
         attack(place, older)
-        assert "nothing is charged or answered" in site.handle(Query("describe"), "north").error
+        assert "nothing is charged and no query is answered" in site.handle(Query("describe"), "north").error
         with pytest.raises(StorageError):
             ledger.spend(make_entry(GaussianLoss(0.1)))
 

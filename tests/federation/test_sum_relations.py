@@ -77,7 +77,7 @@ def test_the_two_relations_share_no_ledger():
     ledger = pi.Ledger()
     federation = federation_of(ALLOWED)
     TrustedServer(federation, ledger=ledger, rng=0).vector_sum("clipped_score", SCORE, mu=1.0, label="score")
-    with pytest.raises(ArgumentError, match="do not add up"):
+    with pytest.raises(ArgumentError, match="under different neighboring relations"):
         TrustedServer(federation, ledger=ledger, rng=0, relation="zero-out").vector_sum(
             "clipped_score", SCORE, mu=1.0, label="score"
         )

@@ -252,7 +252,7 @@ def test_relations_are_not_mixed():
     model = model_of("binomial", y, X)
     model.fit(epsilon=1.0, delta=1e-6, rng=0)
     spent = len(model.ledger)
-    with pytest.raises(ArgumentError, match="do not add up"):
+    with pytest.raises(ArgumentError, match="under different neighboring relations"):
         model.fit(epsilon=1.0, delta=1e-6, rng=0, relation="zero-out")
     with pytest.raises(ArgumentError, match="relation"):
         model.fit(epsilon=1.0, delta=1e-6, rng=0, relation="add-remove")

@@ -112,7 +112,7 @@ def test_missing_values_are_refused_or_imputed():
 
 def test_what_it_cannot_do_is_refused_with_the_reason():
     y, X = draw("gaussian")
-    with pytest.raises(ArgumentError, match="a single record cannot protect"):
+    with pytest.raises(ArgumentError, match="needs sums over many records"):
         one_place("gaussian", y, X, trust="local")
     with pytest.raises(ArgumentError, match="at least two sites"):
         one_place("gaussian", y, X, trust="secure-sum")

@@ -112,7 +112,7 @@ def test_levels_are_compared_over_the_whole_table(frame, tmp_path, monkeypatch):
     frame["g"] = np.where(np.arange(len(frame)) < 60, "elsewhere", "u")
     assert summed("groups", written(frame, tmp_path / "t.parquet")) == summed("groups", frame)
     for data in (frame.assign(g="elsewhere"), written(frame.assign(g="elsewhere"), tmp_path / "o.parquet")):
-        with pytest.raises(SchemaError, match="'g' holds none of its declared levels"):
+        with pytest.raises(SchemaError, match="'g' contains none of its declared levels"):
             summed("groups", data)
 
 

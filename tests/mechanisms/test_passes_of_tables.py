@@ -156,7 +156,7 @@ def test_levels_are_compared_over_the_whole_table(frame, tmp_path, monkeypatch):
     path = written(frame, tmp_path / "t.parquet")
     assert digest(mechanism.release(path, **SPEND)) == digest(mechanism.release(frame, **SPEND))
     for data in (frame.assign(g="elsewhere"), written(frame.assign(g="elsewhere"), tmp_path / "o.parquet")):
-        with pytest.raises(SchemaError, match="'g' holds none of its declared levels"):
+        with pytest.raises(SchemaError, match="'g' contains none of its declared levels"):
             mechanism.release(data, **SPEND)
 
 

@@ -294,7 +294,7 @@ def test_what_was_not_released_is_refused_by_name(formula, error, words, release
 
 
 def test_other_refusals(release):
-    with pytest.raises(ArgumentError, match="is for many regressions"):
+    with pytest.raises(ArgumentError, match="serves many regressions"):
         release.regress()
     with pytest.raises(NotAvailableError, match="HC0"):
         release.regress("y ~ a", cov_type="HC0")

@@ -118,7 +118,7 @@ def released_under_an_old_id(ledger):
 
 def test_another_line_under_an_old_id_is_refused():
     ledger = Ledger()
-    with pytest.raises(ArgumentError, match="id is recorded already"):
+    with pytest.raises(ArgumentError, match="id is already in the ledger"):
         released_under_an_old_id(ledger)
     assert ledger.total().mu == pytest.approx(0.1)
 

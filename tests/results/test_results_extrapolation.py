@@ -46,8 +46,8 @@ def test_beyond_declared_bounds_predictions_say_so():
     for formula in ("y ~ x + z", "y ~ np.log(1 + x) + z", "y ~ poly(x, 2) + z"):
         r = fitted(formula)
         (text,) = told(r.predict, {"x": [5.0, 11.0], "z": [0.5, 2.0]})
-        assert "'x' has values beyond its declared bounds" in text
-        assert "'z' has values beyond its declared bounds" in text
+        assert "'x' has values outside its declared bounds" in text
+        assert "'z' has values outside its declared bounds" in text
         assert told(r.predict, {"x": [0.0, 10.0], "z": [0.0, 1.0]}) == []
     public = pi.Schema({"x": pi.Numeric(0, 10, public=True), "z": (0, 1), "y": (-3, 3)})
     r = pi.ModulatedOLS.from_formula("y ~ x + z", ROWS, schema=public).fit(**SPEND)
@@ -58,7 +58,7 @@ def test_arrays_and_missing_values():
     X = ROWS[["x", "z"]]
     r = pi.MomentOLS(ROWS.y, X, bounds=[(0, 10), (0, 1)], y_bounds=(-3, 3)).fit(**SPEND)
     (text,) = told(r.predict, np.array([[5.0, 0.5], [5.0, 1.5]]))
-    assert "'z' has values beyond its declared bounds" in text
+    assert "'z' has values outside its declared bounds" in text
     assert told(r.predict, np.array([[np.nan, 7.0], [5.0, 1.0]])) == []  # a row that is not predicted
     ball = pi.MomentOLS(ROWS.y, X, radius=12.0, y_bounds=(-3, 3)).fit(**SPEND)
     assert told(ball.predict, np.array([[50.0, 0.5]])) == []  # no bounds of columns are declared

@@ -380,7 +380,7 @@ def test_cluster_is_the_word_for_a_schemas_unit():
     with pytest.raises(ArgumentError, match="several rows belong to one"):
         pi.MomentOLS.from_release(noisy[0].release).fit(cov_type="HC0")
     sites = pi.MomentOLS.from_formula("y ~ x", InProcessFederation({"a": Site(data, schema)}), schema=schema)
-    with pytest.raises(NotAvailableError, match="may be at several sites"):
+    with pytest.raises(NotAvailableError, match="may be at different sites"):
         sites.fit(epsilon=math.inf, cov_type="cluster")
     with pytest.raises(NotAvailableError, match="one row per person"):
         pi.OLS.from_formula("y ~ x", data, schema=schema).fit(epsilon=math.inf)

@@ -62,14 +62,17 @@ def test_bought_bounds_stay_bought_until_they_are_changed(tmp_path):
         ("[columns.age]\nlow = 1\n", "column 'age' has no bounds and no levels: write low"),
         ("[columns.age]\nlow = 1\nhigh = 0\n", "column 'age': bounds"),
         ('[columns.age]\nlow = ""\nhigh = 3\n', "column 'age'"),
-        ("[columns.age]\nlow = 1\nhigh = 2\nmiddle = 3\n", "'middle' must be one of low, high"),
+        (
+            "[columns.age]\nlow = 1\nhigh = 2\nmiddle = 3\n",
+            "'middle' is not a valid key; the valid keys are low, high",
+        ),
         ("[columns.g]\nlevels = [1]\n", "column 'g': a factor needs at least two levels"),
         ('[columns.g]\nlevels = "ab"\n', "column 'g': levels must be a list"),
         ("[age]\nlow = 1\nhigh = 2\n", r"write \[columns.age\]"),
         ("columns = 3\n", "declares no columns"),
-        ("unit = 3\n[columns.age]\nlow = 1\nhigh = 2\n", "unit= must name"),
+        ("unit = 3\n[columns.age]\nlow = 1\nhigh = 2\n", "unit= must be the name"),
         ("age,wage\n4242,3\n", r"not valid TOML \(at line 1, column 4\)"),
-        ("[columns.age]\nlow = 1\nhigh = 2\n[bought]\nclips = 3\n", "does not describe a schema"),
+        ("[columns.age]\nlow = 1\nhigh = 2\n[bought]\nclips = 3\n", "not a stored privinf schema"),
     ],
 )
 def test_what_is_no_schema_is_named(text, words, tmp_path):

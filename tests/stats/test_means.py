@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
         pi.stats.mean(X, bounds="data", mu=0.1, ledger=ledger)
     with pytest.raises(ArgumentError, match="data="):
         pi.stats.mean("income", bounds=(0, 1), mu=0.1, ledger=ledger)
-    with pytest.raises(ArgumentError, match="schema= needs data"):
+    with pytest.raises(ArgumentError, match="only be passed with data="):
         pi.stats.mean(X, bounds=(0, 1), schema=pi.Schema({"a": (0, 1)}), mu=0.1, ledger=ledger)
     with pytest.raises(ArgumentError, match="epsilom"):
         pi.stats.mean(X, bounds=(0, 1), epsilom=0.1, ledger=ledger)
@@ -162,7 +162,7 @@ def test_a_test_on_a_chosen_clip_allows_for_what_it_cut(side):
         r = pi.stats.ttest_1samp(x, 1.3, bounds=(0, 60), clip="auto", alternative=side, mu=0.5, rng=1)
     assert r.clip.high < 60.0
     assert r.clip.above > 0.0
-    assert "which noisy counts chose" in str(r.summary())
+    assert "limits chosen from noisy counts" in str(r.summary())
     low, high = r.confidence_interval()
     ends = {"two-sided": (low, high), "less": (high,), "greater": (low,)}[side]
     for end in ends:

@@ -94,7 +94,7 @@ def test_the_smaller_noise_outside_of_a_ledger():
 def test_a_group_that_the_noise_hides_is_told_nothing_of():
     r = pi.stats.mannwhitneyu(X, [1.0], mu=0.2, rng=0)
     assert r.rows[0][1:] == (0.5, 0.5, 0.0, 1.0)
-    assert "hides the count of one group" in str(r)
+    assert "too large to estimate the number of records in one group" in str(r)
     assert not pi.stats.mannwhitneyu(X, [], mu=0.2, rng=0).pvalue < 0.05
     assert math.isnan(pi.stats.mannwhitneyu(X, [], epsilon=math.inf).pvalue)
 
