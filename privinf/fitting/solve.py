@@ -88,9 +88,9 @@ class Fit:
         if self.target == "penalized":
             return must_read("Coefficients, intervals and tests are for the ridge-penalized target.")
         return must_read(
-            "Coefficients are biased ridge estimates; standard errors, intervals and tests are for "
-            "the coefficients without the penalty. Pass target='penalized' for standard errors, "
-            "intervals and tests of the penalized coefficients.",
+            "Coefficients are biased ridge estimates; standard errors, intervals and tests are for the "
+            "coefficients without the penalty (pass target='penalized' for intervals and tests of the "
+            "penalized coefficients).",
         )
 
 
