@@ -112,7 +112,7 @@ EXHAUSTED_SEARCH = (
 )
 FOUND_LATER = (
     "More columns matter than the {} that were kept: {} (z = {:.2f}, p = {:.2g} over {} "
-    "columns) and was added to the fit; after that, no column stood out. Intervals account "
+    "columns) and joined the fit; after that, no column stood out. Intervals account "
     "for this step"
 )
 NOT_KEPT = " {} of the selected columns that were not kept also stand out; intervals account for them."

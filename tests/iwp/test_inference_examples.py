@@ -259,7 +259,7 @@ def test_reasons_why_the_noise_part_is_unknown():
     rng = np.random.default_rng(10)
     design = plain_design(rng, 400, 2, 4.0)
     labels = clean_labels(rng, "logistic", design.X, np.array([1.0, 0.0]))
-    fragments = {"conditional": "conditional score", "series": "series", "none": "naive"}
+    fragments = {"conditional": "conditional", "series": "series", "none": "naive"}
     for correction, fragment in fragments.items():
         options = {"truncation": 1} if correction == "series" else {}
         system = released(rng, "logistic", design, labels, correction=correction, **options)

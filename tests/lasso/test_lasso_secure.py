@@ -243,11 +243,11 @@ def refusals():
         "all": ({"targets": "all"}, ArgumentError, "chosen before the data are seen"),
         "machines": ({"heterogeneous": True}, NotAvailableError, "trusted"),
         "paper": ({"variant": "paper"}, NotAvailableError, "trusted"),
-        "bootstrap": ({"bootstrap_draws": 39}, ArgumentError, "bootstrap_draws= has no place"),
-        "eigenvalues": ({"restricted_eigenvalues": True}, ArgumentError, "no place"),
-        "bias": ({"bias_bound": True}, ArgumentError, "no place"),
-        "outside": ({"targets": [99]}, ArgumentError, "not among"),
-        "too sparse": ({"sparsity": 99}, ArgumentError, "more than"),
+        "bootstrap": ({"bootstrap_draws": 39}, ArgumentError, "bootstrap_draws= cannot be used"),
+        "eigenvalues": ({"restricted_eigenvalues": True}, ArgumentError, "cannot be used"),
+        "bias": ({"bias_bound": True}, ArgumentError, "cannot be used"),
+        "outside": ({"targets": [99]}, ArgumentError, "not one of"),
+        "too sparse": ({"sparsity": 99}, ArgumentError, "larger than"),
         "colluders": ({"max_colluding": -1}, ArgumentError, "max_colluding"),
     }
 

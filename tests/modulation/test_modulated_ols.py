@@ -732,7 +732,7 @@ def test_a_response_that_the_schema_declares_public_is_not_warned_of():
 def test_without_bounds_there_is_no_bound_and_nothing_is_called_clipped():
     y, X = sphere(400)
     r = pi.ModulatedOLS(y, X, adjacency="unit", response="public").fit(epsilon=30.0, delta=1e-6, rng=0)
-    with pytest.raises(pi.errors.NotAvailableError, match="no bounds are declared"):
+    with pytest.raises(pi.errors.NotAvailableError, match="no bounds of the columns are declared"):
         r.variance_bound(beta_norm=1.0, response_norm=1.0)  # it was 9.7e196
     assert "clipped" not in str(r.summary())
     protected = pi.ModulatedOLS(y, X, adjacency="unit", y_bounds=(-3, 3))
