@@ -88,13 +88,17 @@ def record(name: str, data: pd.DataFrame, response: str, columns: Mapping[str, A
 
 CO2_TEXTS = {
     "description": """\
-Weekly mean CO2 concentration at Mauna Loa, March 1958 to December 2001: 2,284 weeks. The 59 weeks without a
+Weekly mean CO2 concentration at Mauna Loa, March 1958 to December 2001, 2,284 weeks. The 59 weeks without a
 measurement are interpolated linearly.
 
-features="harmonic": t, t^2, t^3 with t running from -1 (first week) to 1 (last), and sine and cosine of one
-and two cycles a year. features="lags": the concentrations of the seven weeks before; the first weeks, which
-have no such past, are filled with the first concentration. Concentrations are bounded by 300 and 400 ppm:
-ice cores and spot measurements put the air of those decades well inside.
+features="harmonic" gives t, t^2 and t^3, where t increases from -1 (first week) to 1 (last week), and sine
+and cosine terms of one and two cycles a year.
+
+features="lags" gives the concentrations of the seven preceding weeks. Lags before the first week are filled
+with the first concentration.
+
+Concentrations are bounded by 300 and 400 ppm. Ice cores and single measurements show that the air of those
+decades was well inside these bounds.
 """,
     "source": (
         "Keeling, C. D. and Whorf, T. P. (2004), Atmospheric CO2 concentrations derived from flask air "
@@ -151,14 +155,19 @@ def _lags(co2: pd.Series) -> pd.DataFrame:
 
 FAIR_TEXTS = {
     "description": """\
-Answers of 6,366 married women to a questionnaire of Redbook magazine, 1974 (Fair, 1978).
+Answers of 6,366 married women to a questionnaire of Redbook magazine in 1974 (Fair, 1978).
 
-All columns but the last are codes, and the codebook lists them, so the bounds are known in advance:
-rate_marriage 1 (very poor) to 5 (very good); age 17.5 (under 20) to 42 (40 or over); yrs_married 0.5 (less
-than 1) to 23 (more than 10, oldest child 18 or over); children 0 to 5.5 (five or more); religious 1 (not)
-to 4 (strongly); educ 9 (grade school) to 20 (advanced degree); occupation and occupation_husb 1 (student)
-to 6 (professional with advanced degree). affairs is a rate, encounters a year, which has no greatest code:
-it is bounded by 10, and larger values are clipped.
+All columns but the last are codes. Their bounds are known in advance, because the codebook lists the codes:
+* rate_marriage: 1 (very poor) to 5 (very good)
+* age: 17.5 (under 20) to 42 (40 or over)
+* yrs_married: 0.5 (less than 1) to 23 (more than 10, oldest child 18 or over)
+* children: 0 to 5.5 (five or more)
+* religious: 1 (not) to 4 (strongly)
+* educ: 9 (grade school) to 20 (advanced degree)
+* occupation and occupation_husb: 1 (student) to 6 (professional with advanced degree)
+
+affairs is the number of encounters a year. Its largest value is not known in advance, so it is bounded by 10,
+and larger values are clipped.
 """,
     "source": (
         "Fair, R. C. (1978), A theory of extramarital affairs, Journal of Political Economy 86, 45-61; "
@@ -181,15 +190,17 @@ FAIR_COLUMNS = {
 
 MODECHOICE_TEXTS = {
     "description": """\
-Choice of travel mode, 1987: 210 travelers, four alternatives each, 840 rows (Greene and Hensher, 1997).
+Choice of travel mode in 1987 (Greene and Hensher, 1997). Each of 210 travelers had four alternatives, which
+gives 840 rows.
 
-gc, the generalized cost, is in-vehicle cost plus the value of the travel time. mode is coded 1 (air),
-2 (train), 3 (bus), 4 (car); choice is 0 or 1. The bounds are round numbers that journeys between these
-cities, incomes and traveling groups of 1987 respect: waits up to 2 hours, fares up to 250 dollars,
-journeys up to a day, incomes up to 100 thousand dollars, groups up to 6.
+mode is coded 1 (air), 2 (train), 3 (bus), 4 (car). choice is 1 for the chosen alternative and 0 for others.
+The generalized cost gc is the in-vehicle cost plus the value of the travel time. The bounds are round
+numbers: waits (ttme) up to 2 hours, fares (invc) up to 250 dollars, travel times (invt) up to a day, incomes
+(hinc) up to 100 thousand dollars, and group sizes (psize) up to 6.
 
-The identifier `individual` is dropped, as the paper has it, which makes every row a client. A traveler has
-four rows with the same income and group size: a claim for one row is not a claim for one traveler.
+The column `individual` is removed, as in the paper on modulated learning (docs/papers.md), so every row
+counts as one client. A traveler has four rows with the same income and group size, so a privacy guarantee
+for one row is not a guarantee for one traveler.
 """,
     "source": (
         "Greene, W. H. and Hensher, D. (1997), Multinomial logit and discrete choice models; "
@@ -213,15 +224,18 @@ RANDHIE_TEXTS = {
     "description": """\
 RAND Health Insurance Experiment, 20,190 person-years (Cameron and Trivedi, 2005).
 
-lncoins = ln(coinsurance + 1), coinsurance in percent, so at most ln 101. fmde = ln(max(1, MDE / (.01
-coinsurance))): the maximum expenditure was 1,000 dollars and the least positive coinsurance 25%, so at most
-ln 4000. lpi = ln(max(1, participation incentive)), bounded by 7.5 (about 1,800 dollars a year). idp,
-physlm, hlthg, hlthf and hlthp are indicators; missing values of physlm were replaced, before publication,
-by shares in [0, 1]. disea is an index of chronic diseases, bounded by 60; mdvis, visits to a doctor in a
-year, is bounded by 52, one a week. Larger values are clipped.
+* lncoins = ln(coinsurance + 1), with coinsurance in percent, so at most ln 101.
+* fmde = ln(max(1, MDE / (0.01 coinsurance))), with MDE the maximum expenditure in dollars. MDE was at
+  most 1,000 and positive coinsurance at least 25, so fmde is at most ln 4000.
+* lpi = ln(max(1, participation incentive)), bounded by 7.5 (about 1,800 dollars a year).
+* disea is an index of chronic diseases, bounded by 60.
+* mdvis is the number of visits to a doctor in a year, bounded by 52 (one a week).
+* idp, physlm, hlthg, hlthf and hlthp are indicators. Missing values of physlm were replaced by shares between
+  0 and 1 before the data were published.
 
-People were followed for three or five years, so a person has several rows; the identifier is not in the
-table. A claim for one row is not a claim for one person.
+Values outside the bounds are clipped. People were observed for three or five years, so a person has several
+rows, and the table has no identifier of persons. A privacy guarantee for one row is not a guarantee for one
+person.
 """,
     "source": (
         "RAND Corporation; Cameron, A. C. and Trivedi, P. K. (2005), Microeconometrics; "

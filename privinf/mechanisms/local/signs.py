@@ -54,7 +54,7 @@ class SignAnswers(Released):
     entries: tuple[LedgerEntry, ...]
 
     def __repr__(self) -> str:
-        return f"<SignAnswers of {len(self.answers)} machines, {self.p} coordinates{appended(self.stamp)}>"
+        return f"<SignAnswers of {len(self.answers)} sites, {self.p} coordinates{appended(self.stamp)}>"
 
 
 @doors
