@@ -465,7 +465,7 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
                 effect=options["effect"],
                 power=options["power"],
             )
-            text += f"Changes that reach the target {changes.to_string(index=False, na_rep='-')}"
+            text += f"\n\nChanges that reach the target\n{changes.to_string(index=False, na_rep='-')}"
         if options["plot_file"] is not None:
             picture: Any = study.plot().figure
             picture.savefig(options["plot_file"])

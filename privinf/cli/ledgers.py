@@ -220,7 +220,7 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 @ledger_group.command("free")
 @click.argument("path", type=FILE)
 @click.argument("names", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Free all reservations.")
+@click.option("--all", "all_reservations", is_flag=True, help="Free all reservations.")
 @anchor_option
 @json_option
 def free_command(

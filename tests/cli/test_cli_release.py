@@ -275,7 +275,7 @@ def test_two_commands_to_one_file_do_not_take_each_others_pending_file(planned):
     (left,) = hidden(planned)
     with open(planned.folder / left, "rb") as stream:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
-        planned.refused(planned.release("a", "a.csv", *LEDGER), "is running")
+        planned.refused(planned.release("a", "a.csv", *LEDGER), "another process is writing")
     assert hidden(planned) == [left]
 
 

@@ -137,7 +137,7 @@ def test_other_rows_are_not_served_until_it_is_recorded(folder):
     (folder / "policy.json").write_text('{"trusted_server": true}')
     refused = run(*words())
     assert refused.exit_code == 2
-    assert "50 rows, with other values" in " ".join(refused.output.split())
+    assert "50 rows as before, but with other values" in " ".join(refused.output.split())
     assert "privinf site rebase" in refused.output
     assert run("rebase", "--ledger", "north.ledger").exit_code == 2
     done = run("rebase", *parts).output
@@ -216,7 +216,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"data": "text.csv"}, "column 'u'"),
         ({"data": "gaps.csv"}, "column 'u' has missing values"),
         ({"formula": "y ~ z"}, "z"),
-        ({"ledger": "none.ledger"}, "there is no ledger at none.ledger; make it"),
+        ({"ledger": "none.ledger"}, "the ledger none.ledger does not exist"),
         ({"socket": "rows.csv"}, "cannot be created"),
         ({"key": "north.key"}, "--roster"),
         ({"policy": "keyed.json"}, "secure sums need both --key"),

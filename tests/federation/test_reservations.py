@@ -245,9 +245,9 @@ def test_a_reservation_that_is_repeated_or_replayed_changes_nothing():
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"session": ""}, "a session"),
-        ({"session": "\x1b[2J"}, "a session"),
-        ({"session": "r" * 65}, "a session"),
+        ({"session": ""}, "its session"),
+        ({"session": "\x1b[2J"}, "its session"),
+        ({"session": "r" * 65}, "its session"),
         ({"args": {"bits": 3}}, "no argument"),
         ({"charges": ()}, "1 to 64"),
         ({"charges": ({"kind": "gaussian", "mu": 0.001},) * 65}, "1 to 64"),
@@ -670,9 +670,9 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
     ]
     assert "of which" in said("show", path)
     assert "privinf ledger show" in said("free", path, "third", code=2)
-    assert "1 reservation(s) freed" in said("free", path, "first")
-    assert "1 reservation(s) freed" in said("free", path, "--all")
-    assert "0 reservation(s) freed" in said("free", path, "--all")
+    assert "1 budget reservation(s) freed" in said("free", path, "first")
+    assert "1 budget reservation(s) freed" in said("free", path, "--all")
+    assert "0 budget reservation(s) freed" in said("free", path, "--all")
     left = json.loads(said("show", path, "--json"))
     assert left["reserved"] == []
     assert left["epsilon"] == told["epsilon"]

@@ -287,7 +287,7 @@ def test_bad_options():
         SecureServer(federation, max_colluding=3).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     sites = sites_of()
     unkeyed = Site(rows_of(60, 0), design_of(), policy=SECURE)
-    with pytest.raises(NotAvailableError, match="'north' has no key"):
+    with pytest.raises(NotAvailableError, match="'north' has no secret key"):
         SecureServer(InProcessFederation(sites | {"north": unkeyed}))
     with pytest.raises(AlignmentError, match="the rosters of site"):
         SecureServer(InProcessFederation(sites | {"west": sites_of()["west"]}))

@@ -145,7 +145,7 @@ def test_a_grid_too_coarse_for_so_many_numbers_is_refused_before_anybody_is_aske
     server = SecureServer(
         connect(sites), design=pi.Design.from_formula("y ~ u + v", SCHEMA), grid_bits=2, rng=0
     )
-    with pytest.raises(SensitivityError, match="too small to release 3 numbers on the noise grid"):
+    with pytest.raises(SensitivityError, match="too small to release 3 numbers as a secure sum"):
         server.vector_sum("column_sums", {"columns": [0, 1, 2], "bound": 1.0}, mu=1e-3, label="sums")
     assert not any(len(site.ledger) for site in sites.values())
     assert len(server.ledger) == 0

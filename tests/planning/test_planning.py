@@ -373,7 +373,7 @@ def test_words_that_cannot_be_are_refused(words, said):
 @pytest.mark.audit
 def test_what_has_no_plan_says_why():
     several = pi.Schema({"wage": (0, 60), "educ": (0, 20)}, unit="person", max_rows=3)
-    with pytest.raises(NotAvailableError, match="up to 3 rows of one 'person'"):
+    with pytest.raises(NotAvailableError, match="up to 3 rows for each 'person'"):
         pi.plan_study(several, "wage ~ educ", 100, **LEVEL)
     with pytest.raises(NotAvailableError, match="no estimator is available for family='poisson'"):
         pi.plan_study(
