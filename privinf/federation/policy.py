@@ -244,7 +244,7 @@ class SitePolicy:
         ----------
         charges : iterable of mapping
             As the server states them; their scope is the server's affair.
-        reach : sensitivity of the statistic
+        record_sensitivity : sensitivity of the statistic
             How far one record moves the sum, as the site computes it.
         scope : tuple of str
             Where in the site's ledger they stand.

@@ -125,8 +125,8 @@ class Site:
     >>> site = Site((np.zeros(5), np.zeros((5, 1))), design)
     >>> site.handle(Query("describe"), "north").rows
     5
-    >>> site.handle(Query("squared_residuals", {"residual_clip": 1.0}), "north").error[:40]
-    'NotAvailableError: its policy sends no u'
+    >>> site.handle(Query("squared_residuals", {"residual_clip": 1.0}), "north").error[:36]
+    "NotAvailableError: the site's policy"
     """
 
     __slots__ = (

@@ -59,6 +59,8 @@ MAINLY_WEAK = "all coefficients (joint check), mainly {}"
 WEAK_WARNINGS = (WeakIdentificationWarning, SteepDirectionWarning, HeavyTailWarning, MisfitWarning)
 # A row at the head of fits in which the place of a row was used.
 ORDER = ("Row order:", "assumed public")
+# The same of a fit whose bounds were taken from the data: the privacy guarantee does not cover them.
+DATA_BOUNDS = ("Bounds:", "from the data, NOT protected")
 NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
 # Families that the model's name implies.
 _FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
@@ -359,7 +361,10 @@ def _target_facts(result: FittedResult) -> list[Fact]:
     target = result.target if result.target != "population" else clipped
     facts = [("Target:", target)] if target else []
     facts += [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
-    return [*facts, ORDER] if Assumptions.PUBLIC_PLACES in result.privacy.assumptions else facts
+    for assumption, fact in ((Assumptions.PUBLIC_PLACES, ORDER), (Assumptions.DATA_BOUNDS, DATA_BOUNDS)):
+        if assumption in result.privacy.assumptions:
+            facts = [*facts, fact]
+    return facts
 
 
 def _moment_facts(result: FittedResult) -> list[Fact]:

@@ -485,7 +485,7 @@ class Design:
         extrapolate : bool
             Whether new rows may lie outside the bounds, for predictions; otherwise inputs of derived private
             columns are clipped.
-        seen : set of str, optional
+        seen_levels : set of str, optional
             Levels that earlier blocks held, where `table` is one block of a table.
 
         Returns
@@ -567,7 +567,7 @@ class Design:
         missing : {"raise", "impute-public"}
             Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
             first level).
-        seen : set of str, optional
+        seen_levels : set of str, optional
             Levels that earlier blocks held, where `table` is one block of a table.
 
         Returns

@@ -63,7 +63,7 @@ def test_an_older_copy_is_not_anchored_and_version_2_not_upgraded(run, tmp_path)
     with SiteLedger("a.ledger") as ledger:
         ledger.spend(entry())
     (tmp_path / "a.ledger").write_bytes(older)
-    assert "remembers 2 lines" in run("anchor", "a.ledger", code=2)
+    assert "records 2 lines" in run("anchor", "a.ledger", code=2)
     assert "a.ledger already has version 2" in run("upgrade", "a.ledger", code=2)
     assert "--site" in run("create", "c.ledger", "--mu", "2", "--anchor", "d", code=2)
 

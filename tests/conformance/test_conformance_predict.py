@@ -238,7 +238,7 @@ def test_what_does_not_fit_is_refused_with_what_to_pass():
         r.predict(np.zeros((2, 6)))
     with pytest.raises(SchemaError, match="levels"):
         r.predict(NEW.assign(g="unheard of"))
-    with pytest.raises(SchemaError, match="more than one column a"):
+    with pytest.raises(SchemaError, match="more than one column named a"):
         r.predict(pd.concat([NEW, NEW[["a"]]], axis=1))
     with pytest.raises(PrivinfError, match="5"):
         r.predict(np.zeros((2, 5)), transform=False)

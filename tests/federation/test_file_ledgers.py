@@ -75,7 +75,7 @@ def test_sites_are_parallel_and_the_limit_is_asked_before_them(ledger):
     assert ledger.total().mu == pytest.approx(2.0)
     asked = federation.ask
     federation.ask = lambda *given: pytest.fail("a site was asked")
-    with pytest.raises(BudgetExceededError, match="'more' would pass"):
+    with pytest.raises(BudgetExceededError, match="'more' would exceed"):
         server.vector_sum("column_sums", ARGS, mu=2.5, label="more", sites=["north"])
     federation.ask = asked
     assert len(ledger) == 2

@@ -228,7 +228,7 @@ def test_a_question_is_rehearsed_once(monkeypatch):
         changed = squares(site, args={"residual_clip": float(clip)}, sequence=2 + clip)
         site.handle(changed, "north")
     assert seen.count("checked") == 30
-    assert len(site._reaches) == 16
+    assert len(site._record_sensitivities) == 16
     site.handle(squares(site, sequence=99), "north")
     assert seen.count("checked") == 31
 
@@ -451,7 +451,7 @@ def test_designs_that_are_refused(monkeypatch):
     good = pi.Design.from_formula("y ~ age", SCHEMA).to_dict()
     assert "not a stored privinf design" in refusal({})
     many = good | {"columns": [good["columns"][1] | {"name": f"c{j}"} for j in range(1001)]}
-    assert "up to 1000 columns" in refusal(many)
+    assert "at most 1000 columns" in refusal(many)
     knots = {
         "kind": "cr",
         "knots": list(np.linspace(19, 89, 300)),

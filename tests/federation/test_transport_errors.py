@@ -73,7 +73,7 @@ def refused(kind, told, sites, connect, trust="secure-sum"):
 def test_other_bounds(connect, trust):
     other = pi.Schema({"y": (0.0, 1.0), "u": (-1.0, 2.0), "v": (-1.0, 1.0)})
     sites = sites_of(THREE, schemas={BAD: other})
-    told = f"site '{BAD}'.* other (columns or )?bounds"
+    told = f"site '{BAD}'.* differ from"
     refused(AlignmentError, told, sites, connect, trust)
     assert not any(len(site.ledger) for site in sites.values())
 
@@ -234,7 +234,7 @@ def test_another_version_of_the_package(connect, monkeypatch):
         return described(site) | ({"version": "0.0.9"} if site is sites[BAD] else {})
 
     monkeypatch.setattr(Site, "description", older)
-    refused(AlignmentError, f"site '{BAD}' runs privinf 0.0.9, .*install the same", sites, connect)
+    refused(AlignmentError, f"site '{BAD}' has privinf 0.0.9, .*install the same", sites, connect)
 
 
 def test_a_site_that_was_started_again_goes_on_beside_the_others():

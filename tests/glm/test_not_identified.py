@@ -72,7 +72,7 @@ def test_columns_that_repeat_one_another_are_named(model, right, columns):
 
 @pytest.mark.parametrize("model", RESPONSES)
 def test_fewer_rows_than_coefficients(model):
-    with pytest.raises(AlignmentError, match="2 rows are too few to identify 4 coefficients"):
+    with pytest.raises(AlignmentError, match=r"2 rows (are too few to|cannot) identify 4 coefficients"):
         fit(model, "x + z + age", people().iloc[:2])
 
 

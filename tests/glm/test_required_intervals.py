@@ -104,7 +104,7 @@ def test_estimators_of_sklearn_hand_the_word_on():
             sklearn.PrivateRegressor(**given, **words).fit(table[["age"]], table.income)
     with pytest.raises(NotAvailableError, match="Nothing was charged"):
         sklearn.PrivateClassifier(**given).fit(table[["age"]], table.smoker)
-    with pytest.raises(ArgumentError, match="at any budget"):
+    with pytest.raises(ArgumentError, match="always has intervals"):
         sklearn.PrivateRegressor(**given, y_bounds=(0, 100), model="moments", intervals="optional").fit(
             table[["age"]], table.income
         )

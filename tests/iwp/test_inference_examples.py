@@ -300,7 +300,7 @@ def test_roots_that_do_not_exist_are_reported():
     separated = ExampleScores(x, x[:, 0] > 0.0, [0.0], loss="logistic", correction="conditional")
     root = solve_root(separated)
     assert not root.converged
-    assert "separated" in root.reason
+    assert "separate" in root.reason
     assert solve_root(
         ExampleScores(x, x[:, 0] > 0, [0.0], loss="logistic", correction="conditional", ridge=0.1)
     ).converged

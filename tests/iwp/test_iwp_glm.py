@@ -479,7 +479,7 @@ def test_the_release_door_refuses_what_it_cannot_take():
         pi.IWPGLM.from_release(grouped)
 
 
-def test_separated_levels_give_a_result_that_says_so_and_a_ridge_helps():
+def test_separate_levels_give_a_result_that_says_so_and_a_ridge_helps():
     _, X = data(2000)
     m = pi.IWPGLM((X[:, 0] > 0).astype(float), X, radius=RADIUS)
     r = m.fit(epsilon=math.inf)

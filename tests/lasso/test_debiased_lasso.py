@@ -473,11 +473,11 @@ def test_the_papers_variant():
 @pytest.mark.parametrize(
     ("request_", "match"),
     [
-        ({"variant": "paper", "clip": 2.0, "center": "released"}, "center= has no place"),
-        ({"refit": False}, "refit= has no place"),
+        ({"variant": "paper", "clip": 2.0, "center": "released"}, "center= cannot be used"),
+        ({"refit": False}, "refit= cannot be used"),
         ({"shared_sparsity": 2}, "heterogeneous=True"),
         ({"accounting": "per-interval"}, "variant='paper'"),
-        ({"heterogeneous": True, "shared_sparsity": 2, "iterations": 4}, "iterations= has no place"),
+        ({"heterogeneous": True, "shared_sparsity": 2, "iterations": 4}, "iterations= cannot be used"),
         ({"heterogeneous": True, "shared_sparsity": 2, "noise_variance": True}, "noise_variance="),
         ({"variant": "paper", "paper_options": {"speed": 3}}, "speed"),
         ({"variant": "paper", "paper_options": {"epsilon": 3.0}}, "epsilon"),

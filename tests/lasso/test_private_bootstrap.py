@@ -156,7 +156,7 @@ def released(rng, count, targets, correlation, select, sd):
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 @pytest.mark.parametrize(
-    ("pick", "sd"), [(0.0, 0.0), (0.1, 0.1), (0.5, 0.05), (0.5, 0.5), (0.0, 1.0), (3.0, 3.0)]
+    ("select", "sd"), [(0.0, 0.0), (0.1, 0.1), (0.5, 0.05), (0.5, 0.5), (0.0, 1.0), (3.0, 3.0)]
 )
 @pytest.mark.parametrize("targets", [2, 20])
 def test_the_critical_value_is_conservative_for_the_noise(targets, select, sd, correlation, alpha):

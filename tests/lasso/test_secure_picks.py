@@ -160,5 +160,5 @@ def test_what_has_no_vector_is_refused():
     _, vectors = server_of(y, X, 0)
     options = {"label": "x", "rho": 0.1, "candidates": np.ones(P, bool), "sites": None}
     for op, values in (("quadratic_forms", False), ("clipped_products", True)):
-        with pytest.raises(NotAvailableError, match="without a trusted server"):
+        with pytest.raises(NotAvailableError, match="requires a trusted server"):
             vectors.top_k(op, {"bound": 1.0}, 1, values=values, **options)

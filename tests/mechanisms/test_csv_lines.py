@@ -156,9 +156,9 @@ ROWS = "".join(f"{k / 10}, {k % 7}\n" for k in range(60))
 
 def test_a_column_that_differs_by_blanks_is_named_with_the_remedy(tmp_path):
     schema = pi.Schema({"x": (0, 6), "y": (0, 7)})
-    with pytest.raises(SchemaError, match=r"its column ' y' differs from 'y' by blanks alone: rename it"):
+    with pytest.raises(SchemaError, match=r"its column ' y' differs from 'y' only by blanks: rename it"):
         fit_of(tmp_path, "x, y\n" + ROWS, schema)
-    with pytest.raises(SchemaError, match=r"its column 'x ' differs from 'x' by blanks alone: rename it"):
+    with pytest.raises(SchemaError, match=r"its column 'x ' differs from 'x' only by blanks: rename it"):
         pi.MomentOLS.from_formula(
             "y ~ x", pd.DataFrame({"x ": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}), schema=schema
         ).fit(**SPEND)
@@ -187,7 +187,7 @@ def test_a_level_that_differs_by_blanks_is_named_with_the_remedy(form, tmp_path)
         data = str(tmp_path / "t.csv")
     else:
         data = frame.astype({"g": "category"}) if form == "categorical" else frame
-    with pytest.raises(SchemaError, match="differ from its declared level 'a' by blanks alone"):
+    with pytest.raises(SchemaError, match="differ from its declared level 'a' only by blanks"):
         pi.MomentOLS.from_formula("y ~ g", data, schema=schema).fit(**SPEND)
     both = pi.Schema({"g": ["a", " a", "b"], "y": (0, 7)})
     fit = pi.MomentOLS.from_formula("y ~ g", data, schema=both).fit(**SPEND)

@@ -499,7 +499,7 @@ def test_bounds_from_the_data_warn_and_mark_the_report():
         m = pi.ModulatedOLS(y, X, bounds="data", response="public")
     r = m.fit(mu=1.0, rng=0)
     assert any("bounds" in text for text in r.privacy.assumptions)
-    assert "bounds" in str(r.summary())
+    assert "from the data, NOT protected" in str(r.summary())
 
 
 @pytest.mark.parametrize(

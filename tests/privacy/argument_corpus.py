@@ -507,7 +507,7 @@ case(
     "MomentOLS.from_arrays",
     pi.MomentOLS.from_arrays,
     lambda w: {
-        "parties": [(w.frame["y"][i::2].to_numpy(), w.frame[["a", "b"]][i::2].to_numpy()) for i in range(2)],
+        "sites": [(w.frame["y"][i::2].to_numpy(), w.frame[["a", "b"]][i::2].to_numpy()) for i in range(2)],
         "bounds": [(0, 1), (0, 1)],
         "y_bounds": (0, 2),
         "ledger": w.ledger,

@@ -27,13 +27,14 @@ from file_damage import Damage, damage, judge, verdict_on
 from support.speed import slowness
 
 import privinf as pi
-from privinf import releases, sealed, storage
+from privinf import releases
 from privinf.accounting import Budget, Ledger, journal
 from privinf.accounting.files import LedgerFile
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import IdentityKey, Roster, SiteLedger
 from privinf.mechanisms.blocks import open_table
 from privinf.schema.table import Schema
+from privinf.storage import checksummed, containers
 
 EACH = 9  # damaged files of a kind
 TYPED = 3  # damaged files of a command
@@ -237,7 +238,7 @@ def test_releases_are_what_their_kind_says(kinds, tmp_path):
     kind = kinds["release: modulation"]
     path = tmp_path / "whole.npz"
     path.write_bytes(kind.content)
-    arrays, header = storage.read_container(path, format=releases.FORMAT)
+    arrays, header = containers.read_container(path, format=releases.FORMAT)
     nan = np.full_like(arrays["features"], np.nan)
     laws = [{**header["law"], "scales": [1.0, 1.0]}, {**header["law"], "contraction": "x"}, {}]
     changed = [
@@ -247,7 +248,7 @@ def test_releases_are_what_their_kind_says(kinds, tmp_path):
     changed += [(arrays, {**header, "law": law}) for law in laws]
     changed += [(arrays, {**header, "nobs": 59}), (arrays, {**header, "kind": "else"})]
     for others, told in changed:
-        storage.write_container(path, others, told, format=releases.FORMAT)
+        containers.write_container(path, others, told, format=releases.FORMAT)
         with pytest.raises(StorageError, match="release"):
             pi.load_release(path)
 
@@ -307,9 +308,9 @@ def test_mutant_arrays_are_not_hashed(kinds, tmp_path, monkeypatch):
     """Exchanged members carry valid sums of their own: only the manifest's digests tell."""
 
     def unchecked(archive, name, digest, path):
-        return storage._parsed_array(archive.read(name + ".npy"), name, path)
+        return containers._parsed_array(archive.read(name + ".npy"), name, path)
 
-    monkeypatch.setattr(storage, "_read_array", unchecked)
+    monkeypatch.setattr(containers, "_read_array", unchecked)
     names = ["results: MomentOLS", "release: moments"]
     assert "another number" in outcomes(kinds, tmp_path, names, 30, careless)
 
@@ -331,7 +332,7 @@ def test_mutant_checkpoints_are_read_without_their_key(stages, tmp_path, monkeyp
 @pytest.mark.parametrize("name", ["plan", "roster", "ledger text"])
 def test_mutant_json_has_no_checksum(kinds, tmp_path, monkeypatch, name):
     whole = json.loads(kinds[name].content)["sha256"]
-    monkeypatch.setattr(sealed, "checksum", lambda record: whole)
+    monkeypatch.setattr(checksummed, "checksum", lambda record: whole)
     assert "another number" in outcomes(kinds, tmp_path, [name], 200)
 
 

@@ -145,7 +145,7 @@ def test_nested_exponents_take_no_time():
 def test_binary_columns_are_columns_as_they_are():
     """A derived column declared binary would tell whether any row gives anything but 0 and 1."""
     schema = pi.Schema({"x": (0.0, 1.0), "y": [0, 1]})
-    with pytest.raises(ArgumentError, match="as it is"):
+    with pytest.raises(ArgumentError, match="must be a column of the data"):
         pi.LocalExamples(schema, "y ~ I(x ** 2)", binary=["I(x ** 2)"])
 
 

@@ -86,7 +86,7 @@ def test_the_law_of_normal_plus_laplace():
 
 def test_what_is_wrong_is_said_before_anything_is_spent():
     ledger = pi.Ledger(pi.Budget(mu=1.0))
-    with pytest.raises(SensitivityError, match="public bounds for 'a'"):
+    with pytest.raises(SensitivityError, match="'a' has no public bounds"):
         pi.stats.mean(X, mu=0.1, ledger=ledger)
     with pytest.raises(SchemaError):
         pi.stats.mean(X, bounds="data", mu=0.1, ledger=ledger)
