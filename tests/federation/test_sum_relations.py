@@ -81,7 +81,7 @@ def test_the_two_relations_share_no_ledger():
         TrustedServer(federation, ledger=ledger, rng=0, relation="zero-out").vector_sum(
             "clipped_score", SCORE, mu=1.0, label="score"
         )
-    with pytest.raises(ArgumentError, match="site 'north': losses under .*replace-one and zero-out"):
+    with pytest.raises(ArgumentError, match=r"site 'north': losses under .*replace-one and zero-out"):
         TrustedServer(federation, rng=0, relation="zero-out").vector_sum(
             "clipped_score", SCORE, mu=1.0, label="score"
         )
