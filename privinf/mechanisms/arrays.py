@@ -194,8 +194,8 @@ def data_bounds(
         )
     warn(
         (
-            f'{argument}="data": bounds are computed from the rows. They can reveal extreme values, '
-            "and the privacy guarantee does not cover this leak"
+            f'{argument}="data": bounds are computed from the rows. Such bounds can reveal extreme '
+            "values, and the privacy guarantee does not cover this leak"
         ),
         DataDependentBoundsWarning,
     )

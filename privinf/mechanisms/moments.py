@@ -152,7 +152,7 @@ class Moments:
             response_weight = 1.0
         if self.design.response_public:
             raise SchemaError(
-                f"MomentOLS protects the response, too, but {self.design.response!r} has no public "
+                f"MomentOLS also protects the response, but {self.design.response!r} has no public "
                 "bounds: pass y_bounds=, or declare the column in the schema"
             )
         check_magnitudes(self.design.names, self.design.low, self.design.high, self.design.outcome)
@@ -381,8 +381,8 @@ class Moments:
             return False, 0
         if units > BLOCK_ROWS:
             raise NotAvailableError(
-                f"cov_type='cluster' is available for at most {BLOCK_ROWS} rows per unit: declare a "
-                "smaller max_rows="
+                f"cov_type='cluster' is available for at most {BLOCK_ROWS} rows per privacy unit: "
+                "declare a smaller max_rows="
             )
         return True, units if units > 1 else 0
 

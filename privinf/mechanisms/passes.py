@@ -415,7 +415,10 @@ class OwnSum:
     def over(self, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
         """Return the sum over all rows, exact or for no noise in doubles; SchemaError for wrong ones."""
         if "unit_norm" in self.args and passes._codes is None:
-            raise SensitivityError("the rows of each unit must be adjacent: sort the rows by the unit column")
+            raise SensitivityError(
+                "the rows of each privacy unit must be adjacent: sort the rows by the unit column "
+                "(unit= of the schema)"
+            )
         if passes.adds(exact=exact):
             return cast("MomentSums", passes.push([(self.op, self.args)], exact=exact)[0])
         sums = self.sums(passes.empty) if exact else PlainSums(self.op, self.args, self.record_sensitivity)

@@ -407,14 +407,15 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
         return None
     unit = schema.unit
     if not isinstance(rows.features, pd.DataFrame) or unit not in rows.features:
-        raise SchemaError(f"the schema's unit column {unit!r} is not among the data's columns")
+        raise SchemaError(f"the unit column {unit!r} (unit= of the schema) is not among the data's columns")
     codes = coded(rows.features[unit], f"the unit column {unit!r}")
     if (codes < 0).any():
         raise SchemaError(f"the unit column {unit!r} has missing values")
     if np.bincount(codes).max(initial=0) > schema.max_rows:
         raise AlignmentError(
-            f"one value of the unit column {unit!r} has more rows than max_rows={schema.max_rows}: "
-            "raise max_rows=, or let the site that holds the data choose which rows to keep"
+            f"one value of the unit column {unit!r} (unit= of the schema) has more than "
+            f"max_rows={schema.max_rows} rows: raise max_rows=, or let the site that holds the data "
+            "choose which rows to keep"
         )
     return codes
 

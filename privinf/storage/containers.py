@@ -205,7 +205,7 @@ def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
     """Refuse members that are packed, or that claim more bytes than the file has."""
     members = archive.infolist()
     if MANIFEST not in archive.namelist():
-        raise StorageError(f"{path} is not a privinf file, because it has no manifest")
+        raise StorageError(f"{path} is not a privinf file, because it has no manifest (list of contents)")
     if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
         raise StorageError(f"{path} was compressed again by another program: ask for the original file")
     if sum(max(member.file_size, member.compress_size) for member in members) > length:

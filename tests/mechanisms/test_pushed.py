@@ -323,13 +323,13 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
 
     for model in (pi.OLS, pi.Poisson):
         refused("no noise", fit("y ~ x", model=model, epsilon=np.inf))
-        refused("Leave push_down", fit("y ~ x + np.log(w + 10)", model=model))
+        refused("leave push_down", fit("y ~ x + np.log(w + 10)", model=model))
     refused("adapt_bounds=", lambda: ols.fit(mu=1.0, adapt_bounds=True))
     refused("needs the rows", lambda: ols.fit(mu=1.0, checkpoint=str(tmp_path / "fit")))
     refused("No intervals", lambda: ols.fit(mu=1e-4))
     refused("too few rows for intervals", lambda: ols.fit(mu=1e-4, intervals="optional"))
     for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
-        refused("Leave push_down", fit(f"y ~ {term}"))
+        refused("leave push_down", fit(f"y ~ {term}"))
     refused("or no noise", fit("y ~ x", epsilon=np.inf))
     public = SCHEMA.fill({"w": pi.Numeric(1, 9, public=True)})
     refused("needs the rows", fit("y ~ x + w", public))
@@ -516,7 +516,7 @@ def test_tests_over_a_database_are_those_over_its_rows(database):
         lambda data: pi.stats.mean("x", data=data, schema=schema, epsilon=np.inf, ledger=ledger),
         lambda data: pi.find_bounds(data, ["g"], epsilon=1.0, delta=1e-6, ledger=ledger),
     ):
-        with pytest.raises(NotAvailableError, match="Leave push_down"):
+        with pytest.raises(NotAvailableError, match="leave push_down"):
             refused(of_table(database, frame))
     assert not ledger.entries
 

@@ -152,7 +152,7 @@ def test_bad_rows_cost_nothing_and_show_nothing(mechanism, frame, error, words):
     ("schema", "words"),
     [
         (pi.Schema({"a": pi.Numeric(0.0, 1.0, public=True)}), "declared public"),
-        (pi.Schema({"const": (0.0, 1.0)}), "the name of the constant"),
+        (pi.Schema({"const": (0.0, 1.0)}), "reserved for the constant"),
         (pi.Schema({"a": (0.0, 1.0)}, unit="id", max_rows=3), "one row per person"),
     ],
 )

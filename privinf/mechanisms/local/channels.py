@@ -161,7 +161,7 @@ def _binary_columns(design: Design, binary: Iterable[str]) -> list[int]:
         if name not in design.private_names:
             private_names = ", ".join(design.private_names)
             raise ArgumentError(
-                f"binary column {name!r} is not a private column of the design; its private columns "
+                f"binary column {name!r} is not a private column of the design; the private columns "
                 f"are: {private_names}"
             )
         position = design.names.index(name)

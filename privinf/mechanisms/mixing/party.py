@@ -224,9 +224,12 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
     for name, declared in schema.columns.items():
         if declared.public or name == CONSTANT:
             raise SchemaError(
-                f"column {name!r} is declared public, but a party releases its private columns only"
+                (
+                    f"column {name!r} is declared public, but a party releases only private columns: "
+                    "declare it private, or leave it out"
+                )
                 if declared.public
-                else f"column {name!r} has the name of the constant: rename this column"
+                else f"the name of column {name!r} is reserved for the constant: rename this column"
             )
         if isinstance(declared, Factor):
             start = len(columns)

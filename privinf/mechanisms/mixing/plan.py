@@ -232,7 +232,7 @@ class MixingPlan:
             "calibration": calibration,
         }
         if not mixing and (k not in ("auto", n) or share is not None):
-            raise ArgumentError("k= and share= belong to method='random-mixing': leave them out")
+            raise ArgumentError("k= and share= can be used only with method='random-mixing': leave them out")
         if rsquared is not None and not (mixing and k == "auto"):
             raise ArgumentError(
                 "rsquared= is used only with k='auto' and method='random-mixing': leave it out"

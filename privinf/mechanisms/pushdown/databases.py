@@ -21,7 +21,7 @@ from privinf.mechanisms.files import Source, Types
 from privinf.schema.declared import Level
 from privinf.typing import Table
 
-LEAVE_OUT = "Leave push_down=True out to read the table in blocks"
+LEAVE_OUT = "To read the rows instead, a part at a time, leave push_down=True out"
 LARGEST_DOUBLE = sys.float_info.max
 # Expressions of SQL with their names.
 Layer: TypeAlias = list[str]

@@ -258,9 +258,11 @@ class SiteOp:
         unknown = sorted(set(args) - {*self.arguments, *(self.own if own else ())})
         if refused := [name for name in unknown if name in self.own]:
             listed = ", ".join(map(repr, refused))
-            raise ArgumentError(f"{self.name}: only the site that holds the rows may set {listed}")
+            raise ArgumentError(
+                f"statistic {self.name!r}: only the site that holds the rows may set {listed}"
+            )
         if unknown:
-            raise ArgumentError(f"{self.name} has no argument {', '.join(map(repr, unknown))}")
+            raise ArgumentError(f"statistic {self.name!r} has no argument {', '.join(map(repr, unknown))}")
         return self._tried(lambda: self._record_sensitivity(args, columns, rows))
 
     def _record_sensitivity(self, args: Args, columns: int, rows: int) -> RecordSensitivity:

@@ -25,9 +25,9 @@ MOST_BATCHES = 1 << 12
 DIGEST_KEY_BYTES = 32  # of the digests' key, which no other process knows
 DIGEST_BYTES = 32  # of a batch
 ROWS_MOVED = (
-    "the rows of the table, or their order, have changed since it was first read. Batches "
-    "depend on the row order, so nothing more is released. Start again with a table that "
-    "nobody writes to"
+    "the rows of the table, or their order, have changed since the table was first read. "
+    "Batches depend on the row order, so nothing more is released. Start again with a "
+    "table that nobody writes to"
 )
 
 
