@@ -211,7 +211,7 @@ class Estimate:
         unknown = (
             "it was not estimated"
             if self.terms is None
-            else "it is included in the total of `variance_formula`"
+            else "only the total covariance was estimated, see `variance_formula`"
         )
         reason = self.weak_reason or unknown
         raise NotAvailableError(f"the noise part of the covariance is not available: {reason}")

@@ -525,7 +525,7 @@ TIMES = (
 )
 DROWNED = "The noise is too large to estimate the standard errors without noise. "
 RESPONSE_WIDE = "the bounds of the response {} ({})"
-RESIDUAL_SD = "the standard deviation of the residuals is {:.0%} of half their width"
+RESIDUAL_SD = "the standard deviation of the residuals is {:.0%} of half the width of these bounds"
 RESIDUALS_HIDDEN = "the noise is too large to estimate the standard deviation of the residuals"
 COLUMN_WIDE = (
     "the bounds of {}, which are wide relative to its values (their standard deviation is "

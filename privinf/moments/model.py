@@ -51,7 +51,7 @@ __all__ = ["MomentOLS", "moment_system"]
 ONE_PLACE: Mapping[Trust, str] = {"server": rows.NEEDS_SITES, "secure-sum": rows.NEEDS_SITES}
 SEVERAL: Mapping[Trust, str] = {
     "central": rows.AT_SITES,
-    "local": "is only for records in one place: several sites release sums of their records",
+    "local": "is not available with several sites, which release sums of their records",
 }
 
 

@@ -332,7 +332,7 @@ def _evaluate(node: ast.expr, value_of: Callable[[str], Any], algebra: Algebra[A
             called = called_name(node)
             assert called is not None
             return inner if called == IDENTITY else algebra.function(called, inner)
-    raise AssertionError("an unchecked expression reached the interpreter")
+    raise AssertionError("internal error: an expression was evaluated before it was checked")
 
 
 def _called(name: str, node: ast.Call, operands: list[Any], algebra: Algebra[Any]) -> Any:

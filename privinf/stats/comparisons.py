@@ -41,7 +41,7 @@ FIRST = np.array([0])  # of two samples, as positions of a contrast
 SECOND = np.array([1])  # of two samples, likewise
 FORMULA = "the formula {0!r} must have the form 'values ~ groups', with two columns of the schema"
 RARE = (
-    "The noise is large relative to the number of records of {}, so its intervals are wide "
+    "The noise is large relative to the number of records of {}, so intervals are wide "
     "and may reach the bounds."
 )
 CLIPPED_GROUPS = (
@@ -321,7 +321,7 @@ def ttest_ind(
     )
     if len(request.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
-            f"ttest_ind compares two levels, and {question.by[0]!r} has a different number: use anova_oneway"
+            f"{question.by[0]!r} must have exactly two levels for ttest_ind: use anova_oneway for more"
         )
     return _two_groups(*_group_sums(request, question, clip), alternative, level)
 

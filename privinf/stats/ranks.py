@@ -234,7 +234,7 @@ def mannwhitneyu(
     )
     if len(request.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
-            f"mannwhitneyu compares two levels, and {question.by[0]!r} has a different number: use kruskal"
+            f"{question.by[0]!r} must have exactly two levels for mannwhitneyu: use kruskal for more"
         )
     return _two_samples(request.release(replace(question, kind="two ranked")), alternative, level)
 
