@@ -98,7 +98,8 @@ def create_command(
         )
     if anchor is not None and not site:
         raise ArgumentError(
-            "--anchor at creation is only for a site's ledger; pass --site too, or omit --anchor"
+            "when a ledger is created, --anchor is only for a site's ledger; pass --site too, or "
+            "omit --anchor"
         )
     budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     name = name or ("record" if site else "person")
@@ -145,7 +146,7 @@ def show_command(path: Path, as_json: bool) -> None:
         event = (
             f"changed by 'privinf site rebase': new {', '.join(pin['changed'])}"
             if pin["changed"]
-            else "made for these rows in this order"
+            else "made for the site's rows in the order that they had then"
         )
         click.echo(f"{event}; {pin['rows']} rows")
 

@@ -131,7 +131,7 @@ def _blank(options: SuggestOptions) -> Schema:
     first = next(iter(source.read(names, "guessed")), None)
     if first is None:
         raise SchemaError(
-            f"{source.name}: the table has no rows, so the kinds of its columns cannot be determined"
+            f"{source.name}: the table has no rows, so the types of its columns cannot be determined"
         )
     return Schema.from_frame_names(first.iloc[:0], unit=options["unit"], max_rows=options["max_rows"])
 
@@ -270,7 +270,7 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
         if undeclared:
             click.echo(f"undeclared levels of {name}: {', '.join(map(repr, undeclared))}")
     if not any(values.values()):
-        click.echo("all levels of all categorical columns are declared")
+        click.echo("the schema declares all levels of all categorical columns")
 
 
 @click.command("completion")

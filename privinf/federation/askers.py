@@ -34,7 +34,7 @@ FORMAT = Formats.HEADS
 # Seconds to wait for another process that writes the same memory.
 LOCKED = 60.0
 BACK = "the site's ledger is older than a copy seen before; the site's holder must restore the latest copy"
-TWO_LEDGERS = "site {!r} has shown two ledgers that differ; its holder must restore the latest copy"
+TWO_LEDGERS = "site {!r} has shown two ledgers that differ; the site's holder must restore the latest copy"
 
 
 class HeadMemory:

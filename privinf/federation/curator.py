@@ -76,7 +76,7 @@ class TableByPasses:
         """Return how many rows there are; no other question is answered here."""
         if query.op != Requests.DESCRIBE:
             raise NotAvailableError(
-                "a table that is not in memory can be fitted only by its own holder, not in a "
+                "a table that is not in memory can be fitted only by the holder of its rows, not in a "
                 "federation; load the rows into memory"
             )
         return [

@@ -164,16 +164,16 @@ class SitePolicy:
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
         remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
         raise NotAvailableError(
-            "the site's policy accepts no designs (columns of a regression); its holder must "
-            f"{', and '.join(remedies)}"
+            "the site's policy accepts no designs (columns of a regression); the site's holder "
+            f"must {', and '.join(remedies)}"
         )
 
     def allow_reservations(self) -> None:
         """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
         if not self.trusted_server and not self.secure_sums:
             raise NotAvailableError(
-                ("the site's policy allows no sums, so no budget can be reserved for them; its holder must ")
-                + ALLOW_SUMS
+                "the site's policy allows no sums, so no budget can be reserved for them; the site's "
+                "holder must " + ALLOW_SUMS
             )
 
     def allow_analyst(self, name: str) -> Analyst | None:
@@ -216,18 +216,18 @@ class SitePolicy:
         """
         if masked and not self.secure_sums:
             raise NotAvailableError(
-                "the site's policy does not allow secure sums; its holder must set "
+                "the site's policy does not allow secure sums; the site's holder must set "
                 "SitePolicy(secure_sums=True)"
             )
         if not masked and not self.trusted_server:
             raise NotAvailableError(
-                "the site's policy does not allow sums without noise; its holder must set "
+                "the site's policy does not allow sums without noise; the site's holder must set "
                 "SitePolicy(trusted_server=True), or the analyst must use secure sums"
             )
         if op not in (SHIPPED if self.operations is None else self.operations):
             raise NotAvailableError(
-                f"the site's policy does not allow the statistic {op!r}; its holder must list it in "
-                "SitePolicy(operations=...)"
+                f"the site's policy does not allow the statistic {op!r}; the site's holder must list it "
+                "in SitePolicy(operations=...)"
             )
 
     def accept(
@@ -326,11 +326,12 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     if covered is None:
         kinds = " or ".join(kind.__name__ for kind in losses)
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must give the loss of its mechanism as {kinds}"
+            f"the ledger line {readable(entry.label)!r} must give the privacy loss of its mechanism "
+            f"as {kinds}"
         )
     if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the loss in the ledger line {readable(entry.label)!r} is too small for its noise"
+            f"the privacy loss in the ledger line {readable(entry.label)!r} is too small for its noise"
         )
     if entry.secure and math.isinf(_amount(entry.loss)):
         raise ArgumentError(

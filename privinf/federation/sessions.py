@@ -141,8 +141,8 @@ class Journal:
         if self._designs.get(digest, len(self._designs)) >= limit:
             raise NotAvailableError(
                 f"this design is new, and the site's policy allows only {limit} new designs "
-                f"(SitePolicy(new_designs={limit})); its holder must list the digest of this design or "
-                "allow more new designs"
+                f"(SitePolicy(new_designs={limit})); the site's holder must list the digest of this "
+                "design or allow more new designs"
             )
         if digest not in self._designs:
             self._write({"design": digest})

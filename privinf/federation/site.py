@@ -175,7 +175,7 @@ class Site:
         if isinstance(schema, Schema) and self.defects:
             text = (
                 f"the site's column(s) {', '.join(self.defects)} cannot be used; the attribute "
-                "Site.defects lists the reasons"
+                "Site.defects gives the reasons"
             )
             warn(text, UnavailableColumnsWarning)
 

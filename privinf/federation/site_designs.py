@@ -134,8 +134,8 @@ class SiteDesigns:
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(
-                f"the column(s) {', '.join(missing)} cannot be used at this site; ask its holder for the "
-                "reason"
+                f"the column(s) {', '.join(missing)} cannot be used at this site; the site's holder can "
+                "read the reason in Site.defects"
             )
         design = _own_bounds(design, self.schema)
         _tried(design, self.schema)

@@ -86,7 +86,9 @@ WEAK = [number.to_bytes(32, "little").hex() for number in (0, 1, FIELD - 1, FIEL
 
 @pytest.mark.parametrize("key", [*WEAK, ORDER8, "f" * 64, "02" + "0" * 62, "x", 3])
 def test_no_verifying_key_by_which_anybody_signs(key):
-    with pytest.raises(ArgumentError, match="the verifying key of site 'south' must be a public Ed25519 key"):
+    with pytest.raises(
+        ArgumentError, match="the key to verify signatures of site 'south' must be a public Ed25519 key"
+    ):
         Roster(dict(ROSTER.keys), dict(ROSTER.verifying) | {"south": key})
     with pytest.raises(ArgumentError, match="the key of analyst 'ada'"):
         SitePolicy(analysts=[{"name": "ada", "key": key}])

@@ -327,7 +327,7 @@ class Roster:
         ):
             raise ArgumentError("verifying must have a key for each site of the roster, or be omitted")
         for name, key in self.verifying.items():
-            check_verifying(key, f"the verifying key of site {name!r}")
+            check_verifying(key, f"the key to verify signatures of site {name!r}")
         for kind, keys in (("keys", self.keys), ("verifying", self.verifying)):
             if len(set(keys.values())) < len(keys):
                 raise ArgumentError("the roster has the same key twice; every site needs its own key")
