@@ -279,9 +279,9 @@ def check_binary(design: Design) -> None:
     """
     if (design.y_low, design.y_high) != (0.0, 1.0):
         raise SchemaError(
-            f"a binomial response must be 0 or 1, and {design.response!r} is declared otherwise: "
-            "declare the bounds (0, 1), transform two other values in the formula, as in I(y - 1) "
-            "for 1 and 2, or declare a factor with two levels"
+            f"a binomial response must be 0 or 1, and {design.response!r} is declared otherwise. "
+            "Declare the bounds (0, 1) or a factor with two levels, or transform two other values "
+            "in the formula, as in I(y - 1) for 1 and 2"
         )
 
 

@@ -205,9 +205,9 @@ def _response(schema: Schema, code: str, public: bool) -> Response:
         return Response.declared(schema, Column(code, (Indicator(code, declared.levels[1]),)), public=public)
     if isinstance(declared, Factor) and declared.categorical:
         raise SchemaError(
-            f"the response {code!r} is a factor with {len(declared.levels)} levels, and must "
-            "be a number or, for Logit, a factor with two levels: to compare one level with the "
-            "others, add a column of 0 and 1"
+            f"the response {code!r} is a factor with {len(declared.levels)} levels; it must be a "
+            "number or, for Logit, a factor with two levels. To compare one level with the others, "
+            "add a column of 0 and 1"
         )
     pieces = numeric_pieces(schema, syntax(code), code, known_only=False)
     if len(pieces) != 1:
