@@ -303,8 +303,8 @@ def _check_optimizer(
     if not possible and isinstance(chosen, Newton):
         raise NotAvailableError(
             f"Newton's method with {rows.p} coefficients and {rows.total} rows is not possible at "
-            "this budget, because the noise would hide the Hessian (p^1.5 > 0.1 n mu_H): use "
-            "DPSGD() or DOME()"
+            "this budget, because the noise would hide the Hessian (p^1.5 > 0.1 n mu_H for p "
+            "coefficients, n rows and budget mu_H of the Hessian): use DPSGD() or DOME()"
         )
     if clients is not None and clients.clip is None and not isinstance(chosen, Newton):
         raise ArgumentError(

@@ -172,13 +172,13 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
         A position that does not exist, or one text instead of a list.
     """
     if isinstance(items, str):
-        raise ArgumentError("binary= must be a list of column names or positions")
+        raise ArgumentError("binary= must be a list of column names or column indices")
     columns = []
     for item in items:
         if isinstance(item, (int, np.integer)):
             if isinstance(item, bool) or not 0 <= item < len(names):
                 raise ArgumentError(
-                    f"binary= names column {shown(item)}, but there is no such column; positions are "
+                    f"binary= names column {shown(item)}, but there is no such column; column indices are "
                     f"0..{len(names) - 1}"
                 )
             columns.append(names[int(item)])

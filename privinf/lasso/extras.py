@@ -270,7 +270,7 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "noise_variance": plan.noise_variance,
         "bias_bound": plan.bias_bound,
     }
-    text = f"{reason}; its share of the budget was not spent"
+    text = f"{reason}; the budget share of this extra release was not spent"
     return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
 
 

@@ -122,8 +122,9 @@ NOTHING_SEEN = (
     "would have been detected with probability {:.1g}{}."
 )
 BIAS = (
-    ". A smaller effect, of a column whose correlation with a target given its nodewise "
-    "regression is below {:.2g}, moves an interval by up to {:.2g} standard errors"
+    ". A column with a smaller effect, whose correlation with a target given its nodewise "
+    "regression is below {:.2g}, moves the target's interval by up to {:.2g} standard "
+    "errors"
 )
 NOT_LOOKED = ". Correlations with targets were not tested"
 

@@ -69,9 +69,9 @@ WORDS: Mapping[FitKind, str] = {
 }
 
 NOT_GAUSSIAN = (
-    "mu= is not available with a trusted server, because columns are selected by peeling, "
-    "whose noise is not Gaussian: pass epsilon= with delta=, or rho=. With "
-    "trust='secure-sum' all noise is Gaussian, and mu= is accepted"
+    "mu= is not available with a trusted server, because the noise of the selection of "
+    "columns is not Gaussian: pass epsilon= with delta=, or rho=. With trust='secure-sum', "
+    "mu= is accepted"
 )
 PAPER_LEVEL = (
     "the paper's algorithms divide an epsilon and a delta: pass epsilon= and delta=, not mu= or rho="

@@ -83,7 +83,9 @@ def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     precision = np.zeros((len(gram), len(members)))
     for column, chosen in enumerate(members):
         if len(chosen) == 0 or len(set(chosen)) < len(chosen):
-            raise ArgumentError(f"members of target {column} must be distinct positions, the target first")
+            raise ArgumentError(
+                f"members of target {column} must be distinct column indices, with the target first"
+            )
         first = np.zeros(len(chosen))
         first[0] = 1.0
         precision[list(chosen), column] = np.linalg.solve(gram[np.ix_(chosen, chosen)], first)

@@ -115,11 +115,15 @@ def _named(releases: Any) -> dict[str, Release]:
     elif isinstance(releases, Iterable):
         pairs = [(None, release) for release in releases]
     else:
-        raise ArgumentError(f"join() needs the releases of all parties, got {type(releases).__name__}")
+        raise ArgumentError(
+            f"join() needs a list or mapping of the releases of all parties, got {type(releases).__name__}"
+        )
     by_party: dict[str, Release] = {}
     for key, release in pairs:
         if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
-            raise ArgumentError("join() needs releases of parties, as made by RandomMixing or GaussianRows")
+            raise ArgumentError(
+                "join() needs releases made by RandomMixing or GaussianRows, one for each party"
+            )
         name = party_noise_model(release)["party"] or key or f"party {len(by_party) + 1}"
         if name in by_party:
             raise AlignmentError(f"there are two releases of party {name!r}: pass one release for each party")
@@ -191,7 +195,7 @@ def label_design(design: Design, label: str, order: Sequence[str] | None = None)
     chosen = [positions[name] for name in ([CONSTANT] if design.constant is not None else []) + names]
     if len(chosen) == int(design.constant is not None):
         raise SchemaError(
-            f"there is no released column in addition to the label {label!r}: release another column"
+            f"the release contains no column except the label {label!r}: release another column"
         )
     return Design(
         formula=None,

@@ -162,8 +162,8 @@ class Context:
         """Raise NotAvailableError for what resamples records, where the target has no sampling error."""
         if self.target == "sample":
             raise NotAvailableError(
-                f"{subject} resamples records to measure sampling error, but the target is this finite "
-                "population, whose only error is the noise"
+                f"{subject} measures sampling error by resampling, but this target (the finite "
+                "population) has no sampling error, only noise"
             )
 
     def fit_to(self, estimate: Estimate) -> Context:

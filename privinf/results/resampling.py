@@ -192,8 +192,7 @@ def resampled_solution(
         transform @ start + shift, estimate.params, rtol=1e-6, atol=1e-6 * float(estimate.bse.min())
     ):
         raise NotAvailableError(
-            "method='pairs' solves the released moments again, but this estimate is not the "
-            "solution of released moments"
+            "method='pairs' is available only for estimates that solve released moment equations"
         )
     flat = stack.reshape(units, -1)
 

@@ -44,7 +44,7 @@ ERRORS_NOTE = (
     "same data would have without privacy noise."
 )
 UNKNOWN = "not available"
-NO_SAMPLING_ERRORS = "(no noise) is blank: the privacy noise hides what it would be."
+NO_SAMPLING_ERRORS = "(no noise) is blank, because it cannot be estimated under this much privacy noise."
 # A chi-square statistic is a sum over its degrees of freedom, and F a mean: this is what to compare with F.
 PER_DF = "Per df, as F:"
 # A row at the head of every table of a fit whose response went out as it is.
@@ -71,8 +71,8 @@ SLOW_SETS = (
     "and later summaries show them."
 )
 SCORE_NOTE = (
-    "Score intervals are valid however strong the noise is; they are conservative, and an infinite end means "
-    "that the release does not bound the coefficient."
+    "Score intervals are valid however strong the noise is; they are conservative, and an "
+    "infinite end means that the release does not bound the coefficient on this side."
 )
 NO_SCORE_INTERVALS = (
     "Score intervals are not available: this fit did not release the equation that they need."
@@ -85,8 +85,9 @@ ROBUST_FIT = "; pass cov_type='HC0' where the variance may depend on the columns
 # Of a fit from a release of totals, whose covariance cannot be chosen any more.
 ROBUST_RELEASE = "; robust ones need a new release of the rows by OLS or MomentOLS with cov_type='HC0'."
 T_NOTE = (
-    "P-values and intervals use t quantiles with {:d} degrees of freedom for sampling error, and with more "
-    "where part of the error is noise of known variance (Satterthwaite)."
+    "P-values and intervals use t quantiles. Sampling error has {:d} degrees of freedom, "
+    "and the total has more if part of the error is noise of known variance "
+    "(Satterthwaite)."
 )
 ALLOWED_BIAS = (
     "P-values and intervals allow for a clipping bias of up to {:.2g} standard errors, which the release "

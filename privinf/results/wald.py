@@ -305,7 +305,7 @@ class Inference:
             except (KeyError, IndexError):
                 raise ArgumentError(
                     f"function= uses an unknown coefficient; the names are {', '.join(self.names)}, the "
-                    f"positions 0 to {len(self.names) - 1}"
+                    f"indices 0 to {len(self.names) - 1}"
                 ) from None
 
         smooth = delta_method(labelled, self.estimate.params, self.estimate.covariance)

@@ -488,7 +488,7 @@ def test_pairs_bootstrap_refuses_what_is_not_the_solution(private, scored):
         params=e.params + 1.0, cov=e.cov, names=e.names, nobs=e.nobs, scores=e.scores, bread=e.bread
     )
     other = Results(moved, Context(report=private.privacy, design=scored[0], system=scored[1]))
-    with pytest.raises(NotAvailableError, match="not the solution of released moments"):
+    with pytest.raises(NotAvailableError, match="solve released moment equations"):
         other.bootstrap(method="pairs")
 
 

@@ -345,8 +345,9 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     sites = len(planned.fits.differs)
     if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * sites)):
         notes.append(
-            f"The columns of site {label} seem to differ from those of the others (z = {score:.1f}): its "
-            "intervals use nodewise regressions of all sites; precision='machine' uses its own."
+            f"The columns of site {label} seem to differ from those of the other sites (z = "
+            f"{score:.1f}). Its intervals use nodewise regressions of all sites; with "
+            "precision='machine' they use those of the site itself."
         )
     return must_read(*notes)
 
