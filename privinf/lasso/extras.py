@@ -39,8 +39,8 @@ JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap
 BIAS_NOTE = (
     "(bias bound) is the worst-case bound (Theorem 5 of the paper) on the error that "
     "privacy noise in coefficients and nodewise regressions causes together. Intervals "
-    "treat this error as random and add its variance; conf_int(bias_bound=True) adds the "
-    "bound instead."
+    "treat this error as random and add its variance; conf_int(bias_bound=True) "
+    "widens them by the bound."
 )
 
 

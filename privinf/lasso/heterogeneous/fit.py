@@ -133,7 +133,7 @@ def check_site_plan(
     check_choice(precision, Precision, "precision")
     if shared_sparsity is None:
         raise ArgumentError(
-            "heterogeneous=True requires shared_sparsity=, the number of columns (at most "
+            "heterogeneous=True requires shared_sparsity=, the number of columns (less than "
             "sparsity=) with effects that all sites share"
         )
     shared = check_count(shared_sparsity, "shared_sparsity")
