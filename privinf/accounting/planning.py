@@ -199,7 +199,8 @@ def _line(release: Mapping[str, Any] | LedgerEntry | Loss, delta: float) -> Plan
         return PlannedRelease(str(release.to_dict()["kind"]), release, 1, ())
     if not isinstance(release, Mapping):
         raise ArgumentError(
-            f"releases= must contain mappings, entries or losses, got {type(release).__name__}"
+            "each item of releases= must be a mapping, a ledger entry or a privacy loss, not "
+            f"{type(release).__name__}"
         )
     fields = dict(release)
     mechanism = check_choice(fields.pop("mechanism", None), tuple(_READERS), "mechanism")

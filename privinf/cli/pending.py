@@ -36,8 +36,8 @@ ARGUMENTS_DIGEST = "asked_sha256"  # digest of the arguments
 OPENS = "pending_key"  # key of the pending file
 NONCE = bytes(12)  # every key encrypts one file
 NOT_CHARGED = (
-    "this ledger has releases that are not charged yet, so it cannot be copied or saved; "
-    "copy or save the real ledger instead"
+    "this copy of a ledger contains releases that are not charged yet, so it cannot be copied or saved; "
+    "copy or save the ledger that it was made from"
 )
 UNDER_WAY = "another process is writing a release to {}; wait until it has ended"
 

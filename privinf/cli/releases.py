@@ -94,8 +94,8 @@ class ReleaseOptions(TypedDict):
     "--roster",
     type=FILE,
     help=(
-        "File that lists the people of the study in its id column; error messages then give "
-        "the number of missing people."
+        "File whose id column lists all people of the study; error messages then give the number of "
+        "people that are missing from the data."
     ),
 )
 @click.option(

@@ -238,7 +238,8 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
             _list_undeclared(declared, data)
     if declared.blank:
         click.echo(
-            f"columns without bounds or levels that are not in this formula: {', '.join(declared.blank)}"
+            "columns that have no bounds or levels, and are not used in this formula: "
+            f"{', '.join(declared.blank)}"
         )
 
 

@@ -249,7 +249,7 @@ class Reply:
         if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(self, name), kind)]:
             raise ArgumentError(f"the field {wrong[0]} of a reply has the wrong type")
         if check_count(self.rows, "rows", least=0) > MOST_SITE_ROWS:
-            raise ArgumentError(f"rows of a reply must be at most {MOST_SITE_ROWS}")
+            raise ArgumentError(f"a reply must have at most {MOST_SITE_ROWS} rows")
 
     def pack(self) -> Message:
         """Return the answer as JSON text and arrays by name.

@@ -208,7 +208,7 @@ class SocketFederation(ReplyVerifier):
     ) -> None:
         if not isinstance(paths, Mapping) or not paths:
             raise ArgumentError(
-                "paths must be a mapping with at least one site's name and the path of its socket"
+                "paths must be a mapping from site names to paths of sockets, with at least one site"
             )
         for name, path in paths.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:

@@ -44,8 +44,9 @@ CUT = (
 )
 STEP = "The last step was {:.1f} standard errors long (root mean square)."
 FEW_RECORDS = (
-    "few records (about {1:.0f}) have the rarer value of {0}: outliers among them may go uncounted or shift "
-    'it by {2:.1f} standard errors; more rows, more budget or residual_clip="bounds" help'
+    "few records (about {1:.0f}) have the rarer value of {0}: outliers among them may be missed by "
+    "the noisy counts, or shift the coefficient of {0} by up to {2:.1f} standard errors; use more rows, a "
+    'larger budget or residual_clip="bounds"'
 )
 FAR_START = (
     "the last step began far from the solution: clipped records would move {} by {:.0f} standard errors; use "

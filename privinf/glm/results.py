@@ -57,8 +57,9 @@ NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do no
 NO_SQUARES = "this model releases no squared residuals"
 NAMED_TARGETS = "predictions need all coefficients, and this fit reports only its targets"
 APART = (
-    "Intervals of named targets assume that each target's column is uncorrelated with all other columns, "
-    "given the nuisance columns and weighted by the curvature."
+    "Intervals of named targets assume that, given the nuisance columns, each target's "
+    "column is uncorrelated with all other columns (weighted by the second derivative of "
+    "the loss)."
 )
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 

@@ -176,7 +176,7 @@ def _run(
         bent, average = _curved(releases, plan)
         final_counts = outside.ask(sums) if outside is not None and isinstance(bent, OneStepRelease) else None
         path = curved_path(bent)
-        method = f"one-step Newton, whitened, {counted(path.length, 'round')}"
+        method = f"Newton's method in whitened coordinates, {counted(path.length, 'round')}"
         ends = curved_ends(rows, bent, releases.moment_sd)
         description = describe(method, path, final_counts, ends, **all_rows.roles.described())
         ratio = ratio_beside(all_rows.design, all_rows.roles)

@@ -29,9 +29,9 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
     "poisson": ("exact", "none"),
 }
 NO_CLEAN_CONDITIONAL = (
-    "the standard error of the same rows without noise cannot be estimated for "
-    "correction='conditional', whose scores are unbiased for the model but not for each "
-    "record"
+    "the standard error that the same data would have without noise cannot be estimated "
+    "for correction='conditional': its scores have mean zero under the model, but the "
+    "score of a single record cannot be recovered from them"
 )
 NO_CLEAN_SERIES = "the truncated series has no unbiased second moment, so its noise part cannot be computed"
 NO_CLEAN_NAIVE = (

@@ -32,7 +32,7 @@ LAST_ITERATE = (
     "depends on the last steps as much as on the records: use average=True, or method='newton'"
 )
 PROJECTED = (
-    "the iterates were projected to the radius theta_radius= late in the pass, so their "
+    "the iterates were projected onto the ball of radius theta_radius= late in the pass, so their "
     "average has no known covariance; use a larger theta_radius, a smaller step, or "
     "method='newton'"
 )

@@ -262,8 +262,8 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
         if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
                 f"loss={system.loss!r}: at these coefficients only about {records:.3g} of {system.n} "
-                "records are informative despite the noise, too few to leave some coefficients "
-                "untested: test all of them"
+                "records are informative despite the noise, too few for a test of some of the coefficients: "
+                "test all of them jointly"
                 if nuisances
                 else f"loss={system.loss!r}: at these coefficients only about {records:.3g} of {system.n} "
                 "records are informative despite the noise, too few for a test"

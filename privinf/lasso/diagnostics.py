@@ -31,8 +31,8 @@ HEAVY_COLUMN = (
 )
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold chosen from noisy "
-    "counts of their tail. About {:.2g}% of the records had larger scores; the extrapolated tail is {:.2f} "
-    "times the tail just below the threshold (lambda)."
+    "counts of their tail. About {:.2g}% of the records had larger scores. The tail beyond the threshold is "
+    "extrapolated: its total excess is taken as {:.2f} times (lambda) that of scores just below it."
 )
 ROBUST_NOTE = (
     "Target: a robust center. The clipping threshold of the scores is optimal for normal "

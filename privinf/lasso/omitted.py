@@ -122,9 +122,9 @@ NOTHING_SEEN = (
     "would have been detected with probability {:.1g}{}."
 )
 BIAS = (
-    ". A column with a smaller effect, whose correlation with a target given its nodewise "
-    "regression is below {:.2g}, moves the target's interval by up to {:.2g} standard "
-    "errors"
+    ". An omitted column with a smaller effect, and a correlation below {:.2g} with the "
+    "residual of a target's nodewise regression, moves the target's interval by up to "
+    "{:.2g} standard errors"
 )
 NOT_LOOKED = ". Correlations with targets were not tested"
 

@@ -112,8 +112,9 @@ class Detection:
 def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
     """Return what the summary says of the price of secure sums."""
     text = [
-        "No trusted server: columns were selected from noisy sums of products with all "
-        f"{columns} columns, whose noise grows with the square root of the number of columns."
+        "Without a trusted server, columns were selected from noisy sums of the products of "
+        f"the residuals or targets with all {columns} columns. The noise of these sums grows "
+        "with the square root of the number of columns."
     ]
     for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBORS, "a correlation")):
         if (selection := sharpest(releases, label)) is not None:

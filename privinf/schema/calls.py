@@ -113,7 +113,9 @@ def _contrast(node: ast.expr | None, levels: tuple[Level, ...], code: str) -> tu
         return kind, None
     level = literal(values[0])
     if len(values) > 1 or word is None or not isinstance(level, (str, int, float)) or level not in levels:
-        raise SchemaError(f"{code!r}: the {word or 'coding'} must be one of the declared levels")
+        if word is None:
+            raise SchemaError(f"{code!r}: the coding {kind} takes no argument")
+        raise SchemaError(f"{code!r}: the {word} must be one of the declared levels")
     return kind, level
 
 

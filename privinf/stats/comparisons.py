@@ -504,7 +504,8 @@ def request_pair(
         )
     if options.data is not None or options.schema is not None:
         raise ArgumentError(
-            "data= and schema= can only be combined with a formula; pass bounds= with two samples"
+            "data= and schema= require a formula as first argument; for two samples that are "
+            "arrays, pass bounds="
         )
     pair = base.public_pair(bounds)
     if pair is None:

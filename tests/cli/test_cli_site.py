@@ -189,7 +189,7 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
     assert "replies are not signed" in plain.stderr
     assert not Roster.from_json((folder / "first.json").read_text()).signed
     half = run("roster", f"south={other.public}", f"north={public}", "--out", "half.json")
-    assert (half.exit_code, "a key for each site" in " ".join(half.output.split())) == (2, True)
+    assert (half.exit_code, "must map each site" in " ".join(half.output.split())) == (2, True)
 
 
 @pytest.mark.audit

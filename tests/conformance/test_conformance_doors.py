@@ -47,9 +47,9 @@ SOLVED = [pi.ModulatedOLS, pi.MomentOLS, pi.IWPGLM, pi.FederatedGLM]
 NOTHING = {
     (pi.IWPGLM, "mu"): "randomized response",
     (pi.IWPGLM, "rho"): "randomized response",
-    (pi.FederatedGLM, "source"): "determines the noise itself",
+    (pi.FederatedGLM, "source"): "is set in another way",
     (pi.DebiasedLasso, "mu"): "peeling",
-    (pi.DebiasedLasso, "source"): "determines the noise itself",
+    (pi.DebiasedLasso, "source"): "is set in another way",
     (pi.DebiasedLasso, "calibration"): "exact",
 }
 UNTRUSTED = {

@@ -325,7 +325,9 @@ class Roster:
         if not isinstance(self.verifying, Mapping) or (
             self.verifying and self.verifying.keys() != self.keys.keys()
         ):
-            raise ArgumentError("verifying must have a key for each site of the roster, or be omitted")
+            raise ArgumentError(
+                "verifying= must map each site of the roster to its verification key, or be omitted"
+            )
         for name, key in self.verifying.items():
             check_verifying(key, f"the key to verify signatures of site {name!r}")
         for kind, keys in (("keys", self.keys), ("verifying", self.verifying)):
