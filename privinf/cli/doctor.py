@@ -164,7 +164,7 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
                 "warning", f"{path} belongs to another account", "run the site as the owner of its files"
             )
         if word == "data" and status.st_mode & 0o077:
-            yield Diagnostic("warning", f"{path} is open to others", f"chmod -R go= {path}")
+            yield Diagnostic("warning", f"{path} is open to other accounts", f"chmod -R go= {path}")
         elif status.st_mode & 0o022:
             yield Diagnostic("error", f"{path} can be changed by others", f"chmod go-w {path}")
     yield from secrets_in(folder)

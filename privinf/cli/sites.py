@@ -82,7 +82,7 @@ def _own_key(path: Path) -> IdentityKey:
 
 @click.group("analyst")
 def analyst_group() -> None:
-    """Make the key that signs your queries as an analyst.
+    """Make the key with which you, as an analyst, sign your queries.
 
     Nobody without this key can send queries in your name.
     """

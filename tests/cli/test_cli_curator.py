@@ -169,7 +169,7 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
     done = desk.run("schema", "check", "s.toml", "--formula", "wage ~ C(sex) * age", "--data", "rows.csv")
     assert done.exit_code == 0, done.output
     assert "C(sex)[T.m]:age" in done.output
-    assert "rows.csv has these 3 columns" in done.output
+    assert "rows.csv has all 3 columns" in done.output
     desk.refused(desk.run("schema", "check", "s.toml", "--formula", "wage ~ size"), "size")
     (desk.folder / "t.toml").write_text(SCHEMA.replace('levels = ["f", "m"]', "low = 0\nhigh = 1"))
     desk.refused(

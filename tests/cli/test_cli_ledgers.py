@@ -49,7 +49,7 @@ def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
     assert "left: " in (shown := run("show", "a.ledger"))
     assert "1 release(s); privacy unit: one record" in shown
     (tmp_path / "a.ledger").rename("b.ledger")
-    assert "it is gone" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
+    assert "was removed" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
     with pytest.raises(StorageError, match="privinf ledger anchor"):
         SiteLedger("b.ledger")
     assert "b.ledger: 3 lines" in run("anchor", "b.ledger")

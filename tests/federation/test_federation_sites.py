@@ -122,7 +122,7 @@ def test_same_question_same_answer_once_charged_and_an_old_place_is_refused():
     assert first.sums.tobytes() == again.sums.tobytes()
     assert len(site.ledger) == 1
     for sequence in (2, 3):
-        with pytest.raises(NotAvailableError, match="position"):
+        with pytest.raises(NotAvailableError, match="sequence number"):
             site.answer(query_of(sequence=sequence, residual_clip=0.5), "north")
     assert len(site.ledger) == 1
     site.answer(query_of(sequence=4, residual_clip=0.5), "north")
@@ -224,7 +224,7 @@ def test_errors_name_the_site_and_never_its_data(monkeypatch):
     federation = federation_of()
     server = TrustedServer(federation, noise=SimulationNoise(0))
     with pytest.raises(
-        ArgumentError, match="site 'north': the computation failed at 'squared_residuals'"
+        ArgumentError, match="site 'north': the computation of 'squared_residuals' failed"
     ) as caught:
         server.scalar("squared_residuals", {"residual_clip": 1.0}, mu=1.0, label="v")
     assert str(rows_of(200, 0)[0][0]) not in str(caught.value)

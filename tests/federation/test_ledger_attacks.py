@@ -103,7 +103,7 @@ def test_an_older_copy_is_refused_and_so_is_a_new_ledger(place, make_entry):
         opened(place)
     place.unlink()
     for budget in (None, Budget(mu=1.0)):
-        with pytest.raises(StorageError, match="it is gone"):
+        with pytest.raises(StorageError, match="was removed"):
             opened(place, budget)
     with SiteLedger(place.with_name("other"), Budget(mu=1.0)):
         pass

@@ -236,7 +236,7 @@ def test_a_reservation_that_is_repeated_or_replayed_changes_nothing():
         assert not site.handle(query, "north").error
         assert len(site.journal.reservations) == held
     older = Query("reserve", session="r", sequence=2, charges=of(0.1))
-    assert "position" in site.handle(older, "north").error
+    assert "sequence number" in site.handle(older, "north").error
     again = Query("reserve", session="r", sequence=3, charges=of(0.9))
     assert not site.handle(again, "north").error
     assert site.ledger.remaining().limit == 1 - Fraction("0.81")

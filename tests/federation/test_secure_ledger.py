@@ -197,7 +197,7 @@ def test_one_owner_and_one_limit(tmp_path):
         ledger.scope("x").spend(entry_of(0.6))
         with pytest.raises(BudgetExceededError):
             ledger.spend(entry_of(0.9))
-    with pytest.raises(StorageError, match="another limit"):
+    with pytest.raises(StorageError, match="a limit that differs"):
         on_disk(tmp_path, budget=Budget(mu=2.0))
     with on_disk(tmp_path, budget=Budget(mu=1.0)) as ledger:
         assert (len(ledger), ledger.name) == (1, "person")

@@ -208,7 +208,7 @@ def test_sites_of_one_process_that_list_analysts_answer_nothing():
     site = Site(rows_of(60, 0), design_of(), policy=SitePolicy(analysts=LISTED))
     with pytest.raises(NotAvailableError, match="site 'north': the site answers only analysts"):
         SecureServer(InProcessFederation({"north": site}))
-    assert "lists analysts" in site.handle(Query("describe"), "north").error
+    assert "analysts that its policy lists" in site.handle(Query("describe"), "north").error
 
 
 @pytest.mark.parametrize(

@@ -383,7 +383,7 @@ def test_listed_designs_are_taken_and_not_counted():
     ):
         assert not site.handle(design_query(design), "north").error
     assert (
-        "accepts 1 new designs"
+        "allows only 1 new designs"
         in site.handle(design_query(pi.Design.from_formula("y ~ g", SCHEMA)), "north").error
     )
     only = Site(
@@ -543,7 +543,7 @@ def test_the_bounds_of_a_design_are_the_sites_own():
 def test_a_design_needs_an_introduction():
     site = Site(table(), SCHEMA, policy=OPEN)
     digest = pi.Design.from_formula("y ~ age", SCHEMA).digest
-    with pytest.raises(NotAvailableError, match="no design yet"):
+    with pytest.raises(NotAvailableError, match="has no design"):
         site.answer(
             Query(
                 "residual_sum",

@@ -63,7 +63,7 @@ def test_a_site_recomputes_the_sensitivity():
 def test_selections_and_statistics_without_a_norm_are_refused(monkeypatch):
     server = TrustedServer(federation_of(ALLOWED), rng=0, relation="zero-out")
     args = {"clip": 2.0, "residual_clip": 1.5}
-    with pytest.raises(NotAvailableError, match="needs relation="):
+    with pytest.raises(NotAvailableError, match="need a server with relation="):
         server.top_k("clipped_products", args, 1, mu=1.0, label="picks")
     op = SITE_OPS["clipped_score"]
     silent = replace(op, sensitivity=lambda args, p: replace(op.sensitivity(args, p), norm=None))
@@ -81,7 +81,7 @@ def test_the_two_relations_share_no_ledger():
         TrustedServer(federation, ledger=ledger, rng=0, relation="zero-out").vector_sum(
             "clipped_score", SCORE, mu=1.0, label="score"
         )
-    with pytest.raises(ArgumentError, match=r"site 'north': losses under .*replace-one and zero-out"):
+    with pytest.raises(ArgumentError, match=r"site 'north': .*replace-one and zero-out"):
         TrustedServer(federation, rng=0, relation="zero-out").vector_sum(
             "clipped_score", SCORE, mu=1.0, label="score"
         )

@@ -107,7 +107,7 @@ def test_the_summary_says_whether_tuning_was_charged():
     assert any("does not count" in note for note in alone.notes)
     after = model.fit(epsilon=1.0, delta=1e-6, rng=1)
     (note,) = [note for note in after.notes if "earlier releases" in note]
-    assert note.startswith("The ledger also has 9 earlier releases")
+    assert note.startswith("The ledger also contains 9 earlier releases")
     assert f"epsilon {after.privacy.cumulative.epsilon(1e-6):.4g}" in note
     assert "9 earlier releases" in after.summary(notes="all").as_text().replace("\n", " ")
 

@@ -86,7 +86,7 @@ def test_the_summary_says_how_many_records_off_the_line_may_hide():
         y = 0.5 * x + 0.1 * rng.standard_normal(30_000) - 0.3 * far
         X = pi.add_constant(pd.DataFrame({"x": x}))
         fit = pi.OLS(y, X, bounds=[(-1, 1)], y_bounds=(-2, 2)).fit(epsilon=1.0, delta=1e-6, rng=seed)
-        few = int(re.search(r"may miss up to about (\d+) records", " ".join(fit.notes))[1])
+        few = int(re.search(r"may miss up to about (\d+) such records", " ".join(fit.notes))[1])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             fit.conf_int()

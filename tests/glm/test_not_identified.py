@@ -72,7 +72,7 @@ def test_columns_that_repeat_one_another_are_named(model, right, columns):
 
 @pytest.mark.parametrize("model", RESPONSES)
 def test_fewer_rows_than_coefficients(model):
-    with pytest.raises(AlignmentError, match=r"2 rows (are too few to|cannot) identify 4 coefficients"):
+    with pytest.raises(AlignmentError, match=r"2 rows are too few to (estimate|identify) 4 coefficients"):
         fit(model, "x + z + age", people().iloc[:2])
 
 
@@ -109,7 +109,7 @@ def test_one_level_separates_some_outcomes():
     rows["g"] = np.where(rare, "high", rows.g)
     with pytest.raises(ConvergenceError, match=r"g\[T.high\] separates the outcomes"):
         fit("Logit", "g + x", rows.assign(b=np.where(rare, 1, rows.b)))
-    with pytest.raises(ConvergenceError, match=r"zero along g\[T.high\]"):
+    with pytest.raises(ConvergenceError, match=r"g\[T.high\] are zero"):
         fit("Poisson", "g + x", rows.assign(c=np.where(rare, 0, rows.c)))
 
 

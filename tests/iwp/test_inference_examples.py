@@ -359,7 +359,7 @@ BAD = {
     "negative ridge": ({"ridge": -1.0}, "ridge"),
     "penalized numbers": ({"penalized": [1.0]}, "booleans"),
     "noise on a response": ({"noise": [1.0], "responses": (ResponseColumns((0,), 0.8, 0.2),)}, "variance 0"),
-    "response elsewhere": ({"responses": (ResponseColumns((3,), 0.8, 0.2),)}, "positions"),
+    "response elsewhere": ({"responses": (ResponseColumns((3,), 0.8, 0.2),)}, "column indices"),
     "response of no indicator": (
         {"X": [[1.0], [0.3], [0.0], [1.0]], "responses": (ResponseColumns((0,), 0.8, 0.2),)},
         "0/1 indicators",

@@ -309,7 +309,7 @@ def test_bad_matrix(changed, message):
 @pytest.mark.parametrize(
     ("rows", "position", "message"),
     [
-        (3, 8, "ends beyond record n-1 = 9"),
+        (3, 8, "do not fit before the last row number, n-1 = 9"),
         (3, -1, "position=-1 must be at least 0"),
         (3, 1.0, "position must be a whole number"),
         (3, [0, 1], "2 position\\(s\\) for a block of 3 record\\(s\\)"),

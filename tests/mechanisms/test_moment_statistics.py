@@ -385,7 +385,7 @@ def test_arguments_are_checked_before_rows_are_read(name, change, words):
 
 
 def test_a_constant_alone_has_nothing_to_protect():
-    with pytest.raises(ArgumentError, match="another column"):
+    with pytest.raises(ArgumentError, match="one other column"):
         SITE_OPS["moments.total"].record_sensitivity(
             {"norm": 1.0, "response_factor": 1.0, "response_bound": 1.0, "constant": 0}, 1
         )

@@ -330,7 +330,7 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
     refused("too few rows for intervals", lambda: ols.fit(mu=1e-4, intervals="optional"))
     for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
         refused("leave push_down", fit(f"y ~ {term}"))
-    refused("or no noise", fit("y ~ x", epsilon=np.inf))
+    refused("or adds no noise", fit("y ~ x", epsilon=np.inf))
     public = SCHEMA.fill({"w": pi.Numeric(1, 9, public=True)})
     refused("needs the rows", fit("y ~ x + w", public))
     refused("observation weights", fit("y ~ x", public, weights="w"))

@@ -138,7 +138,7 @@ def test_totals_are_rounded_once(number, unit, power):
     if abs(wanted) < 2**62:
         assert held.steps(np.array([unit]), grid)[0] == wanted
     else:
-        with pytest.raises(SensitivityError, match="does not fit"):
+        with pytest.raises(SensitivityError, match="too small for an exact sum"):
             held.steps(np.array([unit]), grid)
 
 

@@ -292,7 +292,7 @@ def test_noise_of_the_largest_diameter_costs_a_small_party_less():
         ({"k": N + 1}, "at most n"),
         ({"kind": "gauss"}, "kind"),
         ({"rsquared": 1.5}, "rsquared"),
-        ({"share": 0.2, "intercept": False}, "belong"),
+        ({"share": 0.2, "intercept": False}, "weight of the intercept"),
         ({"share": 1.2}, "share"),
         ({"rsquared": 0.5, "k": 50}, "k='auto'"),
     ],

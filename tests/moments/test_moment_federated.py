@@ -407,7 +407,7 @@ def test_options_of_the_other_doors_are_refused():
 
 def test_too_few_rows_and_too_large_a_delta():
     y, X = cube(2)
-    with pytest.raises(pi.errors.AlignmentError, match="2 rows cannot identify 3"):
+    with pytest.raises(pi.errors.AlignmentError, match="2 rows are too few to estimate 3"):
         model({"a": (y[:1], X[:1]), "b": (y[1:], X[1:])}).fit(mu=1.0, rng=0)
     with pytest.warns(pi.errors.LargeDeltaWarning, match="1/n"):
         model().fit(epsilon=1.0, delta=1 / 600, rng=0)

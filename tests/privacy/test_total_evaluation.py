@@ -94,7 +94,7 @@ def test_public_columns_outside_their_bounds_stay_finite():
 def test_a_public_response_without_bounds_is_refused_by_name_only():
     schema = pi.Schema({"x": (1.0, 4.0)})
     design = pi.Design.from_formula("np.log(w) ~ x", schema, response="public")
-    with pytest.raises(SchemaError, match="not finite in some rows"):
+    with pytest.raises(SchemaError, match="infinite or undefined in some rows"):
         design.response_values(pd.DataFrame({"x": [1.0, 2.0], "w": [-1.0, 1.0]}))
 
 
@@ -178,7 +178,7 @@ def test_opened_columns_give_every_design_of_theirs():
 
 def test_units_are_counted_when_rows_are_opened():
     schema = pi.Schema({"x": (0.0, 1.0)}, unit="who")
-    with pytest.raises(SchemaError, match="'who' is not among"):
+    with pytest.raises(SchemaError, match="'who' .*is not among"):
         opened(pd.DataFrame({"x": [0.1, 0.2]}), schema)
     from privinf.errors import AlignmentError
 

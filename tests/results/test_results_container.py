@@ -136,7 +136,7 @@ def test_other_format_and_newer_version(path):
     write(path, version=3)
     with pytest.raises(StorageError, match="'other' is needed"):
         read_container(path, format="other", version=3)
-    with pytest.raises(StorageError, match="reads up to 2"):
+    with pytest.raises(StorageError, match="reads versions up to 2"):
         read_container(path, format="test", version=2)
     assert read_container(path, format="test", version=4)[1]["n"] == 7
 

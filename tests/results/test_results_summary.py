@@ -176,7 +176,7 @@ def test_a_steep_direction_is_a_note_and_a_named_warning(report):
     )
     result = made(report, identification=found)
     text = " ".join(str(result.summary()).split())
-    assert "Asymmetric uncertainty (stretch 0.2)" in text
+    assert "together with its standard error (ratio 0.2)" in text
     assert "Weak for: all coefficients (joint check)" in text
     assert "not flagged" not in text
     for asked in (result.conf_int, lambda: result.t_test("x = 0"), lambda: result.wald_test("x = 0")):

@@ -49,7 +49,7 @@ def test_covariances(results, ols):
     same(results.cov_params(column=0), ols._results.cov_params(column=0))
     with pytest.raises(ArgumentError, match="cannot both be passed"):
         results.cov_params(R, column=0)
-    with pytest.raises(ArgumentError, match="no coefficient 'z'"):
+    with pytest.raises(ArgumentError, match="unknown coefficient 'z'"):
         results.cov_params(column="z")
     with pytest.raises(ArgumentError):
         results.cov_params(column=6)
@@ -150,7 +150,7 @@ def test_prediction_refuses_unknown_levels_without_printing_them(results):
 
 def test_prediction_outside_the_bounds_extrapolates(results, ols):
     new = pd.DataFrame({"x1": [3.0], "x2": [-2.0], "g": ["c"]})
-    with pytest.warns(ExtrapolationWarning, match="'x1' has values beyond its declared bounds"):
+    with pytest.warns(ExtrapolationWarning, match="'x1' has values outside its declared bounds"):
         same(results.predict(new), ols.predict(new))
 
 
