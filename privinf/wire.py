@@ -630,7 +630,7 @@ SHOWN_AS: Final[dict[str, str]] = {
     ),
     Assumptions.DATA_BOUNDS: "bounds were taken from the data, and the privacy guarantee does not cover them",
     Assumptions.CLEAR_RESPONSE: (
-        "y needs no protection: it is released without noise, and the guarantee covers features only"
+        "y is NOT protected: it is released without noise, and the guarantee covers features only"
     ),
     Assumptions.HONEST_SITES: (
         "the declared sites follow the protocol, except for the declared number of sites that may collude"

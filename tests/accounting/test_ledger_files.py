@@ -162,7 +162,7 @@ def test_damaged_foreign_and_vanished_files(path, make_entry):
     with pytest.raises(StorageError, match="was removed"):
         ledger.spend(make_entry(GaussianLoss(0.1)))
     for budget in (None, LIMIT):
-        with pytest.raises(StorageError, match="it is gone"):
+        with pytest.raises(StorageError, match="was removed"):
             LedgerFile(path, budget)
 
 

@@ -344,7 +344,10 @@ def test_other_plans(tmp_path):
         (f'model = "MomentOLS"\n{FIT}epsilon = "1"\n', "epsilon must be a number"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "'famly' is not a key of a plan"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family is available only for"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n', "[options] has 'margins'"),
+        (
+            f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n',
+            "has 'margins', which is not an option",
+        ),
         (
             f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n',
             "is available only for FederatedGLM",

@@ -76,5 +76,5 @@ def test_a_total_pays_for_the_largest_weight():
 )
 def test_undeclared_weights_are_refused_with_the_reason(model, declared, weights):
     schema = pi.Schema({"x": (-1, 1), "y": (-2, 2), "w": declared})
-    with pytest.raises(pi.errors.NotAvailableError, match="sensitivity"):
+    with pytest.raises(pi.errors.NotAvailableError, match="must be bounded and public"):
         model.from_formula("y ~ x", data(), schema=schema, weights=weights)

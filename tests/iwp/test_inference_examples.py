@@ -266,7 +266,7 @@ def test_reasons_why_the_noise_part_is_unknown():
         assert system.noise_meat(np.zeros(2)) is None
         assert fragment in system.clean_cov(np.zeros(2))
     quadratic = released(rng, "quadratic", design, labels)
-    assert "outweighs" in quadratic.clean_cov(np.zeros(2))
+    assert "too strong" in quadratic.clean_cov(np.zeros(2))
 
 
 def test_clean_standard_errors_are_those_of_the_same_rows():

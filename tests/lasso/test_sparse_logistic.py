@@ -209,7 +209,7 @@ def test_sites_that_trust_a_server_give_the_same_fit():
 REFUSED = [
     ({"heterogeneous": True}, NotAvailableError, "cannot be used with"),
     ({"variant": "paper"}, NotAvailableError, "cannot be used with"),
-    ({"targets": "all"}, NotAvailableError, "named or selected targets"),
+    ({"targets": "all"}, NotAvailableError, "or a list of columns"),
     ({"bootstrap_draws": 50}, ArgumentError, "cannot be used in a fit"),
     ({"center": "released"}, ArgumentError, "cannot be used in a fit"),
     ({"shares": {"score": 1.0}}, ArgumentError, "shares must be a mapping"),

@@ -312,7 +312,7 @@ def test_bad_matrix(changed, message):
         (3, 8, "do not fit before the last row number, n-1 = 9"),
         (3, -1, "position=-1 must be at least 0"),
         (3, 1.0, "position must be a whole number"),
-        (3, [0, 1], "2 position\\(s\\) for a block of 3 record\\(s\\)"),
+        (3, [0, 1], "2 row number\\(s\\) were passed for 3 record\\(s\\)"),
         (3, [0, 1, 10], "row numbers must be between 0 and n-1 = 9"),
         (3, [0, 1, -1], "row numbers must be between 0 and n-1 = 9"),
         (3, [4, 1, 4], "row numbers must be distinct"),

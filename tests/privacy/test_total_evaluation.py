@@ -178,7 +178,7 @@ def test_opened_columns_give_every_design_of_theirs():
 
 def test_units_are_counted_when_rows_are_opened():
     schema = pi.Schema({"x": (0.0, 1.0)}, unit="who")
-    with pytest.raises(SchemaError, match="'who' .*is not among"):
+    with pytest.raises(SchemaError, match=r"'who' .*is not among"):
         opened(pd.DataFrame({"x": [0.1, 0.2]}), schema)
     from privinf.errors import AlignmentError
 

@@ -269,7 +269,7 @@ def test_compare_says_what_each_claim_assumes():
     hidden = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], y_bounds=(-1, 1)).fit(**words)
     clear = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], response="public").fit(**words)
     text = " ".join(str(compare({"hidden": hidden, "clear": clear})).split())
-    assert "claim of clear assumes: covers features only; y is released without protection." in text
+    assert "claim of clear assumes: y is NOT protected: it is released without noise" in text
     assert "The claim assumes: the number of records is public" in text
 
 

@@ -72,7 +72,7 @@ def test_bought_bounds_stay_bought_until_they_are_changed(tmp_path):
         ("columns = 3\n", "declares no columns"),
         ("unit = 3\n[columns.age]\nlow = 1\nhigh = 2\n", "unit= must be the name"),
         ("age,wage\n4242,3\n", r"not valid TOML \(at line 1, column 4\)"),
-        ("[columns.age]\nlow = 1\nhigh = 2\n[bought]\nclips = 3\n", "not a stored privinf schema"),
+        ("[columns.age]\nlow = 1\nhigh = 2\n[bought]\nclips = 3\n", "does not describe a schema"),
     ],
 )
 def test_what_is_no_schema_is_named(text, words, tmp_path):

@@ -146,7 +146,7 @@ def test_spikes_are_counted_among_what_may_be_cut():
         down, up = made.clip.worst(N)
         assert np.mean(x - np.clip(x, made.clip.low, made.clip.high)) < up
         for text in (str(seen[0].message), made.notes[0]):
-            assert f"{made.clip.most[1]:.0f} above" in text
+            assert f"{made.clip.most[1]:.0f} values above" in text
             assert f"{down:.3g} down or {up:.3g} up" in text
 
 

@@ -69,9 +69,8 @@ DOUBTFUL = (
     "or increase the budget."
 )
 WEIGHTED_NOTE = (
-    "Outlying rows have less weight. If the logistic model with these columns is "
-    "misspecified, coefficients can differ from maximum likelihood by a few standard "
-    "errors: add squares and products that matter."
+    "Outlying rows have less weight: if the logistic model with these columns is misspecified, coefficients "
+    "can differ from maximum likelihood by a few standard errors; add squares and products that matter."
 )
 
 

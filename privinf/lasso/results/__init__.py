@@ -54,9 +54,8 @@ THROUGH_MIDDLE = (
     "bounds. Pass center='released' to center them at their noisy means."
 )
 DIVERGED_NOTE = (
-    "Not reliable: the sparse fit did not converge (large residuals or a large last step). "
-    "Keep fewer columns, increase the budget, or increase the share of the refit with "
-    "shares=."
+    "Not reliable: the sparse fit did not converge (large residuals or a large last step); keep fewer "
+    "columns, increase the budget, or move budget to the refit with shares=."
 )
 TWO_VALUED = "the response has two values: {}"
 TWO_MEAN = (
