@@ -26,7 +26,7 @@ from privinf.typing import Flags, Floats
 CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
 FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight at this budget: if the model's mean is wrong, a "
+    "outlying rows have less weight: if the model's mean is wrong, a "
     "coefficient may differ from that of the unweighted regression by {:.1f} standard "
     "errors; use more rows, more budget or tighter bounds"
 )
