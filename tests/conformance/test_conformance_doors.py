@@ -48,7 +48,7 @@ NOTHING = {
     (pi.IWPGLM, "mu"): "randomized response",
     (pi.IWPGLM, "rho"): "randomized response",
     (pi.FederatedGLM, "source"): "is set in another way",
-    (pi.DebiasedLasso, "mu"): "peeling",
+    (pi.DebiasedLasso, "mu"): "selection of columns",
     (pi.DebiasedLasso, "source"): "is set in another way",
     (pi.DebiasedLasso, "calibration"): "exact",
 }

@@ -167,7 +167,7 @@ def test_a_posterior_where_it_is_weak_and_it_says_so():
         fit = logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed)
         if fit.cov_type == "posterior":
             inside.append(coverage([fit], TRUE))
-            assert "posterior, prior N(0, 5^2)" in " ".join(fit.notes)
+            assert "posterior with a normal prior (standard deviation 5)" in " ".join(fit.notes)
             with pytest.raises(NotAvailableError):
                 _ = fit.bse_sampling
     assert len(inside) >= 8

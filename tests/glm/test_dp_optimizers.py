@@ -62,7 +62,7 @@ def test_rounds_that_end_far_from_the_solution_leave_no_intervals():
         model_of(y, X).fit(epsilon=4.0, delta=1e-6, optimizer=optimizer, rng=0)
         for optimizer in (pi.DPSGD(step=1e-3), pi.Newton())
     )
-    assert "far from the solution" in " ".join(short.summary().as_text().split())
+    assert "did not converge" in " ".join(short.summary().as_text().split())
     with pytest.raises(NotAvailableError, match="did not converge"):
         short.conf_int()
     assert (np.abs(long.params - 4.0 * BETA) < 4.0 * long.bse).all()

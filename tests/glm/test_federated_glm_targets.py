@@ -147,7 +147,7 @@ def test_without_noise_targets_are_those_of_maximum_likelihood():
 def test_results_of_targets(tmp_path):
     model = model_of(0, trust="secure-sum")
     fit = model.fit(epsilon=2.0, delta=1e-6, targets=["x2", "x1"], rng=0)
-    assert "uncorrelated with every other one" in fit.summary().as_text().replace("\n", " ")
+    assert "uncorrelated with all other columns" in fit.summary().as_text().replace("\n", " ")
     with pytest.raises(NotAvailableError, match="all coefficients"):
         fit.predict(np.zeros((1, P)))
     assert fit.t_test("x1 = 0.8").pvalue > 1e-4

@@ -139,7 +139,7 @@ def test_noisy_fits_find_the_truth_in_user_units():
     truth = pd.Series([-2.0, 0.04, 0.5, 0.0, -0.4], r.params.index[[0, 3, 4, 1, 2]])
     assert (abs(r.params[truth.index] - truth) < 4.5 * r.bse[truth.index]).all()
     assert abs(r.naive["age"]) < abs(r.params["age"])
-    assert "Without the correction would have given" in str(r.summary(naive=True)).replace("\n    ", " ")
+    assert "Without the correction for the noise" in str(r.summary(naive=True)).replace("\n    ", " ")
     test = r.score_test(r.params[["age", "sex", "C(g)[T.v]", "C(g)[T.w]"]])
     assert test.pvalue > 1e-3
     assert r.score_test().pvalue < 1e-6

@@ -537,7 +537,7 @@ def test_parties_with_parts_of_their_own(accounting, precision):
         one = fit.machine(label)
         assert one.privacy.epsilon(1e-5) == joint
         assert (np.abs(one.params - beta[i, [2, 9, 30, 36]]) < 5.0 * one.bse).all()
-    with pytest.raises(ArgumentError, match="no party"):
+    with pytest.raises(ArgumentError, match="unknown site"):
         fit.machine("site 9")
 
 

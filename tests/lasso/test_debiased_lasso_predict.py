@@ -48,8 +48,8 @@ def test_means_without_the_constant_and_other_columns_are_refused(targets):
 
 @pytest.mark.audit
 def test_centred_columns_have_an_intercept_that_no_coefficient_is():
-    refused(noisy(constant=False, targets="all", center="declared"), "centred")
-    refused(noisy(constant=False, targets="all", center="released"), "centred")
+    refused(noisy(constant=False, targets="all", center="declared"), "centered")
+    refused(noisy(constant=False, targets="all", center="released"), "centered")
     refused(noisy(constant=False, targets=["v0"]), "v1, v2, v3 and 8 more")
 
 
@@ -96,7 +96,7 @@ def test_the_sparse_fit_predicts_with_its_intercept():
     assert np.abs(fit.predict_sparse(X) - truth).mean() < 0.3
     with pytest.raises(SchemaError, match="v3"):
         fit.predict_sparse(X.drop(columns="v3"))
-    with pytest.raises(ArgumentError, match="does not fit"):
+    with pytest.raises(ArgumentError, match="but the model has 13"):
         fit.predict_sparse(X.to_numpy()[:, :3])
 
 

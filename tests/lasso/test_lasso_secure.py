@@ -117,7 +117,7 @@ def test_nobody_peels(fitted):
     assert {entry.mechanism for entry in fit.privacy.entries} == {"gaussian"}
     assert {entry.trust for entry in fit.privacy.entries} == {"secure-sum"}
     assert fit.selected == ("x3", "x10", "x21")
-    assert fit.method == "debiased lasso, secure sums"
+    assert fit.method == "debiased lasso"
     assert fit.simultaneous(0.05, rng=0).critical_value > 1.96
 
 

@@ -199,7 +199,7 @@ def test_results_by_party_and_the_joint_cost(model):
     assert "Joint epsilon" in text
     assert "x1, x2, x3" in text
     assert len(fit.privacy.entries) == len(fitting.ledger.entries) - before
-    with pytest.raises(ArgumentError, match="no party"):
+    with pytest.raises(ArgumentError, match="unknown site"):
         fit.machine("east")
 
 
@@ -243,7 +243,7 @@ def test_steps_that_went_astray_are_marked_at_every_party():
     options = {"sparsity": 6, "shared_sparsity": 3, "heterogeneous": True, "targets": [0, 1, 49], "rng": 1}
     lost = model.fit(epsilon=1.0, delta=0.5 / len(sample.y), **options)
     for label in lost.labels:
-        with pytest.warns(WeakIdentificationWarning, match="astray"):
+        with pytest.warns(WeakIdentificationWarning, match="did not converge"):
             lost.machine(label).conf_int()
         assert DIVERGED_NOTE in lost.machine(label).notes
     assert "astray" not in "".join(

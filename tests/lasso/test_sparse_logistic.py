@@ -292,7 +292,7 @@ def test_separated_rows_are_said():
 def test_a_column_that_was_missed_is_said_and_none_is_missed_where_none_was(fitted):
     text = " ".join(str(fitted.summary(notes="all")).split())
     assert "Test for omitted columns" in text
-    assert "would have been seen with probability 0.8" in text
+    assert "detected with probability 0.8" in text
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, P))
     y = (rng.random(N) < expit(0.4 * X[:, 5:12].sum(axis=1))).astype(float)

@@ -230,7 +230,7 @@ FAULTS = {
     mode_too_open: (r"open to other accounts \(mode 6[24]0\)", "chmod 600 {path}"),
     symbolic_link: ("symbolic link", "rm {path}"),
     dangling_link: ("symbolic link", "rm {path}"),
-    hard_link: ("2 names .hard links.", "cp -p {path}"),
+    hard_link: ("one of 2 hard links", "cp -p {path}"),
     pipe: ("not a regular file", "rm {path}"),
     directory: ("not a regular file", "rm {path}"),
     other_owner: (f"belongs to account {OTHER}", "chown [0-9]+ {path}"),
