@@ -391,7 +391,7 @@ def test_listed_designs_are_taken_and_not_counted():
     )
     assert not only.handle(design_query(listed), "north").error
     assert (
-        "accepts 0 new designs"
+        "allows only 0 new designs"
         in only.handle(design_query(pi.Design.from_formula("y ~ g", SCHEMA)), "north").error
     )
 

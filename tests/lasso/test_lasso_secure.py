@@ -140,7 +140,7 @@ def test_what_picks_could_find_is_shown(fitted):
     assert list(looks.index) == ["selection"] * 3 + [suspect, near]
     assert list(looks["entries"]) == [P, P, P, P, 3 * P]
     text = " ".join(str(fit.summary(notes="all")).split())
-    assert "products with all 40 columns" in text
+    assert "with all 40 columns" in text
     assert f"{looks.loc[near, 'found_from']:.3g} on" in text
     again = pickle.loads(pickle.dumps(fit))
     assert again.picks_from.equals(looks)

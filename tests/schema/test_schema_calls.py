@@ -242,7 +242,7 @@ REFUSED = {
     "poly(g, 2)": r"C\(g\)",
     "C(g, Poly)": "Treatment, Sum, Helmert",
     "C(g, Sum('q'))": "declared levels",
-    "C(g, Helmert('a'))": "declared levels",
+    "C(g, Helmert('a'))": "takes no argument",
     "C(g, levels=['a', 'b'])": "in the schema",
     "C(x)": "declared with levels",
 }
