@@ -647,7 +647,7 @@ SHOWN_AS: Final[dict[str, str]] = {
     ),
     Reasons.BINDING_CLIP: (
         "no intervals: client_clip= may shrink a site's score, and whether it did must stay private, so the "
-        "bias is unknown. Leave client_clip= out, or pass the largest norm that a site's rows can have"
+        "bias is unknown; leave client_clip= out, or pass the largest norm that a site's rows can have"
     ),
 }
 

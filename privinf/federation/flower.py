@@ -342,7 +342,7 @@ def server_app(
     and heads may also be files at the server that the run's configuration names:
     ``roster="roster.json" key="ada.key" heads="heads.json"``.
     """
-    given: EndOptions = {"roster": roster, "key": key, "heads": heads}
+    end_options: EndOptions = {"roster": roster, "key": key, "heads": heads}
     app = engine("serverapp").ServerApp()
 
     @app.main()  # type: ignore[untyped-decorator]
@@ -350,7 +350,7 @@ def server_app(
         config = dict(context.run_config)
         try:
             names = _named(config) if sites is None else sites
-            ends: EndOptions = {**given, **ends_of(config)}
+            ends: EndOptions = {**end_options, **ends_of(config)}
             federation = FlowerFederation(grid, names, timeout=timeout, patience=patience, poll=poll, **ends)
             analysis(federation, config)
         except PrivinfError as problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,7 +43,10 @@ ERRORS_NOTE = (
     "same data would have without privacy noise."
 )
 UNKNOWN = "not available"
-NO_SAMPLING_ERRORS = "(no noise) is blank, because it cannot be estimated under this much privacy noise."
+NO_SAMPLING_ERRORS = (
+    "(no noise) is blank where the standard error without privacy noise cannot be estimated, because the "
+    "noise is too strong or the method has no estimate of it."
+)
 # A chi-square statistic is a sum over its degrees of freedom, and F a mean: this is what to compare with F.
 PER_DF = "Per df, as F:"
 # A row at the head of every table of a fit whose response went out as it is.
@@ -75,7 +77,7 @@ SCORE_NOTE = (
     "infinite end means that the release does not bound the coefficient on this side."
 )
 NO_SCORE_INTERVALS = (
-    "Score intervals are not available: this fit did not release the equation that they need."
+    "Score intervals are not available; the error of result.conf_int(method='score') gives the reason."
 )
 SMALLEST_FIXED = 1e-4  # columns with a smaller entry have a format for each cell
 EQUAL_VARIANCE = "assume equal variances"
@@ -294,7 +296,6 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
 
 def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
     reason = result.estimate.weak_reason.removeprefix("no intervals: ")
-    reason = re.sub(r"\. ([A-Z])(?=[a-z]* )", lambda start: f"; {start[1].lower()}", reason)  # one sentence
     notes = list(must_read(f"No standard errors: {reason}."))
     if not result.score_sets_are_quick(alpha):
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, Note(SLOW_SETS, "table")]

@@ -318,7 +318,8 @@ class Inference:
         cov = self.context.sampling_cov
         if cov is None:
             raise NotAvailableError(
-                "bse_sampling: the noise is too strong to estimate the standard error without it"
+                "bse_sampling: the standard error without privacy noise cannot be estimated, because the "
+                "noise is too strong or the method has no estimate of it"
             )
         variances = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
         return self.labelled(np.sqrt(variances), "bse_sampling")

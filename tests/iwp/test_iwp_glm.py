@@ -650,3 +650,17 @@ def test_a_noise_part_that_is_rounding_is_zero():
     assert not _noise_part(cov, off).any()
     np.testing.assert_allclose(_noise_part(cov, 0.5 * cov), 0.5 * cov)
     assert _noise_part(cov, 2.0 * cov) is None
+
+
+def test_a_blank_column_claims_no_cause_that_it_does_not_have():
+    """With little noise: it is the correction that has no standard errors of the rows without noise."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (4_000, 1))
+    y = (rng.random(4_000) < 1.0 / (1.0 + np.exp(-x[:, 0]))).astype(float)
+    fit = pi.IWPGLM(y, x, loss="logistic", bounds=[(-1, 1)]).fit(
+        epsilon=40.0, delta=1e-6, correction="conditional", rng=1
+    )
+    with pytest.raises(errors.NotAvailableError, match="or the method has no estimate"):
+        _ = fit.bse_sampling
+    text = " ".join(str(fit.summary()).split())
+    assert "or the method has no estimate of it" in text
