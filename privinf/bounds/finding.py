@@ -43,8 +43,8 @@ MOST_BEYOND = 0.05
 POOLED_LEVEL = "other"  # name of the level as which rare levels are pooled
 ANOTHER = "another"  # the same where a column has a level of that name
 NO_COMMON_LEVEL = (
-    "column {!r}: no level has {:.0f} or more rows, so nearly all levels are pooled into "
-    "one; spend more, or declare the levels in the schema"
+    "column {!r}: no level has {:.0f} or more rows in the noisy counts, so nearly all levels are "
+    "pooled into one; spend more, or declare the levels in the schema"
 )
 BEYOND_ALL_BOUNDS = (
     "column {!r}: at least {:.0%} of its rows are outside the bounds that were found, "

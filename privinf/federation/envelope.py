@@ -43,8 +43,8 @@ QUESTION_FIELDS = {
     "signature": "(?:[0-9a-f]{128})?",
 }
 WENT_BACK = (
-    "the site's ledger lacks lines that it had before, so an older copy has replaced it; "
-    "the site's holder must restore the latest copy"
+    "the site's ledger lacks lines that it had before, so an older copy or another ledger has "
+    "replaced it; the site's holder must restore the latest copy"
 )
 NOT_LISTED = (
     "the site answers only analysts that its policy lists, and none of them signed this "
@@ -382,7 +382,7 @@ class SiteEnvelope:
             if name != self._name:
                 news[name] = head
             elif not self._site.journal.knows(head.head):
-                log.warning("the ledger of site %r is older than a copy seen before", self._name)
+                log.warning("the ledger of site %r lacks lines that it had before", self._name)
                 raise StorageError(WENT_BACK)
         if news:
             self._site.journal.witness(news)

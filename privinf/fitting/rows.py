@@ -261,15 +261,18 @@ def refuse_federation(data: object, model: str) -> None:
     """Raise NotAvailableError if a model of rows in one place was given a federation."""
     if is_federation(data):
         raise NotAvailableError(
-            f"{model} needs a table, not a federation: release the rows of each site there, and "
-            "pass the releases to from_release"
+            f"{model} needs a table, not a federation: release the table where it is held, and pass "
+            "the release to from_release"
         )
 
 
 def refuse_weights(weights: object) -> None:
-    """Raise NotAvailableError if observation weights were given where no schema can declare them."""
+    """Raise NotAvailableError if observation weights were given for a federation."""
     if weights is not None:
-        raise NotAvailableError(f"weights {WEIGHTS_BY_NAME}")
+        raise NotAvailableError(
+            "weights= cannot be used with a federation, where columns that the schema declares public are "
+            "protected like the others: leave weights= out"
+        )
 
 
 def check_binary(design: Design) -> None:

@@ -315,8 +315,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             inside its bounds. Default: one that the schema declares public is sent unprotected, and any other
             as the loss needs it. "auto" decides by the declaration alone.
         levels : sequence, optional
-            Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
-            second level is y > 0.
+            Levels of a label that the schema declares as a number, for ``label="response"``. Default: its
+            bounds, which must be (0, 1) or (-1, 1); without bounds, the second level is y > 0.
         binary : sequence of str
             Numeric columns of 0 and 1, which are sent by randomized response, as factors always are.
         binary_mechanism : {"response", "gaussian"}
@@ -329,8 +329,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            What to do about missing values: refuse them (default), or put the middle of the public bounds (of
+            a factor, its first level) in their place.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.

@@ -134,7 +134,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         `bounds`.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed. "data" takes them from the rows: a leak that no guarantee covers, with a warning.
+        or both are needed, unless ``adjacency="unit"``. "data" takes them from the rows: a leak that no
+        guarantee covers, with a warning.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
         them from the rows: a leak that no guarantee covers, with a warning.
@@ -309,8 +310,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         public_seed : int
             Seed of the public directions.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            What to do about missing values: refuse them (default), or put the middle of the public bounds (of
+            a factor, its first level) in their place.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.

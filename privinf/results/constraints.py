@@ -199,8 +199,7 @@ def pairwise_contrasts(
     """
     if design is None or design.schema is None or design.formula is None:
         raise NotAvailableError(
-            "pairwise tests compare the levels of a factor: they require a model that was made by "
-            "from_formula"
+            "pairwise tests compare the levels of a factor: they require a model with a formula"
         )
     grouped = terms(names, design)
     name = term_name(term)

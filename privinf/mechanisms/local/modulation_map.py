@@ -109,10 +109,10 @@ def orthonormal_directions(
     vector = None if orthogonal_to is None or not np.any(orthogonal_to) else orthogonal_to
     room = dimension - (vector is not None)
     if count > room:
+        others = "" if vector is None else " and to the current coefficients"
         raise ArgumentError(
             f"directions={count} is too large for {dimension} private column(s): at most {room} "
-            "directions are possible, since they must be orthogonal to each other and to the "
-            "current coefficients"
+            f"directions are possible, since they must be orthogonal to each other{others}"
         )
     draws = rng.standard_normal((dimension, count))
     if vector is not None:
