@@ -437,7 +437,7 @@ def _warnings(result: FittedResult) -> list[Note]:
     if stamp == SIMULATION:
         stamped = [f"{SIMULATION}. The noise came from a seed, and anyone who knows the seed can remove it."]
     elif stamp:
-        stamped = [f"{stamp}. The release contains unprotected rows."]
+        stamped = [f"{stamp}. At least one release has no noise, so it protects no row."]
     return [*(Note(text) for text in stamped), *(Note(text, "must-read") for text in _cautions(result))]
 
 
