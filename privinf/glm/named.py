@@ -34,15 +34,19 @@ from privinf.typing import (
 from privinf.wire import readable
 
 # Arguments of other families, and why `OLS` and `Logit` do not have them.
-NO_ROLES = dict.fromkeys(
-    ("offset", "exposure", "weights"), "can be used only with the logistic and the Poisson model"
-)
+OF_CURVED_MODELS = "can be used only with the logistic and the Poisson model"
+NO_ROLES = {
+    "offset": OF_CURVED_MODELS,
+    "exposure": "can be used only with the Poisson model",
+    "weights": f"{OF_CURVED_MODELS}; for least squares with public weights, use MomentOLS.from_formula()",
+}
 OF_OTHER_FAMILIES = {
     "exposure": "can be used only with the Poisson model: use offset= with other models",
     "residual_clip": "cannot be used with Logit, where |y - p| <= 1",
     "y_bounds": "cannot be used with Logit, whose response is 0 or 1",
 }
-NOTHING_DRAWN = "is not needed, because this fit draws no random numbers"  # why without_intervals has no rng
+# Why `without_intervals` has no rng.
+NOTHING_DRAWN = "is not needed, because this method draws no random numbers"
 
 
 @doors

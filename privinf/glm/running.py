@@ -76,8 +76,8 @@ NO_CURVATURE = (
     "spent. Increase the budget, use fewer columns, or declare tighter bounds"
 )
 ONE_MEAN = (
-    "the model has no column besides the constant, and its coefficient is a mean: use "
-    "pi.Moments(...).means(), or GLM(...).fit(optimizer=Newton()) to fit the constant alone"
+    "the model has no column besides the constant, whose coefficient follows from the mean of the "
+    "response: use pi.stats.mean(), or GLM(...).fit(optimizer=Newton()) to fit the constant alone"
 )
 TOO_FEW_ROWS = "{} rows are too few to identify {} coefficients"
 HIDDEN = "the noise hides the Hessian: increase the budget, use fewer coefficients, or declare tighter bounds"

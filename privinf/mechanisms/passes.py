@@ -416,8 +416,8 @@ class OwnSum:
         """Return the sum over all rows, exact or for no noise in doubles; SchemaError for wrong ones."""
         if "unit_norm" in self.args and passes._codes is None:
             raise SensitivityError(
-                "the rows of each privacy unit must be adjacent: sort the rows by the unit column "
-                "(unit= of the schema)"
+                "the rows were opened without their privacy units: declare the unit column with unit= in "
+                "the schema, and its largest number of rows with max_rows="
             )
         if passes.adds(exact=exact):
             return cast("MomentSums", passes.push([(self.op, self.args)], exact=exact)[0])

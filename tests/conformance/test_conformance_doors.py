@@ -163,7 +163,7 @@ def test_old_names_of_arguments_are_refused_by_the_new_ones():
         words = {**BOUNDS, **MODELS[model][0]} if model is not pi.DebiasedLasso else lasso
         with pytest.raises(ArgumentError, match="parties= is now called sites="):
             model.from_arrays(parties=[(y, X), (y, X)], **words)
-    with pytest.raises(ArgumentError, match="rng= is not needed, because this fit draws"):
+    with pytest.raises(ArgumentError, match="rng= is not needed, because this method draws"):
         pi.OLS(y, X, **BOUNDS).without_intervals(mu=1.0, rng=0)
 
 

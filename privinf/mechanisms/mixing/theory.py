@@ -241,11 +241,12 @@ class PlanCheck:
                 "the coefficients are NOT IDENTIFIED, so unbounded intervals can be expected. Use more "
                 "people, fewer columns or a larger epsilon, or use only the score test"
             )
+        intercept = "with an intercept" if plan.intercept else "no intercept"
+        if plan.intercept and plan.share:
+            intercept = f"weight of the intercept (share=): {plan.share:.3g}"
         lines = [
             f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {description}",
-            f"weight of the intercept (share=): {plan.share:.3g}"
-            if plan.intercept and plan.share
-            else "no intercept",
+            intercept,
             *(
                 f"  {p.party}: {p.columns} column(s), standard deviation of the noise "
                 f"{p.noise_scale:.4g} (columns scaled by their bounds), epsilon {p.epsilon:.4g} at "
