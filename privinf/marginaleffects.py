@@ -20,7 +20,8 @@ from privinf.typing import ColumnsLike, Floats, Table
 ABSENT = "marginaleffects is not installed: pip install 'privinf[marginaleffects]'"
 NO_FORMULA = (
     "this result was not fitted from a formula with one coefficient for every column, so "
-    "marginaleffects cannot compute columns from rows: fit with from_formula()"
+    "marginaleffects cannot compute columns from rows: fit with from_formula(). Means, fits of named targets "
+    "and fits with several classes are not supported"
 )
 # The library reads names of columns off a formula; the design has its own, and rows have no response.
 RESPONSE = "response"

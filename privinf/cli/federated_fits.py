@@ -69,7 +69,9 @@ FIT_WORDS = {
     ),
     STATISTIC: ("max_colluding",),
 }
-SIMULATED = "a fit to simulated data needs --simulation, which the policy of every site must also allow"
+SIMULATED = (
+    "this is only for simulated data and needs --simulation, which the policy of every site must allow"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -342,7 +342,7 @@ def _identity(
     roster = Roster.from_json(read_text(roster_file, "a roster"))
     if not PairKeys(key, roster).owns(name):
         raise ArgumentError(
-            f"the roster {roster_file} lists another public key for site {name!r} than the key of {key_file}"
+            f"the roster {roster_file} does not list site {name!r} with the public key of {key_file}"
         )
     return key, roster
 

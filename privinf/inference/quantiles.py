@@ -34,8 +34,9 @@ CLIP_NOTE = (
     "Values are clipped to [{:.6g}, {:.6g}], limits chosen from noisy counts. At most "
     "{:.0f} values may be below and {:.0f} values above, of {}. The interval extrapolates "
     "the tails and allows for a shift of the mean by {:.3g} down and {:.3g} up. It does "
-    "not allow for a few values too far out to be detected, which could shift the mean by "
-    "{:.3g} down or {:.3g} up."
+    "not allow for a few values much farther out, too few to be detected. If as many values as "
+    "may be outside the limits were at the public bounds, the mean would shift by {:.3g} down or "
+    "{:.3g} up."
 )
 
 

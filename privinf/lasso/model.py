@@ -210,7 +210,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
         schema : Schema
-            Public bounds or levels of every column that the formula names, the response included.
+            Public bounds or levels of every column that the formula names, the response included. The
+            response is clipped to its bounds.
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
             `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It

@@ -23,7 +23,7 @@ feature noise in residuals: m q A; q = b'S b
 noise on noise: q S + t t'; t = S b
 response noise: t2 (m A + S); t2 is the variance of the noise in a combination's response y
 noise of the means: noise of the row of means; it affects the constant only
-sampling: s2 A; only if the target is the population's coefficients"""
+sampling: s2 A (averaged with an estimate from disjoint rows); only for the population's coefficients"""
 
 
 def row_terms(

@@ -164,8 +164,8 @@ class Study:
         people = Aim.from_goal(self.case, self._names, goal).people()
         if people is None:
             raise NotAvailableError(
-                f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() lists "
-                "other changes that reach the target"
+                f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() shows "
+                "whether other changes reach the target"
             )
         return people
 
@@ -226,7 +226,7 @@ class Study:
         if level is None:
             raise NotAvailableError(
                 f"no {self.case.word} up to 500 reaches the target with {aim.estimator}; "
-                "Study.changes() lists other changes that reach it"
+                "Study.changes() shows whether other changes reach it"
             )
         return level
 
@@ -332,8 +332,8 @@ class Study:
         table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
         best = (
             (
-                "all estimators have weak identification in this plan; Study.changes() lists budgets "
-                "and numbers of people that are enough"
+                "no estimator has intervals for all coefficients in this plan; Study.changes() shows whether "
+                "more people or a larger budget reach a given width"
             )
             if self.best is None
             else f"narrowest intervals: {self.best}"

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 # at most twice as far.
 AT_BOUND = 0.05
 MOSTLY_AT_BOUND = (
-    "at least half of the values of {} lie at or beyond one end of the public bounds, and clipping changes "
-    "their mean: declare wider bounds, or test the share of a rare outcome"
+    "at least half of the values of {} are in the outermost 5% of the public bounds at one end, or beyond. "
+    "If values are clipped, their mean changes: declare wider bounds, or test the share of a rare outcome"
 )
-NOT_A_SHARE = "column {!r} does not have two values: declare the bounds (0, 1), or two levels"
+NOT_A_SHARE = "column {!r} is not declared with two values: declare the bounds (0, 1), or two levels"
 NO_BOUNDS = (
     "{!r} has no public bounds: pass bounds= (levels= for groups), or names of columns with data= and schema="
 )

@@ -102,9 +102,9 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
         pi.stats.proportions_ztest(X, **words)
     with pytest.raises(ArgumentError, match="one sample"):
         pi.stats.proportions_ztest(X, G, 0.5, levels=["a", "b"], **words)
-    with pytest.raises(SchemaError, match="does not have two values"):
+    with pytest.raises(SchemaError, match="is not declared with two values"):
         pi.stats.proportion_confint("x", data={"x": X}, schema=pi.Schema({"x": (0, 5)}), **words)
-    with pytest.raises(SchemaError, match="does not have two values"):
+    with pytest.raises(SchemaError, match="is not declared with two values"):
         pi.stats.proportion_confint("x", data={"x": X}, schema=pi.Schema({"x": ["a", "b", "c"]}), **words)
     with pytest.raises(ArgumentError):
         pi.stats.proportions_ztest(X, value=1.0, **words)

@@ -423,7 +423,7 @@ class SecureServer(TrustedServer):
             remaining = self._shrunk(names, outcome.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
         raise AlignmentError(
-            f"some sites did not answer in any of {self._retries + 1} attempts at one secure sum"
+            f"in each of {self._retries + 1} attempts at one secure sum, at least one site did not answer"
         )
 
     def _check_selections(self) -> None:
