@@ -22,8 +22,9 @@ from privinf.storage.checksummed import read_bytes
 # A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
 CLOCK_STEP = 200_000_000
 WAIT = 0.002  # seconds between looks at a lock
+SECOND_NAME = "was given a second name (a hard link)"
 IN_USE = (
-    "the ledger {} is in use by another process: try again when that process has ended. "
+    "the ledger {} is in use by another process, or already open in this one: close it there and try again. "
     "Only one process at a time may run a site"
 )
 
@@ -109,9 +110,12 @@ class Chain:
         if self._file is None:
             raise StorageError(f"the ledger {self.path} is closed")
         if reason := self._changed():
+            remedy = (
+                "delete the second name" if reason == SECOND_NAME else "restore its latest copy and reopen it"
+            )
             raise StorageError(
-                f"the ledger {self.path} {reason} while it was open: restore its latest copy. Until "
-                "then, nothing is charged and no query is answered"
+                f"the ledger {self.path} {reason} while it was open: nothing is charged and no query is "
+                f"answered until you {remedy}"
             )
 
     def close(self) -> None:
@@ -131,7 +135,7 @@ class Chain:
         if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
             return "was replaced"
         if opened.st_nlink != 1:
-            return "was given a second name (a hard link)"
+            return SECOND_NAME
         if opened.st_size != self._size:
             return "was changed"
         if opened.st_ctime_ns == self._ctime and self._verified - self._ctime > CLOCK_STEP:

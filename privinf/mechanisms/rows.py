@@ -312,10 +312,8 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
     absent = np.isnan(y)
     if absent.any():
         if rows.missing == "raise" or design.response_public:
-            raise SchemaError(
-                f"response {design.response!r} has missing values: pass missing='impute-public', or "
-                "remove these rows"
-            )
+            remedy = "" if design.response_public else "pass missing='impute-public', or "
+            raise SchemaError(f"response {design.response!r} has missing values: {remedy}remove these rows")
         bounds = design.outcome.bounds
         assert bounds is not None  # a protected response has bounds
         y = np.where(absent, bounds.middle, y)

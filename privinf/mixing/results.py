@@ -289,8 +289,8 @@ class MixingResults(Results):
         bias = mixing_settings(self._context)["bias"]
         if bias is None:
             raise NotAvailableError(
-                "bias: the debiased estimate has no bias, and the bias of a plain fit (debias=False) "
-                "is known only if the release identifies the coefficients"
+                "bias: only a plain fit (debias=False) reports it, and only if the release identifies "
+                "the coefficients"
             )
         return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")
 

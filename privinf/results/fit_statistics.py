@@ -32,8 +32,11 @@ class FitStatistics:
         """Share of the response's variance explained, from corrected moments."""
         if self.inference.context.rsquared is None:
             reason = self.no_moments
-            noisy = "the noise is too strong: the corrected moments give a value outside 0 to 1"
-            raise NotAvailableError(f"rsquared: {reason or noisy}")
+            outside = (
+                "the corrected moments give a value outside 0 to 1: the noise is too strong, the response "
+                "does not vary, or the estimate is not a least squares one"
+            )
+            raise NotAvailableError(f"rsquared: {reason or outside}")
         return self.inference.context.rsquared
 
     @property

@@ -51,7 +51,8 @@ SELECTED_NOTE = (
 
 THROUGH_MIDDLE = (
     "The model has no constant: columns and response are centered at the middle of their "
-    "bounds. Pass center='released' to center them at their noisy means."
+    "bounds. Where their means lie elsewhere, coefficients are not those of a regression with "
+    "a constant; center='released' centers at noisy means."
 )
 DIVERGED_NOTE = (
     "Not reliable: the sparse fit did not converge (large residuals or a large last step); keep fewer "
@@ -129,7 +130,8 @@ class TargetInference(Inference):
         """What noisy counts say of scores beyond their clip; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:
             raise NotAvailableError(
-                "this fit counted no scores, because target='robust' has a fixed clipping threshold"
+                "this fit counted no scores: only debiased linear fits with target='mean' do, and "
+                "target='robust' has a fixed clipping threshold"
             )
         return ScoreTail(*self.settings["tail"])
 
