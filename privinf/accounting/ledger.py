@@ -487,9 +487,9 @@ class MemoryAccount(Account):
         if self.read_only:
             raise ArgumentError(
                 "this ledger is read-only, because it was loaded from a pickle or a JSON text, or "
-                "copied by a fork, and another copy may be charged too. If this is the only copy, open "
-                "it by Ledger.from_json(text, resume=True). To keep a ledger across processes, use a "
-                "LedgerFile. Nothing was recorded or released"
+                "copied by a fork, and another copy may be charged too. If no other copy is charged and this "
+                "is the latest one, open it by Ledger.from_json(text, resume=True). To keep a ledger across "
+                "processes, use a LedgerFile. Nothing was recorded or released"
             )
 
     def remaining(self, scope: Scope) -> Budget | None:

@@ -33,7 +33,8 @@ MISFIT_FAR_OUT = (
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
     "the counts vary {:.0f} times as much as a Poisson model allows, so a few records decide the "
-    "coefficients: pass exposure=, or model a smaller range of the counts or their logarithm"
+    "coefficients, which omit what the noisy counts miss of those records; pass exposure=, or model a "
+    "smaller range of the counts or their logarithm"
 )
 CUT = (
     "About {:.0f} of {} records had scores beyond the clipping threshold, which were "
@@ -44,8 +45,8 @@ CUT = (
 )
 STEP = "The last step was {:.1f} standard errors long (root mean square)."
 FEW_RECORDS = (
-    "few records (about {1:.0f}) have the rarer value of {0}: outliers among them may be missed by "
-    "the noisy counts, or shift the coefficient of {0} by up to {2:.1f} standard errors; use more rows, a "
+    "few records (about {1:.0f}) have the rarer value of {0}: counted outliers may shift the coefficient "
+    "of {0} by up to {2:.1f} standard errors, and the noisy counts may miss others; use more rows, a "
     'larger budget or residual_clip="bounds"'
 )
 FAR_START = (
@@ -55,7 +56,7 @@ FAR_START = (
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
 COSTS = (
-    "Noise makes the standard error of the median slope {:.1f} times as large. Scores are "
+    "Noise makes the standard errors of the slopes {:.1f} times as large (median of the slopes). Scores are "
     "clipped at {:.1f} times their typical size. Main cause: {}."
 )
 TAIL_COSTS = (
@@ -89,8 +90,8 @@ PRIOR_NOTE = (
 )
 OF_A_PRIOR = (
     "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
-    f"deviation {PRIOR_SLOPE:g}) on slopes of columns scaled to [-1, 1]; score_test() and "
-    "conf_int(method='score') have no prior"
+    f"deviation {PRIOR_SLOPE:g}) on slopes of columns scaled to [-1, 1]. Intervals can miss "
+    "slopes that are large relative to this prior; score_test() and conf_int(method='score') use no prior"
 )
 DRAWN_NOTE = (
     "Intervals are quantiles of draws of the coefficients given the noisy score and "

@@ -15,7 +15,7 @@ from privinf.validation import check_choice, check_number
 
 WEAK_GRAM = (
     "the noise is larger than the variation of the columns in some direction, so the "
-    "corrected Gram matrix cannot be inverted; use score_test() and "
+    "corrected Gram matrix is not positive definite; use score_test() and "
     "conf_int(method='score'), or less noise"
 )
 # Share of its own noise below which a variance is a rounding error of residuals that are zero.

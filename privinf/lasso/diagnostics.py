@@ -16,12 +16,12 @@ EXPLAINED_NOTE = (
     "columns (its nodewise regression); `explained_shares` gives an interval."
 )
 EXHAUSTED = (
-    "Not reliable for {}: the nodewise regression was limited to too few columns, so "
+    "Not reliable for {}: the nodewise regression probably needs more columns than were selected, so "
     "omitted columns may bias the coefficient. Pass fewer targets, a larger budget, or a "
     "larger precision_sparsity=."
 )
 DIVERGED_COLUMN = (
-    "Not reliable for {}: the nodewise regression did not converge because of the noise. "
+    "Not reliable for {}: the nodewise regression did not converge, or the noise is too large for it. "
     "Pass fewer targets, a larger budget, or a smaller precision_sparsity=."
 )
 HEAVY_COLUMN = (

@@ -249,8 +249,8 @@ class PairCorrelations(PortableTable):
         """What intervals warn of."""
         weak = self.table["weak"]
         text = (
-            f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1]: pass a "
-            "larger privacy budget"
+            f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1]: make "
+            "the release with a larger privacy budget"
         )
         return ((WeakIdentificationWarning, text),) if weak.any() else ()
 

@@ -520,8 +520,8 @@ RANGES = (
     "spread of the residuals, and has narrower intervals where bounds are wide."
 )
 TIMES = (
-    "Because of the noise, the standard error of the median slope is {:.1f} times as large "
-    "as without noise, and the standard error of {} is {:.1f} times as large. "
+    "Because of the noise, the standard errors of the slopes are {:.1f} times as large as without "
+    "noise (median of the slopes), and the standard error of {} is {:.1f} times as large. "
 )
 DROWNED = "The noise is too large to estimate the standard errors without noise. "
 RESPONSE_WIDE = "the bounds of the response {} ({})"

@@ -60,7 +60,9 @@ TABLE_STREAM = 11  # seed of these tables: the same release has the same p-value
 # Sds of its noise that a variance must exceed; else the interval of a correlation is [-1, 1].
 HIDDEN_BELOW = 3.0
 GRID = 4001  # correlations at which the test is inverted
-HIDDEN_PAIR = "One of the two variances cannot be distinguished from the noise, so the interval is [-1, 1]."
+HIDDEN_PAIR = (
+    "At least one of the two variances cannot be distinguished from the noise, so the interval is [-1, 1]."
+)
 NORMAL_PAIRS = (
     "The interval assumes jointly normal pairs, as the interval of scipy does; the test of "
     "no correlation does not."

@@ -124,7 +124,7 @@ def test_size_and_coverage_of_correlations():
 def test_a_hidden_variance_is_said():
     r = pi.stats.pearsonr(U, V, bounds=((-600, 600), (-700, 700)), mu=0.5, rng=0)
     assert r.rows[0][3:] == (-1.0, 1.0)
-    assert "One of the two variances cannot be distinguished" in str(r.summary())
+    assert "At least one of the two variances cannot be distinguished" in str(r.summary())
 
 
 def test_columns_of_tables_and_what_is_wrong():
