@@ -233,8 +233,8 @@ def _schema(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             "warning",
             f"the bounds of {', '.join(wide)} are larger than {WIDE:g}",
             (
-                "measure the columns in larger units (for example, thousands), because noise grows "
-                "with the bounds"
+                "declare tighter bounds if the values allow it, because noise grows with the width of "
+                "the bounds"
             ),
         )
 
