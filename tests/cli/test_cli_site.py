@@ -220,7 +220,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"socket": "rows.csv"}, "cannot be created"),
         ({"key": "north.key"}, "--roster"),
         ({"policy": "keyed.json"}, "secure sums need both --key"),
-        ({"key": "south.key", "roster": "roster.json"}, "for site 'north'"),
+        ({"key": "south.key", "roster": "roster.json"}, "list site 'north' with the public key of south.key"),
         ({"key": "rows.csv", "roster": "roster.json"}, "is not an identity key"),
         ({"key": "north.key", "roster": "rows.csv"}, "the text of the roster"),
         ({"policy": "schema.json"}, "'columns' is not a setting of a policy"),
