@@ -133,6 +133,6 @@ def test_a_constant_alone_is_a_mean_and_costs_nothing(model):
     table = pd.DataFrame({"y": np.arange(400) % 5})
     ledger = pi.Ledger()
     one = model.from_formula("y ~ 1", table, schema=pi.Schema({"y": (0.0, 5.0)}), ledger=ledger)
-    with pytest.raises(pi.errors.ArgumentError, match="use pi.stats.mean()"):
+    with pytest.raises(pi.errors.ArgumentError, match=r"use pi\.stats\.mean\(\)"):
         one.fit(epsilon=1.0, delta=1e-6)
     assert not ledger.entries
