@@ -1,9 +1,9 @@
 """Decorators of everything public: only errors of the tree leave, with nothing attached to them.
 
 A caught exception of numpy, pandas or Python can hold a value of a row in its text, and Python keeps it in
-``__context__`` of whatever is raised meanwhile, ``from None`` or not. A door catches everything on its way
-out and raises it again outside of ``except``: the errors of the tree bare, all others as one of the tree,
-without their text.
+``__context__`` of any exception raised meanwhile, ``from None`` or not. An error boundary catches
+every exception that leaves a public function and raises it again outside of ``except``: errors of the tree
+bare, all others as an error of the tree without their text.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ C = TypeVar("C", bound=type)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep  # folder of the package's own code
 # Of a disk without room: for all, for this account, or for a file of this size.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PASSING = (PrivinfError, Warning, MemoryError)  # errors that pass a door as they are
+_PASSING = (PrivinfError, Warning, MemoryError)  # exceptions that pass a boundary unchanged
 
 
-def door(function: Callable[P, R]) -> Callable[P, R]:
+def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
     """Return the same function, out of which no exception comes that could hold a value of a row.
 
     Parameters
@@ -58,7 +58,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         turned into errors, MemoryError, what is no Exception (KeyboardInterrupt), and Python's own TypeError
         for a call that does not fit its signature; a keyword that the function does not have becomes an
         ArgumentError that names the closest that it has. Every other exception becomes an error of the tree
-        that says which door it was; its traceback, which shows code, is kept.
+        that names the function; its traceback, which shows code, is kept.
 
     Notes
     -----
@@ -67,7 +67,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     Examples
     --------
     >>> from privinf.errors import ArgumentError
-    >>> @door
+    >>> @error_boundary
     ... def root(rows):
     ...     return [float(row) ** 0.5 for row in rows]
     >>> try:
@@ -76,14 +76,14 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     ...     print("diagnosis" in str(error), error.__context__)
     False None
     """
-    if is_door(function):
+    if has_error_boundary(function):
         return function
     # Names that the copy below finds in its closure.
     plain = cast(FunctionType, function)
     settled = _settled
 
     @functools.wraps(plain)
-    def through_the_door(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_within_boundary(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return plain(*args, **kwargs)  # type: ignore[no-any-return]
         except BaseException as error:
@@ -94,13 +94,13 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
             del raised  # an exception and its own frame would keep each other, and the rows, alive
 
     # The copy counts as defined where the function is: doctest would skip it otherwise.
-    wrapper = cast(FunctionType, through_the_door)
+    wrapper = cast(FunctionType, call_within_boundary)
     guarded = FunctionType(wrapper.__code__, plain.__globals__, plain.__name__, None, wrapper.__closure__)
     return cast(Callable[P, R], functools.wraps(plain)(guarded))
 
 
-def doors(kind: C) -> C:
-    """Make doors of a class's own constructor and public methods, class methods and static methods.
+def error_boundaries(kind: C) -> C:
+    """Put a class's own constructor and public (class, static) methods within error boundaries.
 
     Properties take no argument and stay as they are; so do methods that begin with an underscore.
     """
@@ -108,9 +108,9 @@ def doors(kind: C) -> C:
         if name.startswith("_") and name not in ("__new__", "__init__", "__call__", "__getitem__"):
             continue
         if isinstance(member, FunctionType):
-            setattr(kind, name, door(member))
+            setattr(kind, name, error_boundary(member))
         elif isinstance(member, (classmethod, staticmethod)) and isinstance(member.__func__, FunctionType):
-            setattr(kind, name, type(member)(door(member.__func__)))
+            setattr(kind, name, type(member)(error_boundary(member.__func__)))
     return kind
 
 
@@ -122,8 +122,8 @@ def refuses(
     Parameters
     ----------
     reasons : mapping of str to str
-        By name of a keyword that callers may expect: why the function does not have it. A door raises
-        ``error(f"{name}= {reason}")`` for it.
+        By name of a keyword that callers may expect: why the function does not have it. The error
+        boundary raises ``error(f"{name}= {reason}")`` for it.
     error : type
         Kind of the error.
 
@@ -141,8 +141,8 @@ def refuses(
     return marked
 
 
-def is_door(function: object) -> bool:
-    """Say whether a function is a door already."""
+def has_error_boundary(function: object) -> bool:
+    """Return whether a function is within an error boundary already."""
     return getattr(function, "__code__", None) is _CODE
 
 
@@ -157,7 +157,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def _settled(error: BaseException, function: FunctionType, keywords: Iterable[str]) -> BaseException:
-    """Return what a door raises for what came to it; `keywords` are those of the call."""
+    """Return the exception that a boundary raises in place of `error`; `keywords` are those of the call."""
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next
     misfit = _misfit(error)
     passes = isinstance(error, _PASSING) or not isinstance(error, Exception) or misfit
@@ -209,7 +209,7 @@ def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfE
 
 
 def _misfit(error: BaseException) -> bool:
-    """Say whether Python refused the call of a door itself: its innermost frame is the door's own."""
+    """Return whether Python itself refused the call: the innermost frame is then the boundary's own."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -241,14 +241,16 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
     )
 
 
-# Code that every decorated function has: by it doors are recognized.
+# Code that every decorated function has: `has_error_boundary` recognizes a function by it.
 _CODE = next(
-    part for part in door.__code__.co_consts if inspect.iscode(part) and part.co_name == "through_the_door"
+    part
+    for part in error_boundary.__code__.co_consts
+    if inspect.iscode(part) and part.co_name == "call_within_boundary"
 )
 # Code of functions that pass a call on as it came: a TypeError raised there says that the call does not fit.
 _RELAYS = {_CODE}
 
 
 def passes_calls_on(code: CodeType) -> None:
-    """Take the code of a wrapper inside a door for one that passes calls on as they came."""
+    """Register the code of a wrapper within a boundary that passes calls on unchanged."""
     _RELAYS.add(code)

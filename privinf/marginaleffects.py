@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import door, warn
+from privinf.error_boundary import error_boundary, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
 from privinf.results import Results
 from privinf.results.cautions import warned_once
@@ -39,7 +39,7 @@ BIASED = (
 )
 
 
-@door
+@error_boundary
 def model_of(result: Results, rows: Table) -> Any:
     """Return a result as a model of marginaleffects, a subclass of its ``ModelAbstract``.
 

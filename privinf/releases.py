@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.notebook import html_table
 from privinf.registry import TASKS, named
@@ -43,7 +43,7 @@ CHARGE_STANDS = "The privacy budget was already charged, and the charge is kept"
 Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Release(Released):
     """What a mechanism sent: arrays, the public law of their noise, the design and the ledger lines.
@@ -405,7 +405,7 @@ def _rebuilt(state: dict[str, Any]) -> Release:
     return Release(**state)
 
 
-@door
+@error_boundary
 def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
     """Read a release that `Release.save` wrote, or one of rows in Parquet, which stay in the file.
 

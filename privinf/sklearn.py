@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
@@ -220,7 +220,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     score = _PrivateEstimator.score
 
-    @door
+    @error_boundary
     def fit(self, X: ColumnsLike, y: ColumnLike) -> Self:
         """Fit the model to rows, and charge the ledger.
 
@@ -238,7 +238,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         model = REGRESSORS[check_choice(self.model, SklearnModel, "model")]
         return self._fitted(model, y, X, {"y_bounds": self.y_bounds})
 
-    @door
+    @error_boundary
     def predict(self, X: ColumnsLike) -> Floats:
         """Return predicted means of new rows.
 
@@ -344,7 +344,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     score = _PrivateEstimator.score
 
-    @door
+    @error_boundary
     def fit(self, X: ColumnsLike, y: ColumnLike) -> Self:
         """Fit the model to rows, and charge the ledger.
 
@@ -370,13 +370,13 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         self.classes_ = np.array(labels)
         return self._fitted(Logit, second.astype(np.float64), X, {})
 
-    @door
+    @error_boundary
     def predict_proba(self, X: ColumnsLike) -> Floats:
         """Return the probabilities of both classes for new rows, shape (n, 2)."""
         second = self._means(X)
         return np.column_stack([1.0 - second, second])
 
-    @door
+    @error_boundary
     def predict(self, X: ColumnsLike) -> Any:
         """Return the likelier class of new rows, shape (n,)."""
         second = self._means(X) > 0.5

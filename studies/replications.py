@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, SchemaError
 from privinf.fitting.rows import PROTECTED, Limits, rows_of_arrays
 from privinf.inference.estimate import is_positive_definite, two_sided_pvalue, upper_quantile
@@ -142,7 +142,7 @@ class MomentReplications:
         return two_sided_pvalue(self.params / self.bse, self.df)
 
 
-@door
+@error_boundary
 def replicate_moments(
     y: ArrayLike,
     X: ArrayLike,

@@ -22,7 +22,7 @@ from privinf.accounting.losses import (
     pure_mu,
     pure_rho,
 )
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.validation import (
     check_choice,
@@ -52,7 +52,7 @@ _FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
 _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
     """A hard limit on what may be spent about one unit. It only refuses; it calibrates nothing.

@@ -12,7 +12,7 @@ from scipy.special import gammaln, log_expit
 
 from privinf.accounting.conversions import gaussian_mu
 from privinf.accounting.losses import check_cost
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
 from privinf.typing import Calibration, Floats, Integers
 from privinf.validation import check_choice, check_count, check_delta, check_fraction, check_positive
@@ -141,7 +141,7 @@ def _respond(mass: Floats, cells: int, weight: float, step: float) -> Floats:
     return result
 
 
-@door
+@error_boundary
 def classic_mu(epsilon: float, delta: float) -> float:
     """Return the mu that the textbook noise really has: sigma = L sqrt(2 ln(1.25/delta)) / epsilon.
 
@@ -172,7 +172,7 @@ def classic_mu(epsilon: float, delta: float) -> float:
     return epsilon / math.sqrt(2.0 * math.log(1.25 / check_fraction(delta, "delta")))
 
 
-@door
+@error_boundary
 def calibrate_mu(
     *,
     epsilon: float | None = None,
@@ -236,7 +236,7 @@ def calibrate_mu(
     return gaussian_mu(epsilon, delta) if calibration == "exact" else classic_mu(epsilon, delta)
 
 
-@door
+@error_boundary
 def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     """Split one mu over several Gaussian releases so that their mu^2 add up to it, never to more.
 

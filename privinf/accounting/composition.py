@@ -27,13 +27,13 @@ from privinf.accounting.losses import (
     pure_mu,
     pure_rho,
 )
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
     """The joint loss of releases that compose sequentially; made by :func:`compose`.
@@ -224,7 +224,7 @@ class Total:
             )
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class ParallelTotal:
     """The loss of the worst placed unit where disjoint groups of units paid different prices.
@@ -282,7 +282,7 @@ class ParallelTotal:
         return max(world.rho for world in self.worlds)
 
 
-@door
+@error_boundary
 def compose(losses: Iterable[Loss]) -> Total:
     """Return the joint loss of releases about the same unit (sequential, possibly adaptive composition).
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive
@@ -75,7 +75,7 @@ def _upper_half(epsilon: Floats, mu: float) -> Floats:
     return np.asarray(np.clip(delta, 0.0, 1.0))
 
 
-@door
+@error_boundary
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the smallest delta for which a mu-GDP mechanism is (epsilon, delta)-DP.
 
@@ -110,7 +110,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return float(hockey_stick(np.array([epsilon]), mu)[0])
 
 
-@door
+@error_boundary
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 for which a mu-GDP mechanism is (epsilon, delta)-DP.
 
@@ -150,7 +150,7 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     return smallest_epsilon(lambda e: float(hockey_stick(np.array([e]), mu)[0]), delta, high)
 
 
-@door
+@error_boundary
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which a mu-GDP mechanism is (epsilon, delta)-DP: the exact calibration.
 
@@ -240,7 +240,7 @@ def _crossing(delta_of: Callable[[float], float], delta: float, low: float, high
     return float(brentq(excess, low, high, xtol=_TINY, rtol=1e-15, maxiter=500))
 
 
-@door
+@error_boundary
 def rho_to_epsilon(rho: float, delta: float) -> float:
     """Return the best known epsilon for which every rho-zCDP mechanism is (epsilon, delta)-DP.
 
@@ -288,7 +288,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     return max(0.0, rho * (1.0 + x) - math.log1p(1.0 / x) + (need - math.log1p(x)) / x)
 
 
-@door
+@error_boundary
 def rho_to_delta(rho: float, epsilon: float) -> float:
     """Return the best known delta for which every rho-zCDP mechanism is (epsilon, delta)-DP.
 
@@ -333,7 +333,7 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(0.0, log_delta)))
 
 
-@door
+@error_boundary
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which `rho_to_epsilon` proves (epsilon, delta)-DP: the calibration in zCDP.
 

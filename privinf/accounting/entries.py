@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting.losses import Loss, json_number, loss_from_dict
 from privinf.accounting.scopes import Scope, check_scope
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.typing import Relation, TrustModel
 from privinf.validation import check_choice, check_number, error_text, shown
@@ -42,7 +42,7 @@ _FORBIDDEN = frozenset(
 )
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
     """How far one unit can move the released quantity.
@@ -83,7 +83,7 @@ class Sensitivity:
         return {"norm": self.norm, "value": json_number(self.value), "derivation": self.derivation}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """One release: what was done to which unit, what protects it and what it cost.

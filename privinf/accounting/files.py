@@ -16,7 +16,7 @@ from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.journal import Anchor, Head
 from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
 from privinf.accounting.scopes import Part, Scope
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, FileMissingError, StorageError
 from privinf.secret_files import own_path
 from privinf.validation import check_vacant
@@ -24,7 +24,7 @@ from privinf.validation import check_vacant
 LONGEST_SPEND = 60.0  # seconds for another process's spend, which takes milliseconds
 
 
-@doors
+@error_boundaries
 class LedgerFile(Ledger):
     """A `Ledger` whose account is a file; give it as ``ledger=`` to a release.
 

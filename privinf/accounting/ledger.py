@@ -18,7 +18,7 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined, check_units
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.notebook import html_table
 from privinf.storage.checksummed import checksummed_json, parse_json, reads, verified_record
@@ -30,7 +30,7 @@ _VERSION = 1  # of a ledger's text
 _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 
-@doors
+@error_boundaries
 class Ledger:
     """The account of one kind of unit: every release about it, in order, under an optional hard limit.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from scipy.special import erfinv, log_expit, ndtri_exp
 
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_number, error_text, shown
 
@@ -35,7 +35,7 @@ def check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
     return cost
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
     """The loss of a Gaussian release: exactly mu-GDP.
@@ -71,7 +71,7 @@ class GaussianLoss:
         return {"kind": "gaussian", "mu": json_number(self.mu)}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class PureLoss:
     """The loss of randomized response, or a bound on that of any pure epsilon mechanism.
@@ -110,7 +110,7 @@ class PureLoss:
         return {"kind": "pure", "epsilon": json_number(self.epsilon)}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class ApproximateLoss:
     """An (epsilon, delta) event: a mechanism of which nothing more is known.
@@ -149,7 +149,7 @@ class ApproximateLoss:
         return {"kind": "approximate", "epsilon": self.epsilon, "delta": self.delta}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class ConcentratedLoss:
     """The loss of a mechanism known only in zCDP (Gumbel peeling): forces the whole total into rho.
@@ -186,7 +186,7 @@ class ConcentratedLoss:
         return {"kind": "concentrated", "rho": json_number(self.rho)}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class ThresholdLoss:
     """The loss of noisy counts of the labels that occur, each shown where its count passes a threshold.
@@ -235,7 +235,7 @@ _KINDS: dict[str, type[Loss]] = {
 }
 
 
-@door
+@error_boundary
 def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     """Read back what ``loss.to_dict()`` wrote.
 
@@ -264,7 +264,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
         raise ArgumentError(f"invalid {kind} loss: {error_text(error)}") from None
 
 
-@door
+@error_boundary
 def pure_mu(epsilon: float) -> float:
     """Return the mu for which every pure epsilon mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
 
@@ -286,7 +286,7 @@ def pure_mu(epsilon: float) -> float:
     return float(-2.0 * ndtri_exp(log_expit(-epsilon)))
 
 
-@door
+@error_boundary
 def pure_rho(epsilon: float) -> float:
     """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2).
 

@@ -12,7 +12,7 @@ from privinf.accounting.composition import ParallelTotal, Total, available, comp
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.losses import ApproximateLoss, ConcentratedLoss, GaussianLoss, Loss, PureLoss
 from privinf.accounting.scopes import Scope, total_of
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 from privinf.wire import readable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class PlannedRelease:
     """One line of a plan.
@@ -48,7 +48,7 @@ class PlannedRelease:
     scope: Scope
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class PlanReport:
     """The cost of a plan; made by :func:`plan`.
@@ -147,7 +147,7 @@ class PlanReport:
         return total_of((line.scope, line.loss) for line in self.lines for _ in range(line.times))
 
 
-@door
+@error_boundary
 def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: float) -> PlanReport:
     """Return what planned releases about the same unit will cost together, before touching data.
 

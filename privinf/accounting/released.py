@@ -10,7 +10,7 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, stamp_of
 from privinf.accounting.report import PrivacyReport
 from privinf.accounting.scopes import total_of
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import UnchargedError
 
 
@@ -69,7 +69,7 @@ class Released:
         return stamp_of(self.entries)
 
 
-@doors
+@error_boundaries
 class ReleasedNumber(float, Released):
     """A released number: a float that carries its account.
 

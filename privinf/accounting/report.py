@@ -13,7 +13,7 @@ from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger, account_of
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.typing import ReportSubject
 from privinf.validation import check_choice, check_count, check_fraction, counted, error_text, shown
@@ -36,7 +36,7 @@ COLUMN_NAMES: dict[ReportSubject, str] = {
 }
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyReport:
     """The privacy of one fit, and of everything its ledger had recorded by then.

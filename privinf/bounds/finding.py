@@ -23,7 +23,7 @@ from privinf.accounting import (
     gaussian_epsilon,
 )
 from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
-from privinf.error_boundary import door, warn
+from privinf.error_boundary import error_boundary, warn
 from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, range_search
 from privinf.mechanisms.blocks import table_rows
@@ -53,7 +53,7 @@ BEYOND_ALL_BOUNDS = (
 )
 
 
-@door
+@error_boundary
 def find_bounds(
     rows: Table,
     columns: Iterable[str] | None = None,

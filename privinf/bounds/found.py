@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import SchemaError
 from privinf.schema import Factor, Numeric, Schema
 from privinf.schema.files import read_schema
@@ -34,7 +34,7 @@ MAY_SHIFT = (
 NOTABLE_SHIFT = 0.5
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False, kw_only=True)
 class FoundSchema(Schema):
     """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
@@ -176,7 +176,7 @@ class FoundSchema(Schema):
         return _restored, (Schema.from_dict(self.to_dict()), self.clips, self.privacy.to_dict())
 
 
-@door
+@error_boundary
 @reads("a schema")
 def load_schema(path: AnyPath) -> Schema:
     """Read a schema from a TOML file: one that `Schema.save` wrote, or that somebody typed.

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import privinf as pi
 from privinf.cli.inputs import SPENDING, read_schema_file, read_toml
 from privinf.cli.outputs import check_free
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.mechanisms.gaussian import total_mu
@@ -109,7 +109,7 @@ class AskedFit:
     out: Path
 
 
-@door
+@error_boundary
 def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = False) -> AskedFit:
     """Return the plan in a TOML file, checked whole; paths in it are those from its own folder.
 
@@ -171,7 +171,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     )
 
 
-@door
+@error_boundary
 def run_plan(plan: AskedFit, federation: Federation, *, overwrite: bool = False) -> dict[str, Any]:
     """Ask the sites what a plan says; write and return the results.
 

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from privinf.datasets.index import TABLES, load_indexed
 from privinf.datasets.wheel import WHEEL, Dataset
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
 from privinf.registry import studied
 
@@ -32,7 +32,7 @@ LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
 )
 
 
-@door
+@error_boundary
 def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
     """Return a data set by name.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError, SensitivityError
 from privinf.federation.local import LocalSites, in_process
 from privinf.federation.messages import Query, Reply
@@ -176,7 +176,7 @@ def _by_passes(
     return [terms_sum.floats() if isinstance(terms_sum, PlainSums) else terms_sum for terms_sum in sums]
 
 
-@doors
+@error_boundaries
 class Curator:
     """Sums over one holder's own rows, with noise; one ledger line each.
 

@@ -22,7 +22,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.federation.callers import SMALL_BODY, Caller, ConnectionLimits, account_of
 from privinf.federation.envelope import Envelope, SiteEnvelope
@@ -49,7 +49,7 @@ LOGGED = 100  # characters of a caller's text that are logged
 REFUSALS = 100  # refusals in a minute that are logged
 
 
-@doors
+@error_boundaries
 class SiteDaemon:
     """Answers questions to one site at a unix socket, until it is stopped.
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from os import PathLike
 from typing import Any
 
-from privinf.error_boundary import bare, doors
+from privinf.error_boundary import bare, error_boundaries
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -61,7 +61,7 @@ def engine(name: str) -> Any:
         ) from None
 
 
-@doors
+@error_boundaries
 class FlowerFederation(ReplyVerifier):
     """Sites that are nodes of a Flower federation.
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.federation.messages import NAME_RULE, Query, Reply, check_alike, lasting
 from privinf.federation.policy import SitePolicy
@@ -20,7 +20,7 @@ from privinf.schema import Design
 from privinf.typing import Label
 
 
-@doors
+@error_boundaries
 class InProcessFederation:
     """Sites in this process: for tests, simulation and analyses of one holder's own files.
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.typing import Floats
 from privinf.validation import check_count, shown_name
@@ -48,7 +48,7 @@ NAME_RULE = "a site's name must be a non-empty string without '='"
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One question to the sites: a named statistic with public arguments, and what its release will cost.
@@ -212,7 +212,7 @@ class Query:
 QUERY_FIELDS = tuple(field.name for field in fields(Query))
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reply:
     """A site's answer.

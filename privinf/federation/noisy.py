@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
@@ -45,7 +45,7 @@ def assumed(
     )
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _NoisyRelease(Released):
     values: Floats
@@ -66,7 +66,7 @@ class _NoisyRelease(Released):
         return np.asarray(self.values / self.rows)
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisySum(_NoisyRelease):
     """A sum over rows with Gaussian noise.
@@ -97,7 +97,7 @@ class NoisySum(_NoisyRelease):
         return self.scale / self.rows
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisyGram(_NoisyRelease):
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.

@@ -19,7 +19,7 @@ from privinf.accounting import (
     pure_rho,
 )
 from privinf.accounting.scopes import Scope
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.federation.envelope import NOT_LISTED, Analyst
 from privinf.mechanisms.catalogue import SHIPPED, look_up
@@ -56,7 +56,7 @@ ALLOW_DESIGNS = (
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
     """What the holder of a site's rows allows.

@@ -14,7 +14,7 @@ from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.scopes import scope_component
-from privinf.error_boundary import bare, doors
+from privinf.error_boundary import bare, error_boundaries
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -78,7 +78,7 @@ class PlannedQuery:
         return LedgerEntry.from_dict(self.query.charges[0])
 
 
-@doors
+@error_boundaries
 class Rounds:
     """Sites that answer one server, in one session.
 

@@ -12,7 +12,7 @@ import numpy as np
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -68,7 +68,7 @@ class CheckedQuery:
     terms: SumTerms | None = None
 
 
-@doors
+@error_boundaries
 class Site:
     """Rows of one holder in a federation.
 

@@ -16,7 +16,7 @@ from privinf.accounting.chains import Chain
 from privinf.accounting.journal import Anchor, Head, verified_lines
 from privinf.accounting.ledger import MemoryAccount, check_budget, door_to, enlist
 from privinf.accounting.scopes import Part
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, PrivinfError, StorageError
 from privinf.federation.binding import Bound, Pin
 from privinf.federation.envelope import SignedHead
@@ -31,7 +31,7 @@ Clock = Callable[[], float]
 NOT_PICKLED = "a site's ledger is a file that one process uses, so it cannot be pickled"
 
 
-@doors
+@error_boundaries
 class SiteLedger(Ledger):
     """A site's ledger and the memory of its answers in one file; give it as ``ledger=`` to a `Site`.
 

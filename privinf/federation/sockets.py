@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from privinf.error_boundary import bare, doors
+from privinf.error_boundary import bare, error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, SiteConnectionError, StorageError
 from privinf.federation.askers import ClientEnvelope, ReplyVerifier
 from privinf.federation.envelope import Fields
@@ -29,7 +29,7 @@ TRIES = 5  # times that it may hang up
 MOST_AT_ONCE = 32  # sites that are asked at the same time
 
 
-@doors
+@error_boundaries
 class RemoteSite:
     """The way to a site that a `SiteDaemon` of this machine holds.
 
@@ -145,7 +145,7 @@ class RemoteSite:
         return f"RemoteSite({self._path!r})"
 
 
-@doors
+@error_boundaries
 class SocketFederation(ReplyVerifier):
     """Sites that daemons of this machine hold, each behind a socket of its own; they are asked side by side.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
 from privinf.accounting.losses import noise_free
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -74,7 +74,7 @@ class ValidatedQuery:
     record_sensitivity: RecordSensitivity
 
 
-@doors
+@error_boundaries
 class TrustedServer(Rounds):
     """Sums the sites' answers, adds the noise and writes one ledger line per release.
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.rows import (
     Limits,
@@ -233,7 +233,7 @@ class ReleaseModelOptions(ModelOptions):
 ReleaseOptionsT = TypeVar("ReleaseOptionsT", bound=ReleaseModelOptions)
 
 
-@doors
+@error_boundaries
 class ReleaseModel(Model[ReleaseOptionsT]):
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 

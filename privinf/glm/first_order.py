@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.glm.convergence import Round, Trajectory
 from privinf.glm.sketch import LearnedSpace, Probes, RunningMoments, Sketch
@@ -82,7 +82,7 @@ def dome_variant(variant: OptimizerVariant) -> DomeVariant:
     return _VARIANTS[variant]
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPSGD:
     """Stochastic gradient ascent on clipped scores of full dimension.
@@ -125,7 +125,7 @@ class DPSGD:
         check_fraction(self.final_share, "final_share")
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPAdam(DPSGD):
     """Adam on clipped scores of full dimension, its second moment corrected for the noise.
@@ -155,7 +155,7 @@ class DPAdam(DPSGD):
     step: float = 0.02
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSketch(DPSGD):
     """Stochastic gradient ascent in a new random k-dimensional sketch every round (Chen et al. 2022).
@@ -192,7 +192,7 @@ class RandomSketch(DPSGD):
         check_count(self.k, "k")
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DOME(DPSGD):
     """Gradients in a sketch of directions learned from past releases and random probes.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
@@ -83,7 +83,7 @@ class GLMOptions(SumModelOptions):
         return roles.added(formula), replace(self, offset=roles.offset, effects=roles.effects)
 
 
-@doors
+@error_boundaries
 class GLM(Model[GLMOptions]):
     r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
 
@@ -515,7 +515,7 @@ class GLM(Model[GLMOptions]):
         raise TypeError("a model with raw rows cannot be pickled: pickle the results instead")
 
 
-@doors
+@error_boundaries
 class FederatedGLM(GLM):
     """`GLM`, by the name that it has over federations: the same constructors, the same numbers.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.fitting.model import SITES_NOW, STATSMODELS
 from privinf.glm.model import GLM, SPENDING_REFUSALS, GLMOptions
@@ -49,7 +49,7 @@ OF_OTHER_FAMILIES = {
 NOTHING_DRAWN = "is not needed, because this method draws no random numbers"
 
 
-@doors
+@error_boundaries
 class OneFamily(GLM):
     """A regression whose family its name says; see `GLM`."""
 
@@ -105,7 +105,7 @@ class OneFamily(GLM):
         return readable(plan_fit(level, FitRequest(), self._rows.reported()).weak)
 
 
-@doors
+@error_boundaries
 class OLS(OneFamily):
     r"""Linear regression of one table, or of a federation: narrow, robust to unequal variances, bias-aware.
 
@@ -392,7 +392,7 @@ class OLS(OneFamily):
         return self._fit(request, spending)
 
 
-@doors
+@error_boundaries
 class Logit(OneFamily):
     """Logistic regression of one table, or of a federation.
 
@@ -594,7 +594,7 @@ class Logit(OneFamily):
         return cls._from_sites(sites, options)
 
 
-@doors
+@error_boundaries
 class Poisson(OneFamily):
     """Poisson regression of one table, or of a federation.
 

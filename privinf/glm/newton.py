@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.glm.convergence import Round, Trajectory
 from privinf.glm.sums import GlmSums
@@ -25,7 +25,7 @@ MOST_ROUNDS = 100  # rounds without noise
 TOLERANCE = 1e-11  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Newton:
     """Newton's method: a noisy score and Hessian a round, then the final release.

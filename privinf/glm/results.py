@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
@@ -211,7 +211,7 @@ class GLMPredictions(Predictions):
         return replace(prediction, observation=None, reason=NO_DISPERSION) if weighted else prediction
 
 
-@doors
+@error_boundaries
 class GLMResults(Results):
     """Results of `OLS`, `Logit`, `Poisson` and `GLM`.
 

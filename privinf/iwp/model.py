@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.covariances import NO_FACTOR, check_made
 from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
@@ -168,7 +168,7 @@ class ExampleFitOptions(ExampleSpending):
         return {name: value for name, value in values.items() if value is not None}
 
 
-@doors
+@error_boundaries
 class IWPGLM(ReleaseModel[ExampleModelOptions]):
     r"""Regression and classification from examples that each client has made private on its own.
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
@@ -343,7 +343,7 @@ class ExamplePredictions(Predictions):
         return ratio_and_se
 
 
-@doors
+@error_boundaries
 class IWPGLMResults(Results):
     """Results of an `IWPGLM` fit.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
 from privinf.federation.local import LocalSites
@@ -60,7 +60,7 @@ class LassoModelOptions(SumModelOptions):
         return lasso_limits(self.x_bound, self.bounds, self.y_bounds, self.family)
 
 
-@doors
+@error_boundaries
 class DebiasedLasso(Model[LassoModelOptions]):
     r"""Sparse linear or logistic regression with debiased intervals over one or more sites.
 

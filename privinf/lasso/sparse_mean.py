@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import Ledger, LedgerEntry, PrivacyReport, Released
 from privinf.accounting.released import appended
-from privinf.error_boundary import door, doors, warn
+from privinf.error_boundary import error_boundaries, error_boundary, warn
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate
@@ -24,7 +24,7 @@ MeanInterval = Literal["exact", "delta"]
 LARGEST_SCALE = 1e150  # its square is a finite double
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SparseMeanResult(Released):
     """Means from randomized signs.
@@ -146,7 +146,7 @@ class SparseMeanResult(Released):
         )
 
 
-@door
+@error_boundary
 def sparse_mean(
     samples_by_machine: Sequence[ArrayLike] | Mapping[Any, ArrayLike] | Floats,
     *,

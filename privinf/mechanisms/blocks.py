@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
 from privinf.mechanisms.files import Source, Types, no_rows, require_columns
 from privinf.mechanisms.reading import checked_blocks, evened, number_blocks
@@ -118,7 +118,7 @@ class TableRows:
         raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
-@door
+@error_boundary
 def open_table(
     data: Table,
     schema: Schema,

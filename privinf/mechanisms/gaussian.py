@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import door, warn
+from privinf.error_boundary import error_boundary, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SensitivityError
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
@@ -236,7 +236,7 @@ def clamped(values: Floats, scale: float) -> Floats:
     return np.asarray(np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -end, end))
 
 
-@door
+@error_boundary
 def noisy_scalar(
     value: float,
     sensitivity: float,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import (
     ArgumentError,
     NotAvailableError,
@@ -68,7 +68,7 @@ MOMENTS_EXAMPLE = (
 )
 
 
-@doors
+@error_boundaries
 class Moments:
     """The holder's door of MomentOLS: raw rows in, noised second moments out.
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -261,7 +261,7 @@ class OpenedSource(Source):
         raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
-@door
+@error_boundary
 def open_rows(
     data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None, push_down: bool = False
 ) -> Source:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.labels import coded
@@ -30,7 +30,7 @@ MESSAGES = "a release with one message per row"
 ALIGNED = "a release that is joined with releases of other parties"
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, repr=False)
 class Rows:
     """Raw rows as their holder has them; never stored in anything that is released.

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
 from privinf.accounting.ledger import Ledger, check_ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.mechanisms.columns import AskedSums, SampleQuestion, range_of
 from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta
@@ -38,7 +38,7 @@ SEVERAL_ROWS = (
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass delta=0 or noise='laplace'"
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SampleSums(Released):
     """Noisy sums of one `SampleQuestion`, and the law of their noise.

@@ -16,7 +16,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, Released
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import clamped, numbers_of, plain_array
 from privinf.mechanisms.peeling import PeelingLines, calibrated_peeling, peeling_cost
@@ -28,7 +28,7 @@ from privinf.wire import Derivations, Labels
 __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class TopK(Released):
     """What peeling released.
@@ -171,7 +171,7 @@ class Peeling:
         return np.asarray(exact + source.laplace(self.values_scale, chosen.shape), dtype=np.float64)
 
 
-@doors
+@error_boundaries
 class NoisyTopK:
     """Release the positions, and the values, of the k entries of a vector that are largest in size.
 
@@ -366,7 +366,7 @@ class NoisyTopK:
         return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded, delta=self.delta)
 
 
-@door
+@error_boundary
 def private_max(
     v: ArrayLike,
     sensitivity: float,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
@@ -39,7 +39,7 @@ def joined_noise_model(release: Release) -> JoinedMixingNoiseModel:
     return cast(JoinedMixingNoiseModel, release.law)
 
 
-@door
+@error_boundary
 def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Release:
     """Put the releases of all parties side by side, once they are seen to belong together.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.mixing.party_model import PartyModel, PartyModelOptions
 from privinf.schema import Schema
 from privinf.typing import (
@@ -39,7 +39,7 @@ class MixingModelOptions(PartyModelOptions):
         return {name: getattr(self, name) for name in names}
 
 
-@doors
+@error_boundaries
 class RMGMOLS(PartyModel):
     r"""Linear regression on k random mixtures of the people's rows, released by parties with own columns.
 
@@ -226,7 +226,7 @@ class RMGMOLS(PartyModel):
         return cls._from_formula(formula, data, schema, options)
 
 
-@doors
+@error_boundaries
 class DGMOLS(PartyModel):
     r"""Linear regression on all rows with Gaussian noise, released by parties with own columns.
 

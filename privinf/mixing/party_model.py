@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import MIXED_ROWS, check_made
 from privinf.fitting.model import STATSMODELS, Model, ModelOptions
@@ -90,7 +90,7 @@ class PartyModelOptions(ModelOptions):
         return {"intercept": self.intercept, "diameter": self.diameter}
 
 
-@doors
+@error_boundaries
 class PartyModel(Model[PartyModelOptions]):
     """What the multi-party models share: the table, its parties, the way from rows or releases to a result.
 

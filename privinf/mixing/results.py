@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, cast
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import BootstrapDraws, Resolve, covariance_root, pairs_bootstrap
 from privinf.inference.corrected_features import CorrectedLeastSquares
@@ -253,7 +253,7 @@ def mixing_settings(context: Context) -> MixingSettings:
     return cast(MixingSettings, {"shrink": False, "bias": None, **context.settings})
 
 
-@doors
+@error_boundaries
 class MixingResults(Results):
     """Results of `RMGMOLS`, `DGMOLS` and `BGMOLS`.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors, refuses, warn
+from privinf.error_boundary import error_boundaries, refuses, warn
 from privinf.errors import ArgumentError, NotAvailableError, UnprotectedResponseWarning
 from privinf.fitting.covariances import check_records
 from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions, to_file
@@ -119,7 +119,7 @@ class ModulationModelOptions(ReleaseModelOptions):
         )
 
 
-@doors
+@error_boundaries
 class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     r"""Linear regression from one noisy modulated feature vector per client (local privacy).
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.solve import Fit, build_results
 from privinf.inference.corrected_features import CorrectedLeastSquares
@@ -51,7 +51,7 @@ def _regression(release: Release, formula: str, fit: Fit) -> Results:
 FORMULAS = frozenset({"convergence_bound", "gradient_variance", "reconstruction_bound", "variance_bound"})
 
 
-@doors
+@error_boundaries
 class ModulatedOLSResults(Results):
     """Results of a `ModulatedOLS` fit.
 

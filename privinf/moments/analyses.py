@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.solve import Fit, build_results
 from privinf.moments import correlation, equation, iv
@@ -53,7 +53,7 @@ class RegressOptions:
         return Fit(stabilization=self.stabilization, ridge=self.ridge, fuller=self.fuller, target=self.target)
 
 
-@doors
+@error_boundaries
 class Analyses:
     """The analyses of one release of second moments (`Moments`, `MomentOLS.release`): free, any number.
 

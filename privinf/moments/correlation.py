@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -174,7 +174,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
 # ---- correlations
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PairCorrelations(PortableTable):
     """Correlations of pairs of columns, with errors that hold the noise.

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
 from privinf.fitting.solve import release_report
 from privinf.inference.estimate import is_positive_definite
@@ -376,7 +376,7 @@ class AndersonRubinTests(ScoreTests):
         return context.system, Stages.from_design(context.release.design, context.settings["formula"])
 
 
-@doors
+@error_boundaries
 class IVResults(Results):
     """Results of two-stage least squares from second moments.
 

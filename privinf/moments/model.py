@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors, refuses
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.covariances import check_release_covariance, requested_covariance
@@ -98,7 +98,7 @@ class MomentModelOptions(ReleaseModelOptions):
         return formula, replace(self, effects=effects)
 
 
-@doors
+@error_boundaries
 class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 

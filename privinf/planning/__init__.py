@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from scipy.stats import norm
 
-from privinf.error_boundary import door, doors, refuses
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
 from privinf.planning.people import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Guesses", "Study", "advise", "plan_study"]
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study:
     """What a study will find, before a row is seen; made by `privinf.plan_study`.
@@ -371,7 +371,7 @@ class Study:
         return str(check_choice(name, self.case.which, "coefficient"))
 
 
-@door
+@error_boundary
 @refuses(NOT_PLANNED)
 def plan_study(
     schema: Schema,
@@ -516,7 +516,7 @@ def _serving(family: Family, trust: StudyTrust) -> list[str]:
     ]
 
 
-@door
+@error_boundary
 @refuses(NOT_PLANNED)
 def advise(
     schema: Schema,

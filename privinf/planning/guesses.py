@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.schema import Schema
 from privinf.schema.declared import Factor
@@ -34,7 +34,7 @@ CHECKED = {
 }
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
     """What is thought of people before any row is seen, as a code book or an older study has it.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.results import storage
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@doors
+@error_boundaries
 class Results(FittedResult, UnavailableAttributes):
     """Coefficients, tests and intervals of a private fit.
 
@@ -394,7 +394,7 @@ def _restored(kind: type[Results], estimate: Estimate, context: Context) -> Resu
     return result
 
 
-@door
+@error_boundary
 def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Results:
     """Read a result that `Results.save` wrote.
 

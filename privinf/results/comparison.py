@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary2 import Summary
 
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.export import caution_kinds
 from privinf.wire import readable
@@ -28,7 +28,7 @@ MAKETABLES = {
 MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Fits side by side; made by `compare`.
@@ -117,7 +117,7 @@ class Comparison:
         return pd.DataFrame(columns).reindex(order)
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class TableEntry:
     """A fit as the library maketables asks for it, by its hook; made by `Results.to_maketables`.
@@ -160,7 +160,7 @@ class TableEntry:
         return None if fact is None or fact == "" or pd.isna(fact) else fact
 
 
-@door
+@error_boundary
 def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     """Put fits side by side.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
 from privinf.inference.covariances import takes_rows_as_independent
 from privinf.inference.estimate import Estimate
@@ -44,7 +44,7 @@ def index_of(names: tuple[str, ...]) -> pd.Index[Any]:
     return pd.Index(list(names))
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Context:
     """The frozen surroundings of an estimate of p coefficients.

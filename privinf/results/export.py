@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
@@ -243,7 +243,7 @@ class Export:
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
 
 
-@doors
+@error_boundaries
 class PortableTable:
     """Numbers with intervals, no fit and no test, that leave as tables and texts; all of it post-processes.
 
@@ -310,7 +310,7 @@ class PortableTable:
         write_parquet(self.tidy, self.to_dict(), path, overwrite)  # type: ignore[attr-defined]
 
 
-@doors
+@error_boundaries
 class PortableTest(PortableTable):
     """The result of a test that leaves as tables and texts; all of it post-processes one release."""
 
@@ -368,7 +368,7 @@ class PortableTest(PortableTable):
         return _plain_dict(exported | _surroundings(test.privacy, test.summary()))
 
 
-@doors
+@error_boundaries
 class PortableParts:
     """Results by party that leave as tables and texts; all of it post-processes what the fit released."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results.cautions import Cautious
@@ -47,7 +47,7 @@ class ModelLabels:
     exog_names: list[str]
 
 
-@doors
+@error_boundaries
 class FittedResult(Cautious):
     """An immutable estimate, and what is computed of it by components.
 

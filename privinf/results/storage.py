@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification
@@ -58,7 +58,7 @@ class Recipe:
 _recipes: dict[str, Recipe] = {}
 
 
-@door
+@error_boundary
 def register_model(name: str, *, results: type[FittedResult], system: Rebuild) -> None:
     """Say how results whose ``model`` is `name` come back from a file, for models outside of the package."""
     _recipes[name] = Recipe(results, system)

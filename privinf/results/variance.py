@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.inference.estimate import UNATTRIBUTED, Estimate, VarianceTerms
 from privinf.inference.solution import sandwich
@@ -40,7 +40,7 @@ NO_RECORDS = (
 )
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class VarianceFormula:
     """What makes the coefficients of a result vary: named terms that add up to its covariance.

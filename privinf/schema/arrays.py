@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
@@ -235,7 +235,7 @@ def kinds_of(table: Table) -> dict[str, ColumnKind]:
     return kinds
 
 
-@door
+@error_boundary
 def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     """Return `X` as a labelled frame with a public column of ones, ``const``.
 

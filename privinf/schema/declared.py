@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import SchemaError
 from privinf.schema.intervals import Interval
 from privinf.typing import ColumnKind, Floats
@@ -20,7 +20,7 @@ from privinf.validation import check_choice
 Level: TypeAlias = str | int | float | bool
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Numeric:
     """A numeric column with public bounds, in the user's units.
@@ -105,7 +105,7 @@ class Numeric:
         return record
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Factor:
     """A column with a public list of levels.
@@ -185,7 +185,7 @@ class Factor:
         return record if self.other is None else record | {"other": self.other}
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Blank:
     """A column of which only the name and the kind are known: bounds or levels are to be filled in."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
 from privinf.schema import conditioning, geometry
 from privinf.schema.arrays import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Design:
     """Columns of a regression, their public bounds, and the map to the units in which noise is added.

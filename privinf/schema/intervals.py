@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import SchemaError
 from privinf.typing import Floats
 
@@ -24,7 +24,7 @@ MOST_CROSSED = 2.0**-16  # and at most: beside exp(28) a value of -0.6 is no rou
 LARGEST_EXACT = 2.0**53  # whole numbers up to this are exact in doubles
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A closed, finite interval that contains every value of a column.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SchemaError
 from privinf.notebook import html_table
 from privinf.schema.arrays import kinds_of, named_frame
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 HEADER = ("column", "bounds or levels", "sent", "unit")  # of a schema as it is printed
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
     """Public facts about a table: columns, bounds or levels, what is sent in clear, who is a person.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import SchemaError
 from privinf.schema import expressions, splines
 from privinf.schema.declared import Factor, Level, finite_number
@@ -315,7 +315,7 @@ def _piece(content: Json) -> Piece:
     return Spline(content["spline"], Basis(**content["basis"]), content["index"])
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Response:
     """The response of a design.

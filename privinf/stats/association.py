@@ -30,7 +30,7 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
@@ -145,7 +145,7 @@ def _whitened(p: Floats) -> tuple[Floats, Floats]:
     return np.swapaxes(vectors, -1, -2) @ L @ basis.T, values
 
 
-@door
+@error_boundary
 def chi2_contingency(
     a: ColumnLike | str,
     b: ColumnLike | str,
@@ -401,7 +401,7 @@ class PairModel:
         return max(float(r[not_rejected[0]] - step), -1.0), min(float(r[not_rejected[-1]] + step), 1.0)
 
 
-@door
+@error_boundary
 def pearsonr(
     x: ColumnLike | str,
     y: ColumnLike | str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
-from privinf.error_boundary import doors, warn
+from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -230,7 +230,7 @@ class EstimateRow(NamedTuple):
     high: float
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class StatResult(PortableTest):
     """Result of a test or an estimate, from one release.

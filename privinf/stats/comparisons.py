@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums, joined_rows
@@ -49,7 +49,7 @@ CLIPPED_GROUPS = (
 )
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class GroupsResult(base.StatResult):
     """Means of groups and their test; all other comparisons come from the same release.
@@ -193,7 +193,7 @@ class GroupsResult(base.StatResult):
         )
 
 
-@door
+@error_boundary
 def ttest_ind(
     a: ColumnLike | str,
     b: ColumnLike | str | None = None,
@@ -326,7 +326,7 @@ def ttest_ind(
     return _two_groups(*_group_sums(request, question, clip), alternative, level)
 
 
-@door
+@error_boundary
 def anova_oneway(
     values: ColumnLike | str,
     groups: Table | None = None,

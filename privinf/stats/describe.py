@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from privinf.accounting import Ledger, PrivacyReport
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.columns import SampleQuestion
@@ -32,7 +32,7 @@ SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its d
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Description(PortableTable):
     """Statistics of columns; made by `privinf.stats.describe`.
@@ -108,7 +108,7 @@ class Description(PortableTable):
         return [CLIPPED_COLUMNS, *cautions, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 
-@door
+@error_boundary
 def describe(
     data: Table,
     columns: Iterable[str] | None = None,

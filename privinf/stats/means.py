@@ -23,7 +23,7 @@ from scipy import stats as distributions
 from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.columns import SampleQuestion
@@ -199,7 +199,7 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
     return high
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MeanResult(base.StatResult):
     """A mean from one release; tests and intervals of any level come from it, free.
@@ -274,7 +274,7 @@ class MeanResult(base.StatResult):
         return _tested(self, popmean, alternative, confidence_level)
 
 
-@door
+@error_boundary
 def mean(
     a: ColumnLike | str,
     *,
@@ -412,7 +412,7 @@ def _mean(
     return replace(described(release, level=level), cautions=base.warn_of(near))
 
 
-@door
+@error_boundary
 def ttest_1samp(
     a: ColumnLike | str,
     popmean: float = 0.0,

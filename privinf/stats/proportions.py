@@ -23,7 +23,7 @@ from scipy import stats as distributions
 from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
@@ -103,7 +103,7 @@ class ShareModel:
         return ends[0], ends[1]
 
 
-@door
+@error_boundary
 def proportion_confint(
     a: ColumnLike | str,
     *,
@@ -214,7 +214,7 @@ def proportion_confint(
     )
 
 
-@door
+@error_boundary
 def proportions_ztest(
     a: ColumnLike | str,
     groups: ColumnLike | str | None = None,

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport, Released
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.quantiles import (
@@ -98,7 +98,7 @@ class OpenedColumn:
         return self.columns.cdf(self.name, edges, share, self.spending, label)
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileRelease(Released):
     """What was released for some quantiles: a distribution function for each, between public bounds."""
@@ -137,7 +137,7 @@ class QuantileRelease(Released):
         return tuple(rows)
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileResult(StatResult):
     """Quantiles of a column; see `StatResult` for the attributes.
@@ -168,7 +168,7 @@ class QuantileResult(StatResult):
         return ConfidenceInterval(*self.release.rows(check_level(confidence_level))[which][3:])
 
 
-@door
+@error_boundary
 def quantile(
     a: ColumnLike | str,
     q: float | Sequence[float] = 0.5,

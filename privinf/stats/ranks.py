@@ -31,7 +31,7 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import door
+from privinf.error_boundary import error_boundary
 from privinf.errors import SchemaError
 from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.samples import SampleSums
@@ -126,7 +126,7 @@ class RankModel:
 # ---- two samples
 
 
-@door
+@error_boundary
 def mannwhitneyu(
     x: ColumnLike | str,
     y: ColumnLike | None = None,
@@ -280,7 +280,7 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
 # ---- groups
 
 
-@door
+@error_boundary
 def kruskal(
     values: ColumnLike | str,
     groups: Table | None = None,
@@ -438,7 +438,7 @@ def equal_laws(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
 # ---- one sample
 
 
-@door
+@error_boundary
 def wilcoxon(
     a: ColumnLike | str,
     center: float = 0.0,

@@ -59,6 +59,8 @@ REPLACED = {
     "unsettled": "not_converged",
     "sealed_json": "checksummed_json",
     "unsealed": "verified_record",
+    "is_door": "has_error_boundary",
+    "through_the_door": "call_within_boundary",
 }
 MODULES = ("sealed", "doors", "drawn", "settling", "marks", "picks", "every_column", "own", "missed")
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.error_boundary import bare, door, is_bare
+from privinf.error_boundary import bare, error_boundary, is_bare
 from privinf.errors import AlignmentError, PrivinfError, SiteConnectionError
 from privinf.federation import InProcessFederation, Query, RemoteSite, Site, SitePolicy, TrustedServer
 from privinf.federation.rounds import replies_of
@@ -152,11 +152,11 @@ def test_a_daemon_that_is_not_there_is_named_with_its_path(tmp_path):
     assert failed.value.__cause__.filename is None
 
 
-# ---- what a door lets out
+# ---- what an error boundary lets out
 
 
-def test_a_door_keeps_a_cause_only_where_it_has_no_text():
-    @door
+def test_a_boundary_keeps_a_cause_only_where_it_has_no_text():
+    @error_boundary
     def raising(cause):
         raise SiteConnectionError("no answer") from cause
 

@@ -589,8 +589,8 @@ def fault(problem: PrivinfError) -> Verdict | None:
     """Return what is wrong with an error of the tree, None if nothing is."""
     if problem.__context__ is not None or problem.__cause__ is not None:
         return Verdict("context", f"{problem!r} after {problem.__context__!r}")
-    if isinstance(problem, UnforeseenError):  # a door translated it: a reader should have
-        return Verdict("foreign exception", f"stopped at a door: {_where(problem)}")
+    if isinstance(problem, UnforeseenError):  # an error boundary translated it: a reader should have
+        return Verdict("foreign exception", f"stopped at an error boundary: {_where(problem)}")
     return None
 
 

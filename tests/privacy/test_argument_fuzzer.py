@@ -1,4 +1,4 @@
-"""The argument fuzzer in short, and proof that it can fail: no doors, values told, charges before checks.
+"""The argument fuzzer in short, and proof that it can fail: no boundaries, values in messages, early charges.
 
 In full: ``benchmarks/fuzz_arguments.py``.
 """
@@ -11,7 +11,7 @@ import argument_fuzzer
 import pytest
 from argument_corpus import CASES, World
 from argument_fuzzer import fuzz
-from test_doors import functions_of, public_names
+from test_error_boundary import functions_of, public_names
 
 from privinf import error_boundary, validation
 from privinf.errors import ArgumentError
@@ -31,7 +31,7 @@ def test_the_corpus_is_valid(name, tmp_path):
 
 
 @pytest.mark.audit
-def test_only_errors_of_the_tree_come_out_of_public_doors():
+def test_only_errors_of_the_tree_come_out_of_public_functions():
     found = fuzz(600, seed=11)
     assert not found.problems, "\n".join(found.problems)
     assert found.calls == 600
@@ -41,22 +41,22 @@ def test_only_errors_of_the_tree_come_out_of_public_doors():
 # ---- mutants: what the fuzzer must see
 
 
-def every_door():
+def functions_with_boundary():
     """Return the public functions."""
     for _, thing in public_names():
         if inspect.isclass(thing):
             yield from (function for _, function in functions_of(thing))
-        elif error_boundary.is_door(thing):
+        elif error_boundary.has_error_boundary(thing):
             yield thing
 
 
 @pytest.fixture
 def through():
-    """Take the doors away: what they catch goes on as it came."""
+    """Remove the error boundaries: exceptions pass unchanged."""
     cells = [
         function.__closure__[function.__code__.co_freevars.index("settled")]
-        for function in every_door()
-        if error_boundary.is_door(function)
+        for function in functions_with_boundary()
+        if error_boundary.has_error_boundary(function)
     ]
     for cell in cells:
         cell.cell_contents = lambda error, function, given: error
@@ -66,7 +66,7 @@ def through():
 
 
 @pytest.mark.audit
-def test_without_doors_foreign_exceptions_and_contexts_are_seen(through):
+def test_without_boundaries_foreign_exceptions_and_contexts_are_seen(through):
     assert through > 200
     problems = "\n".join(fuzz(200, seed=1, names=ROWS).problems)
     assert "foreign ValueError" in problems

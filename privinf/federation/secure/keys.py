@@ -16,7 +16,7 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
-from privinf.error_boundary import door, doors
+from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, StorageError
 from privinf.secret_files import open_secret
 from privinf.storage.checksummed import checksummed_json, parse_json, read_bytes, reads, verified_record
@@ -38,7 +38,7 @@ def primitives(name: str) -> Any:
     return import_module(f"cryptography.{name}")
 
 
-@doors
+@error_boundaries
 class IdentityKey:
     """The static key of a site or an analyst: made once at its owner, never sent.
 
@@ -272,7 +272,7 @@ class IdentityKey:
         raise TypeError("an identity key is secret and cannot be pickled; its owner can save it to a file")
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class Roster:
     """The sites of a federation and their public keys, agreed outside of it and pinned at every site.
@@ -398,7 +398,7 @@ class Roster:
         return Roster, (dict(self.keys), dict(self.verifying))
 
 
-@door
+@error_boundary
 def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str, IdentityKey], Roster]:
     """Return new keys for all sites and their roster: for sites that live in one process.
 

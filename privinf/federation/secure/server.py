@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.messages import WRONG_ANSWER, Federation, Query, Reply
 from privinf.federation.noisy import NoisySum
@@ -143,7 +143,7 @@ def add_words(words: Sequence[Words]) -> Words:
     return np.asarray(np.sum(words, axis=0, dtype=np.uint64))
 
 
-@doors
+@error_boundaries
 class SecureServer(TrustedServer):
     """Releases sums over sites without seeing any site's own: the server need not be trusted.
 

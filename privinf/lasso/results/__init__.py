@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -162,7 +162,7 @@ class TargetInference(Inference):
         return warnings + [(WeakIdentificationWarning, text) for text in texts if text]
 
 
-@doors
+@error_boundaries
 class LassoResults(JointResults):
     """Results of `DebiasedLasso`.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.lasso.bootstrap import PrivateDraws
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
@@ -38,7 +38,7 @@ class TargetResampling(Resampling):
         raise NotAvailableError(NO_MULTIPLIERS)
 
 
-@doors
+@error_boundaries
 class JointResults(SparseResults):
     """The part of a debiased lasso's results about several targets, and what a fit releases on demand.
 

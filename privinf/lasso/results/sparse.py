@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError
 from privinf.results import Results
 from privinf.results.prediction import Predictions, prediction_rows
@@ -114,7 +114,7 @@ class LassoPredictions(Predictions):
         return prediction_rows(exog, self.inference.names, self.design, transform=transform)
 
 
-@doors
+@error_boundaries
 class SparseResults(Results):
     """The part of a debiased lasso's results that rests on its sparse fit.
 

@@ -11,7 +11,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
 from privinf.accounting.calibration import exact, float_down
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import RecordBlocks
 from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name
@@ -49,7 +49,7 @@ from privinf.validation import check_choice, check_flag
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
 
-@doors
+@error_boundaries
 class LocalExamples:
     """The mechanism of IWPGLM: raw rows in, one task-agnostic `Release` of noisy examples out.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, split_mu
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.blocks import encoded_blocks
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
@@ -62,7 +62,7 @@ class _ModulationPlan:
     entries: tuple[LedgerEntry, ...]
 
 
-@doors
+@error_boundaries
 class Modulation:
     """The mechanism of ModulatedOLS: raw rows in, a `Release` of modulated features out.
 
@@ -434,7 +434,7 @@ class Modulation:
         return Line(unit=unit_name(self.design), trust="local", assumptions=assumptions, **fields)
 
 
-@doors
+@error_boundaries
 class ModulationSession:
     """Holders that answer the rounds of one charged protocol; each message has fresh noise and phases.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.rows import BLOCK
@@ -29,7 +29,7 @@ from privinf.validation import check_choice, check_count, check_number
 from privinf.wire import Derivations
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModulationMap:
     """The paper's client map and its sensitivity.

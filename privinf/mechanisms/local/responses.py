@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.accounting import LedgerEntry, PureLoss, Sensitivity
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import SchemaError
 from privinf.noise import NoiseSource
 from privinf.noise.source import Draw
@@ -23,7 +23,7 @@ from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws
 SMALLEST_EPSILON = 1e-9  # a smaller one makes responses that are all but coin flips, and is refused
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse:
     """Binary (``levels=2``) or k-ary randomized response.

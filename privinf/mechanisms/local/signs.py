@@ -16,7 +16,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, Released
 from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.noise import get_source
@@ -57,7 +57,7 @@ class SignAnswers(Released):
         return f"<SignAnswers of {len(self.answers)} sites, {self.p} coordinates{appended(self.stamp)}>"
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class SignChannel:
     r"""The sign of one coordinate's mean, through randomized response.

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import calibrate_mu
 from privinf.accounting.losses import json_number
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.mixing.theory import LABEL_SPREAD, MixingGuess, guessed_variances
 from privinf.schema import Design, Factor, Schema
@@ -23,7 +23,7 @@ from privinf.validation import check_flag, check_fraction
 NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True)
 class PartyPlan:
     """One party of a plan.

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import LedgerEntry
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.blocks import RowBlocks, open_table
 from privinf.mechanisms.files import Source
@@ -86,7 +86,7 @@ class SeenRows:
             raise AlignmentError(f"only {count} of {self.n} people have a row: every person needs a row")
 
 
-@doors
+@error_boundaries
 class PartyMechanism:
     """What both releases of one party's columns share.
 

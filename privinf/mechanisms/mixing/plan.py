@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.budget import DEFAULT_DELTA
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, StorageError
 from privinf.mechanisms.mixing.party import PartyPlan, check_parties, party_designs, plan_columns
 from privinf.mechanisms.mixing.party_release import PartyLabels
@@ -44,7 +44,7 @@ FORMAT = Formats.MIXING_PLAN
 PLAN_VERSION = 1  # of a plan's file
 
 
-@doors
+@error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixingPlan:
     """The public plan of a multi-party release; made by `MixingPlan.new` or read from JSON.

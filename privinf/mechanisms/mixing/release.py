@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger
-from privinf.error_boundary import doors
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending, warn_of_large_delta
 from privinf.mechanisms.mixing.matrix import MixingMatrix
@@ -45,7 +45,7 @@ from privinf.validation import check_choice, check_count, check_number
 from privinf.wire import Labels
 
 
-@doors
+@error_boundaries
 class GaussianRows(PartyMechanism):
     """The holder's door of DGMOLS and BGMOLS: every row of the party's columns, with noise.
 
@@ -163,7 +163,7 @@ class GaussianRows(PartyMechanism):
         return self._release({"rows": released}, noise_model, recorded, len(table))
 
 
-@doors
+@error_boundaries
 class RandomMixing(PartyMechanism):
     """The holder's door of RMGMOLS: k random sums over all people of the party's columns, with noise.
 

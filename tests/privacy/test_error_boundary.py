@@ -1,4 +1,4 @@
-"""Doors: what leaves a public function by an exception is an error of the tree, bare, and holds no value."""
+"""Error boundaries: public functions raise errors of the tree alone, bare and without a value of a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import privinf as pi
 from privinf import federation, mechanisms
-from privinf.error_boundary import door, is_door
+from privinf.error_boundary import error_boundary, has_error_boundary
 from privinf.errors import (
     ArgumentError,
     DataDependentBoundsWarning,
@@ -38,7 +38,7 @@ ROOMS = (
     "privinf.schema",
     "privinf.stats",
 )
-NO_DOORS = {"errors"}
+WITHOUT_BOUNDARY = {"errors"}
 SCHEMA = pi.Schema({"x": (0, 1), "y": (0, 2)})
 DUNDERS = {"__new__", "__init__", "__call__", "__getitem__"}
 
@@ -47,7 +47,7 @@ def public_names():
     for room in ROOMS:
         module = importlib.import_module(room)
         for name in module.__all__:
-            if name not in NO_DOORS:
+            if name not in WITHOUT_BOUNDARY:
                 yield f"{room}.{name}", getattr(module, name)
 
 
@@ -66,17 +66,17 @@ def functions_of(kind):
                 yield f"{base.__module__}.{base.__qualname__}.{name}", function
 
 
-def test_every_public_function_and_method_is_a_door():
+def test_every_public_function_and_method_has_an_error_boundary():
     open_ = set()
     for name, thing in public_names():
         if inspect.isclass(thing):
-            open_ |= {where for where, function in functions_of(thing) if not is_door(function)}
-        elif isinstance(thing, FunctionType) and not is_door(thing):
+            open_ |= {where for where, function in functions_of(thing) if not has_error_boundary(function)}
+        elif isinstance(thing, FunctionType) and not has_error_boundary(thing):
             open_.add(name)
     assert not open_, "\n".join(sorted(open_))
 
 
-# ---- what a door does
+# ---- what an error boundary does
 
 
 class Evil:
@@ -92,7 +92,7 @@ class Evil:
         raise RuntimeError("7654.321")
 
 
-@door
+@error_boundary
 def tried(error, cause=None):
     try:
         raise ValueError("7654.321")
@@ -100,7 +100,7 @@ def tried(error, cause=None):
         raise error from cause
 
 
-@door
+@error_boundary
 def calling(**options):
     return tried(**options)
 
@@ -141,7 +141,7 @@ def test_foreign_exceptions_become_errors_of_the_tree_without_their_text(name):
     [SchemaError("no"), KeyboardInterrupt(), SystemExit(2), MemoryError(), UserWarning("no")],
     ids=repr,
 )
-def test_what_passes_a_door_passes_bare(error):
+def test_errors_that_pass_the_boundary_are_bare(error):
     assert refused(lambda: tried(error, ValueError("7654.321")), type(error)) is error
 
 
@@ -164,8 +164,8 @@ def test_an_unknown_keyword_is_refused_with_the_closest_known_ones():
         assert "'missing'" in str(error)
 
 
-def test_a_door_keeps_signature_name_and_traceback():
-    assert door(tried) is tried
+def test_a_boundary_keeps_signature_name_and_traceback():
+    assert error_boundary(tried) is tried
     assert str(inspect.signature(tried)) == "(error, cause=None)"
     error = refused(lambda: tried(ValueError("7654.321")))
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
@@ -200,7 +200,7 @@ def test_a_warning_points_at_the_line_that_called():
     assert [entry.filename for entry in caught] == [__file__]
 
 
-# ---- doors that kept a value: all of these fail on the code before
+# ---- calls that once kept a value: all of these fail on the earlier code
 
 SECRET = 7654.321
 RAGGED = [[0.1, SECRET], [0.2], [0.3, 0.4]]
@@ -224,5 +224,5 @@ def kept_before():
 
 
 @pytest.mark.parametrize(("name", "call"), [pytest.param(*case, id=case[0]) for case in kept_before()])
-def test_no_door_keeps_a_value_in_its_context(name, call):
+def test_no_boundary_keeps_a_value_in_the_context(name, call):
     refused(call)
