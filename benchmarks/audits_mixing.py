@@ -171,7 +171,7 @@ def fitted(name: str, draws: int, *, leak: bool = False) -> np.ndarray[Any, Any]
         outputs = []
         for _ in range(draws):
             result = model.fit(mu=FIT_MU, rng=rng, **how)
-            law = result.release.law
+            law = result.release.noise_model
             changed = np.eye(n)[-1]
             if law["method"] == "random-mixing":
                 matrix = MixingMatrix(law["kind"], law["n"], law["k"], law["public_seed"])

@@ -137,4 +137,4 @@ def predicted_ratio(cell: Cell) -> float:
     """Return the smallest eigenvalue of the Gram over the noise of a mean of moments that has all of mu."""
     release = _model(cell).release(epsilon=cell.epsilon, delta=DELTA, rng=0)
     smallest = float(np.linalg.eigvalsh(reference_of(cell).gram)[0])
-    return smallest * cell.n / float(release.law["scale"])
+    return smallest * cell.n / float(release.noise_model["scale"])

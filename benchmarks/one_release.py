@@ -156,7 +156,7 @@ class Study:
         scaled = self.down @ moments[np.ix_(self.order, self.order)] @ self.down.T
         rows, columns, factors = self.layout.pairs()
         entries = self.cell.n * scaled[rows, columns] * factors
-        law = dict(self.made.law)
+        law = dict(self.made.noise_model)
         if rng is None:
             law["scale"] = 0.0
         else:
@@ -164,7 +164,7 @@ class Study:
         return replace(
             self.made,
             arrays={"moments": entries, "public_moments": np.array([[float(self.cell.n)]])},
-            law=law,
+            noise_model=law,
         )
 
     def moments(self, release: Release) -> MeanMoments:

@@ -148,7 +148,7 @@ def outcome(draw: Draw, n: int, epsilon: float, multiple: float | None, replicat
         errors.append(r.params.to_numpy() - drawn.target)
         se.append(r.bse.to_numpy())
         sd = np.std(drawn.y - drawn.X.to_numpy() @ drawn.target)
-        clips.append(r.release.law["residual_bound"] * r.release.design.y_scale / sd)
+        clips.append(r.release.noise_model["residual_bound"] * r.release.design.y_scale / sd)
     residual_plan.LEAST_MULTIPLE, residual_plan.RESIDUAL_MULTIPLE = kept
     error, total = np.array(errors), np.array(se)
     return Outcome(

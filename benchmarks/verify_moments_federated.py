@@ -92,8 +92,8 @@ def noise_of(cell: Noise) -> Callable[[int], dict[str, float]]:
 
     def one(number: int) -> dict[str, float]:
         found = model.release(epsilon=1.0, delta=DELTA, max_colluding=cell.colluding)
-        noise = (found.arrays["moments"] - exact) / curator.law["scale"]
-        stated = (found.law["scale"] / curator.law["scale"]) ** 2
+        noise = (found.arrays["moments"] - exact) / curator.noise_model["scale"]
+        stated = (found.noise_model["scale"] / curator.noise_model["scale"]) ** 2
         return {"square": np.mean(noise**2), "size": len(noise), "stated": stated}
 
     return one

@@ -1,4 +1,4 @@
-"""What a release of each kind holds: the shapes of its arrays and the numbers of its law.
+"""Contents of a release of each kind: the shapes of its arrays and the numbers of its noise model.
 
 Releases that come from elsewhere are checked against it, so that no fit has to.
 """
@@ -30,7 +30,7 @@ from privinf.validation import ReadRows
 
 JOINED = "joined "  # begins the kind of what releases of several parties are together
 
-# ---- numbers of a law
+# ---- numbers of a noise model
 
 
 def _number(value: Any, low: float = -math.inf) -> bool:
@@ -64,11 +64,11 @@ Bound = Annotated[float, _bound]
 Count = Annotated[int, _count]
 
 
-# ---- laws
+# ---- noise models
 
 
 class NoiseModel(TypedDict):
-    """What every law says: the delta that the caller named, and whether there is no noise at all.
+    """Entries of every noise model: the delta that the caller named, and whether there is no noise.
 
     `missing` stands there where missing values were imputed, whatever the rows hold.
     """
@@ -234,8 +234,8 @@ def _check_of(hint: Any) -> Check:
     return lambda value: isinstance(value, hint)
 
 
-def _entries(law: type) -> dict[str, Any]:
-    return get_type_hints(law, include_extras=True)
+def _entries(noise_model: type) -> dict[str, Any]:
+    return get_type_hints(noise_model, include_extras=True)
 
 
 def _is_required(hint: Any) -> bool:
@@ -244,12 +244,12 @@ def _is_required(hint: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Arrays as texts of their axes ("n d", or "n d|T n d" where either will do), and the law."""
+    """Arrays as texts of their axes ("n d", or "n d|T n d" where both are valid), and the noise model."""
 
     arrays: Mapping[str, str]
-    law: type
+    noise_model: type
     more_arrays: Mapping[str, str] = field(default_factory=dict)
-    noise: str = "d"  # of which axis the law lists the noise
+    noise: str = "d"  # axis along which the noise model lists the noise
 
 
 _ROWS = {"groups": "n", "weights": "n"}
@@ -276,27 +276,31 @@ _KINDS: dict[str, _Kind] = {
 
 
 def check_kind(
-    kind: str, arrays: Mapping[str, np.ndarray[Any, Any]], law: Mapping[str, Any], design: Design, nobs: int
+    kind: str,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    noise_model: Mapping[str, Any],
+    design: Design,
+    nobs: int,
 ) -> None:
-    """Raise StorageError unless arrays and law are those of a release of `kind`, of `nobs` records."""
-    local = kind == "moments" and law.get("trust") == "local"
+    """Raise StorageError unless arrays and noise model fit a release of `kind` of `nobs` records."""
+    local = kind == "moments" and noise_model.get("trust") == "local"
     expected = _KINDS.get("local moments" if local else kind)
     if expected is None:
         raise StorageError(f"this version of privinf cannot read a release of kind {kind!r}: update privinf")
-    entries = _entries(expected.law)
+    entries = _entries(expected.noise_model)
     if "ids_sha256" in entries and design.schema is None:
         raise StorageError("the file is not a valid release: the release of a party has no schema")
     private = int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)
     for name, hint in entries.items():
-        if name in law and not _check_of(hint)(law[name]):
+        if name in noise_model and not _check_of(hint)(noise_model[name]):
             raise StorageError(
                 f"the file is not a valid release: its noise model has an invalid entry {name!r}"
             )
-        if name not in law and _is_required(hint):
+        if name not in noise_model and _is_required(hint):
             raise StorageError(f"the file is not a valid release: its noise model lacks {name!r}")
-    _check_lengths(kind, law, arrays, sizes | {"noise": sizes[expected.noise]})
+    _check_lengths(kind, noise_model, arrays, sizes | {"noise": sizes[expected.noise]})
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, sizes: dict[str, int]) -> None:
@@ -324,34 +328,41 @@ def _finite(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _check_lengths(
-    kind: str, law: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
+    kind: str,
+    noise_model: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    sizes: Mapping[str, int],
 ) -> None:
-    """Check what the law says of sizes against the arrays and the design."""
+    """Check the sizes in the noise model against the arrays and the design."""
     d = sizes["d"]
     p = sizes["p"]
     q = sizes["q"]
     counts = {"n": sizes["n"], "k": sizes.get("k")}
     lengths = {"scales": sizes.get("T", 1), "noise": sizes["noise"]}
-    wrong = [name for name, size in counts.items() if name in law and law[name] != size]
-    wrong += [name for name, size in lengths.items() if name in law and len(law[name]) != size]
-    if "units" in law and any(len(ends) != p for ends in law["units"].values()):
+    wrong = [name for name, size in counts.items() if name in noise_model and noise_model[name] != size]
+    wrong += [
+        name for name, size in lengths.items() if name in noise_model and len(noise_model[name]) != size
+    ]
+    if "units" in noise_model and any(len(ends) != p for ends in noise_model["units"].values()):
         wrong.append("units")
     if "moments" in arrays and sizes["l"] != (p + 1) * (p + 2) // 2 - q * (q + 1) // 2:
         wrong.append("moments")
     if any(size < 1 for axis, size in sizes.items() if axis in "kmTl"):
         wrong.append("shape")
-    if "rows" in arrays and not kind.endswith(law["method"]):
+    if "rows" in arrays and not kind.endswith(noise_model["method"]):
         wrong.append("method")
-    if "method" in law and (law["method"] == "random-mixing") != ({"k", "kind"} <= law.keys()):
+    if "method" in noise_model and (noise_model["method"] == "random-mixing") != (
+        {"k", "kind"} <= noise_model.keys()
+    ):
         wrong.append("method")
     if "directions" in arrays and arrays["directions"].ndim != arrays["features"].ndim:
         wrong.append("directions")
     if "residual_moments" in arrays and sizes["r"] != p * (p + 1) // 2:
         wrong.append("residual_moments")
-    if "residual_moments" in arrays and not {"residual_bound", "residual_scale"} <= law.keys():
+    if "residual_moments" in arrays and not {"residual_bound", "residual_scale"} <= noise_model.keys():
         wrong.append("residual_moments")
-    if "gaussian" in law:
-        wrong += _misplaced(law, d)
+    if "gaussian" in noise_model:
+        wrong += _misplaced(noise_model, d)
     if wrong:
         raise StorageError(
             f"the file is not a valid release: its entry {wrong[0]!r} does not fit its design or "
@@ -359,10 +370,13 @@ def _check_lengths(
         )
 
 
-def _misplaced(law: Mapping[str, Any], d: int) -> list[str]:
+def _misplaced(noise_model: Mapping[str, Any], d: int) -> list[str]:
     """Return what is wrong with the places of the features: each private column is sent in one way."""
-    places = [*law["gaussian"], *(place for answer in law["responses"] for place in answer["columns"])]
-    label = law["label"]
+    places = [
+        *noise_model["gaussian"],
+        *(place for answer in noise_model["responses"] for place in answer["columns"]),
+    ]
+    label = noise_model["label"]
     wrong = [] if sorted(places) == list(range(d)) else ["gaussian"]
     if label["kind"] == "gaussian" and not _check_of(Scale)(label.get("scale")):
         wrong.append("label")

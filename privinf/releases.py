@@ -1,4 +1,4 @@
-"""Releases: what leaves the holder. Frozen, serialisable, and all that an analyst ever needs."""
+"""Releases: the frozen, serializable objects that a holder sends and that every analysis starts from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -46,7 +46,7 @@ Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Release(Released):
-    """What a mechanism sent: arrays, the public law of their noise, the design and the ledger lines.
+    """Messages of a mechanism: arrays, the public noise model, the design and the ledger lines.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Release(Released):
         The messages as sent, scaled units, read-only. Modulation: ``features`` (n, d), or (T, n, d) for T
         rounds, private columns only; ``response`` (n,); ``public`` (n, q); ``directions``. Moments:
         ``moments``, per record or in total. ``groups`` (n,) where a unit has several rows.
-    law : mapping
+    noise_model : mapping
         JSON-able public description of the noise (scales, contraction, ...): never a seed or a draw.
     design : Design
         Columns, bounds and the affine map between scaled and user units.
@@ -67,12 +67,12 @@ class Release(Released):
 
     Notes
     -----
-    **Privacy.** Everything in it is public once sent; its cost stands in `entries`.
+    **Privacy.** All of it is public once sent; `entries` states its cost.
     """
 
     kind: str
     arrays: Mapping[str, np.ndarray[Any, Any]]
-    law: Mapping[str, Any]
+    noise_model: Mapping[str, Any]
     design: Design
     entries: tuple[LedgerEntry, ...]
     nobs: int
@@ -88,11 +88,11 @@ class Release(Released):
             view.flags.writeable = False
             frozen[name] = view
         object.__setattr__(self, "arrays", MappingProxyType(frozen))
-        object.__setattr__(self, "law", MappingProxyType(dict(self.law)))
+        object.__setattr__(self, "noise_model", MappingProxyType(dict(self.noise_model)))
 
     def __reduce__(self) -> Any:
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _rebuilt, (state | {"arrays": dict(self.arrays), "law": dict(self.law)},)
+        return _rebuilt, (state | {"arrays": dict(self.arrays), "noise_model": dict(self.noise_model)},)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())
@@ -104,6 +104,11 @@ class Release(Released):
         return html_table(("array", "shape", "type"), rows, repr(self).strip("<>"))
 
     @property
+    def law(self) -> NoReturn:
+        """Not available: the attribute is now `noise_model`."""
+        raise NotAvailableError("Release.law is now Release.noise_model")
+
+    @property
     def noise_source(self) -> str:
         """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
@@ -111,7 +116,7 @@ class Release(Released):
     @property
     def reporting_delta(self) -> float | None:
         """The delta that its holder named, at which `privacy` states epsilon; None where none was named."""
-        delta: float | None = self.law.get("delta")
+        delta: float | None = self.noise_model.get("delta")
         return delta
 
     def regress(self, formula: str | Sequence[str] | None = None, **options: Option) -> Any:
@@ -285,7 +290,7 @@ class Release(Released):
         """
         return {
             "kind": self.kind,
-            "law": dict(self.law),
+            "law": dict(self.noise_model),
             "design": self.design.to_dict(),
             "entries": [entry.to_dict() for entry in self.entries],
             "nobs": self.nobs,
@@ -317,16 +322,18 @@ class Release(Released):
         if absent:
             raise StorageError(f"the file is not a valid release: its header lacks {', '.join(absent)}")
         kind = header["kind"]
-        law = header["law"]
-        if not isinstance(kind, str) or not isinstance(law, Mapping):
+        noise_model = header["law"]
+        if not isinstance(kind, str) or not isinstance(noise_model, Mapping):
             raise StorageError(
                 "the file is not a valid release: its header lacks the kind or the noise model"
             )
         design = Design.from_dict(header["design"])
         nobs = check_count(header["nobs"], "nobs")
-        check_kind(kind, arrays, law, design, nobs)
+        check_kind(kind, arrays, noise_model, design, nobs)
         entries = tuple(LedgerEntry.from_dict(entry) for entry in header["entries"])
-        return cls(kind=kind, arrays=arrays, law=law, design=design, entries=entries, nobs=nobs)
+        return cls(
+            kind=kind, arrays=arrays, noise_model=noise_model, design=design, entries=entries, nobs=nobs
+        )
 
     def save(self, path: str | PathLike[str], *, key: bytes | None = None, overwrite: bool = False) -> None:
         """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC given `key`.
@@ -347,7 +354,7 @@ class Release(Released):
         NotAvailableError
             The release carries no noise (epsilon = inf): it must not leave the process.
         """
-        if self.law.get("noise_free", False):
+        if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
         target = check_vacant(path, overwrite)
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
@@ -369,7 +376,7 @@ class Release(Released):
         NotAvailableError
             The release carries no noise, its rows are in a Parquet file already, or pyarrow is not installed.
         """
-        if self.law.get("noise_free", False):
+        if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
         write_numbers(check_vacant(path, overwrite), self.arrays, {"format": FORMAT, **self.header()})
 

@@ -76,7 +76,7 @@ def simulated_moments(
         reach, norm2 = passes.public_sizes()
         key = np.append(reach, norm2).tobytes()
         if key not in laws:
-            law = mechanism.release(Rows(X, y), rng=seed, **spending).law
+            law = mechanism.release(Rows(X, y), rng=seed, **spending).noise_model
             weight = float(law["response_weight"])
             scale = float(law["scale"])
             laws[key] = weight, scale, mechanism._queries(weight, reach, norm2, robust=False)[0]

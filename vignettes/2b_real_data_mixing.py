@@ -217,14 +217,14 @@ def ours(task: Task, data: tuple[np.ndarray, ...], epsilon: float, seed: int) ->
     releases = task.model(pi.RMGMOLS, X, y, seed=seed).release(epsilon=epsilon, delta=DELTA, rng=seed)
     joined = pi.RMGMOLS.from_release(releases, label="y")
     holder = releases[list(releases)[-1]]  # the last party holds the label, in its last column
-    weight = np.sqrt(holder.law["share"]) * holder.law["n"]
+    weight = np.sqrt(holder.noise_model["share"]) * holder.noise_model["n"]
     mean = np.clip(0.5 + 0.5 * holder.arrays["ones_row"][-1] / weight, 0.0, 1.0)
     return {
         "de-biased": mean_square(joined.fit().predict(X_test), y_test),
         "shrunk": mean_square(joined.fit(shrink=True).predict(X_test), y_test),
         "private mean": mean_square(mean, y_test),
-        "k": holder.law["k"],
-        "share": holder.law["share"],
+        "k": holder.noise_model["k"],
+        "share": holder.noise_model["share"],
     }
 
 

@@ -310,7 +310,7 @@ def attack(first: tuple[str, float], second: tuple[str, float]) -> tuple[float, 
         releases = (small.release("cardiology", frame, rng=rng) for _ in range(REPEATS))
         sent = (np.concatenate([r.arrays["rows"].ravel(), r.arrays["ones_row"]]) for r in releases)
         scores.append(np.array([(each - low) @ (high - low) for each in sent]))
-    scale = small.release("cardiology", low_rows, rng=0).law["scale"]
+    scale = small.release("cardiology", low_rows, rng=0).noise_model["scale"]
     cut = norm.isf(0.05) * scale * np.linalg.norm(high - low)
     return float(np.mean(scores[1] > cut)), float(
         norm.sf(norm.isf(0.05) - np.linalg.norm(high - low) / scale)

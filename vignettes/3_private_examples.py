@@ -908,7 +908,7 @@ say(
     the conditional score fades where θ'noise is large.
 
     With ε = {WEAK_EPSILON[0]:g} for the features and {WEAK_EPSILON[1]:g} for the label, near the paper's, the noise has standard
-    deviation {WEAK_COPIES.law["scale"]:.1f} on columns that lie in [-1, 1]. Without a penalty nobody can learn four
+    deviation {WEAK_COPIES.noise_model["scale"]:.1f} on columns that lie in [-1, 1]. Without a penalty nobody can learn four
     coefficients from this, and the package says so:
     """
 )

@@ -303,7 +303,7 @@ def _fit_parties(joined: Release, options: FitOptions) -> Results:
     shrink = options["shrink"]
     if plain and shrink:
         raise ArgumentError("--plain and --shrink cannot be combined; choose one of them")
-    if joined.law["method"] == "random-mixing":
+    if joined.noise_model["method"] == "random-mixing":
         model: pi.RMGMOLS | pi.DGMOLS = pi.RMGMOLS.from_release(joined)
     else:
         model = (pi.BGMOLS if plain else pi.DGMOLS).from_release(joined)

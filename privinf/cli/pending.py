@@ -154,7 +154,7 @@ def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, dig
     BudgetExceededError, StorageError
         It cannot be charged, or the disk is full; then nothing was charged, or the message says that it was.
     """
-    if release.law.get("noise_free", False):
+    if release.noise_model.get("noise_free", False):
         raise NotAvailableError(WITHOUT_NOISE)
     key = secrets.token_bytes(32)
     opening = {ARRAYS_DIGEST: _arrays_sha256(release), ARGUMENTS_DIGEST: digest, OPENS: key.hex()}

@@ -243,7 +243,7 @@ class _ShownRows:
 
 
 def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:
-    report = PrivacyReport.from_entries(release.entries, delta=release.law["delta"])
+    report = PrivacyReport.from_entries(release.entries, delta=release.noise_model["delta"])
     check = plan.check()
     noise = f"{release.noise_source} noise, secure" if release.secure else release.stamp
     width = release.arrays["rows"].shape[1]
@@ -294,11 +294,11 @@ def joined_files(files: tuple[Path, ...]) -> Release:
 
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:
-    if joined.law["plan"] != plan.digest:
+    if joined.noise_model["plan"] != plan.digest:
         raise AlignmentError(
             "the releases were made with a plan that differs from --plan; pass the plan of these releases"
         )
-    missing = [name for name in plan.parties if name not in joined.law["parties"]]
+    missing = [name for name in plan.parties if name not in joined.noise_model["parties"]]
     if missing:
         raise AlignmentError(
             f"the releases of the plan's parties {', '.join(missing)} are missing; add their files"

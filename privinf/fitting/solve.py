@@ -149,7 +149,7 @@ def build_results(
     **Privacy.** Post-processing of the release.
     """
     design = release.design if fit.design is None else fit.design
-    exact = bool(release.law.get("noise_free", False))
+    exact = bool(release.noise_model.get("noise_free", False))
     if exact and fit.stabilization == "none":
         check_full_rank(system.A, design.names)
     solution = solve(
@@ -205,7 +205,7 @@ def release_report(release: Release, ledger: Ledger | None = None, *, reread: bo
     """
     subject: ReportSubject = "earlier release" if reread else "fit"
     return PrivacyReport.from_entries(
-        release.entries, ledger=ledger, delta=release.law["delta"], subject=subject
+        release.entries, ledger=ledger, delta=release.noise_model["delta"], subject=subject
     )
 
 

@@ -722,7 +722,7 @@ def _biased(system: ExampleScores) -> bool:
 
 
 def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str | Note, ...]:
-    notes: list[str | Note] = [] if release.law["noise_free"] else [Note(CLIPPED, "header")]
+    notes: list[str | Note] = [] if release.noise_model["noise_free"] else [Note(CLIPPED, "header")]
     if system.correction == "conditional" and system.noise.any():
         notes.append(Note(TARGETS[system.loss], "table"))
     if _biased(system):

@@ -26,7 +26,7 @@ def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
 
 def examples_noise_model(release: Release) -> ExamplesNoiseModel:
     """Return what a release of kind "local-examples" says of its noise."""
-    return cast(ExamplesNoiseModel, release.law)
+    return cast(ExamplesNoiseModel, release.noise_model)
 
 
 @dataclass(frozen=True, slots=True)

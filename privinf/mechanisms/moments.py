@@ -315,7 +315,7 @@ class Moments:
         return Release(
             kind="moments",
             arrays=arrays,
-            law=noise_model,
+            noise_model=noise_model,
             design=self.design,
             entries=recorded,
             nobs=passes.n,
@@ -343,7 +343,12 @@ class Moments:
             return self._noisy_records(block, weight, scale, budget.source)
 
         release = Release(
-            kind="moments", arrays={}, law=noise_model, design=self.design, entries=recorded, nobs=blocks.n
+            kind="moments",
+            arrays={},
+            noise_model=noise_model,
+            design=self.design,
+            entries=recorded,
+            nobs=blocks.n,
         )
         return write_rows(target, release, map(block_arrays, blocks))
 

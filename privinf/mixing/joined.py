@@ -31,12 +31,12 @@ WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": 
 
 def party_noise_model(release: Release) -> RandomMixingNoiseModel:
     """Return what one party's release says of its noise; of rows that were not mixed without the matrix."""
-    return cast(RandomMixingNoiseModel, release.law)
+    return cast(RandomMixingNoiseModel, release.noise_model)
 
 
 def joined_noise_model(release: Release) -> JoinedMixingNoiseModel:
     """Return what joined releases say of their noise; of rows that were not mixed without the matrix."""
-    return cast(JoinedMixingNoiseModel, release.law)
+    return cast(JoinedMixingNoiseModel, release.noise_model)
 
 
 @error_boundary
@@ -81,7 +81,7 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     laws = {name: party_noise_model(release) for name, release in by_party.items()}
     deltas = [noise_model["delta"] for noise_model in laws.values() if noise_model["delta"] is not None]
     widths = {name: release.arrays["rows"].shape[1] for name, release in by_party.items()}
-    noise_model = {key: first.law[key] for key in AGREED if key in first.law} | {
+    noise_model = {key: first.noise_model[key] for key in AGREED if key in first.noise_model} | {
         "parties": list(by_party),
         "noise": [laws[name]["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
         "delta": max(deltas, default=None),
@@ -89,7 +89,7 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     }
     if imputes(*laws.values()):
         noise_model["missing"] = IMPUTING
-    if named := first.law.get("regression"):
+    if named := first.noise_model.get("regression"):
         noise_model |= (
             {"regression": named}
             if all(party_terms.get("regression") == named for party_terms in laws.values())
@@ -100,7 +100,7 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     return Release(
         kind=JOINED + first.kind,
         arrays=arrays,
-        law=noise_model,
+        noise_model=noise_model,
         design=design,
         entries=entries,
         nobs=first.nobs,
@@ -135,7 +135,7 @@ def _named(releases: Any) -> dict[str, Release]:
 
 def _check_agreement(first: Release, second: Release) -> None:
     for key in AGREED:
-        if first.law.get(key) != second.law.get(key):
+        if first.noise_model.get(key) != second.noise_model.get(key):
             names = party_noise_model(first)["party"] or 1, party_noise_model(second)["party"] or 2
             parties = f"parties {names[0]!r} and {names[1]!r}"
             raise AlignmentError(
@@ -269,7 +269,7 @@ def regression_release(joined: Release, design: Design) -> Release:
     rows = joined.arrays["rows"]
     n = joined.nobs
     m = len(rows)
-    share = float(joined.law.get("share", 0.0))
+    share = float(joined.noise_model.get("share", 0.0))
     ones = joined.arrays.get("ones", np.ones(m))
     ones_row = joined.arrays.get("ones_row") if design.constant is not None else None
     weight = math.sqrt(share) * n
@@ -294,10 +294,10 @@ def regression_release(joined: Release, design: Design) -> Release:
     if ones_row is not None:
         arrays["ones_row"] = top
         arrays["ones_response"] = np.array([factor * ones_row[at] + shift * weight])
-    noise_model = {key: value for key, value in joined.law.items() if key != "noise"}
+    noise_model = {key: value for key, value in joined.noise_model.items() if key != "noise"}
     noise_model |= {"noise": variances.tolist(), "y_noise": float(factor**2 * noise[at]), "share": share}
     return Release(
-        kind=REGRESSION, arrays=arrays, law=noise_model, design=design, entries=joined.entries, nobs=n
+        kind=REGRESSION, arrays=arrays, noise_model=noise_model, design=design, entries=joined.entries, nobs=n
     )
 
 

@@ -161,7 +161,7 @@ class PartyModel(Model[PartyModelOptions]):
         joined = join(releases)
         joined.require(f"joined {cls.method}", cls.__name__)
         model = cls._from_release(joined, ledger)
-        named: RegressionNoiseModel = {} if label is not None else joined.law.get("regression", {})
+        named: RegressionNoiseModel = {} if label is not None else joined.noise_model.get("regression", {})
         model._options = None
         model._order = named.get("order")
         model._label = named.get("response", label)
@@ -309,7 +309,7 @@ class PartyModel(Model[PartyModelOptions]):
         }
         regression = self._regression_noise_model()
         return {
-            name: replace(release, law={**release.law, "regression": regression})
+            name: replace(release, noise_model={**release.noise_model, "regression": regression})
             for name, release in releases.items()
         }
 

@@ -312,7 +312,7 @@ def mixing_system(release: Release, *, population: bool = True, rows: Integers |
     population's in any case. With `rows` it is that of these mixed rows, in place of all.
     """
     arrays = release.arrays
-    noise_model = cast(MixingRegressionNoiseModel, release.law)
+    noise_model = cast(MixingRegressionNoiseModel, release.noise_model)
     design = release.design
     noise = np.asarray(noise_model["noise"])
     if noise_model["method"] == "gaussian-rows":
@@ -387,7 +387,7 @@ def shrunk_params(release: Release) -> Floats:
         The release has single rows, or no all-ones row, from which column means come.
     """
     arrays = release.arrays
-    noise_model = cast(MixingRegressionNoiseModel, release.law)
+    noise_model = cast(MixingRegressionNoiseModel, release.noise_model)
     design = release.design
     if "ones_row" not in arrays or design.constant is None:
         raise NotAvailableError(

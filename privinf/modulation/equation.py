@@ -26,7 +26,7 @@ Estimator = Literal["client-average", "pooled", "last"]
 
 def modulation_noise_model(release: Release) -> ModulationNoiseModel:
     """Return what a release of kind "modulation" says of its noise."""
-    return cast(ModulationNoiseModel, release.law)
+    return cast(ModulationNoiseModel, release.noise_model)
 
 
 def _assemble(design: Design, private: Floats, public: Floats) -> Floats:

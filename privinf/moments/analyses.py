@@ -303,7 +303,7 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
 def check_formula_covariance(release: Release, cov_type: str | None) -> None:
     """Raise NotAvailableError, with what there is, unless a formula on a release has this covariance."""
     release_kind = equation.release_cov_type(release)
-    totals = release_kind == "HC0" and release.law["trust"] != "local"
+    totals = release_kind == "HC0" and release.noise_model["trust"] != "local"
     # Residual moments are of the release's own formula.
     available = "nonrobust" if totals else release_kind
     if cov_type in (None, available):

@@ -334,7 +334,7 @@ def correlations(
         nobs=moments.n,
         law=NORMAL_LAW if moments.spread is None else OWN_LAW,
         privacy=release_report(release, reread=True),
-        imputed=imputes(release.law),
+        imputed=imputes(release.noise_model),
     )
 
 

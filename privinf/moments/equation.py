@@ -166,7 +166,7 @@ def spectral_edge(noise_free: Flags, sd: float) -> float:
 
 def moments_noise_model(release: Release) -> MomentsNoiseModel:
     """Return what a release of kind "moments" says of its noise."""
-    return cast(MomentsNoiseModel, release.law)
+    return cast(MomentsNoiseModel, release.noise_model)
 
 
 class NoisyTotals(LargeSample):
@@ -437,14 +437,16 @@ METHOD = "noisy second moments"  # of a summary
 def described(release: Release) -> dict[str, str]:
     """Return the rows of a summary about a federation."""
     labels = {"sites": "Sites", "max_colluding": "Colluding sites allowed for"}
-    return {text: str(release.law[name]) for name, text in labels.items() if release.law.get(name)}
+    return {
+        text: str(release.noise_model[name]) for name, text in labels.items() if release.noise_model.get(name)
+    }
 
 
 def release_cov_type(release: Release) -> CovWord:
     """Return the covariance that a moment release supports."""
     if "groups" in release.arrays or moments_noise_model(release).get("units"):
         return "cluster"
-    robust = release.law["trust"] == "local" or "residual_moments" in release.arrays
+    robust = release.noise_model["trust"] == "local" or "residual_moments" in release.arrays
     return "HC0" if robust else "nonrobust"
 
 

@@ -197,7 +197,7 @@ class FederatedMoments:
             return Release(
                 kind="moments",
                 arrays=arrays,
-                law=noise_model,
+                noise_model=noise_model,
                 design=self.design,
                 entries=rounds.entries,
                 nobs=n,

@@ -221,7 +221,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
     solution = solve(system)
     transform, shift = design.to_user
     sampling = solution.sampling_cov
-    noise_model = release.law
+    noise_model = release.noise_model
     return IVResults(
         solution.estimate(design.names).transformed(transform, shift=shift, names=design.names),
         Context(

@@ -647,5 +647,5 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
 
 def moment_system(release: Release, part: equation.MomentMap | None = None) -> records.MomentSystem:
     """Return the estimating equation of a moment release, scaled units: of its design, or of a part of it."""
-    local = release.law["trust"] == "local"
+    local = release.noise_model["trust"] == "local"
     return records.record_system(release, part) if local else equation.total_system(release, part)

@@ -101,7 +101,7 @@ class Context:
             schema_notes = self.design.schema.notes(inputs)
             texts = [note.text for note in notes]
             notes = (*must_read(*(text for text in schema_notes if text not in texts)), *notes)
-        if imputes({} if self.release is None else self.release.law, self.settings):
+        if imputes({} if self.release is None else self.release.noise_model, self.settings):
             object.__setattr__(self, "settings", {**self.settings, "missing": IMPUTING})
             notes = with_imputation(notes)
         object.__setattr__(self, "notes", notes)

@@ -72,7 +72,7 @@ def release_says(release: Any) -> dict[str, Any]:
         name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         for name, array in sorted(release.arrays.items())
     }
-    return {"kind": release.kind, "nobs": release.nobs, "law": sorted(release.law), "arrays": arrays}
+    return {"kind": release.kind, "nobs": release.nobs, "law": sorted(release.noise_model), "arrays": arrays}
 
 
 def release_of(folder: Path, slug: str) -> Any:

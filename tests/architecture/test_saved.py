@@ -285,7 +285,7 @@ def test_keys_and_plans(saved):
     text = (study / "plan.json").read_text(encoding="utf-8")
     plan = pi.MixingPlan.load(study / "plan.json")
     assert plan.to_json() + "\n" == text
-    assert pi.load_release(study / "a.npz").law["plan"] == plan.digest
+    assert pi.load_release(study / "a.npz").noise_model["plan"] == plan.digest
     assert SitePolicy(**json.loads((study / "policy.json").read_text(encoding="utf-8"))).min_sites == 2
 
 

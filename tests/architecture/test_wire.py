@@ -59,7 +59,9 @@ def of_other_modules() -> Iterator[str]:
     yield f"trust: {' '.join(get_args(TrustModel))}"
     for name, kind in release_kinds._KINDS.items():
         yield from (f"release {name}: array {word}" for word in sorted({*kind.arrays, *kind.more_arrays}))
-        yield from (f"release {name}: law {word}" for word in sorted(release_kinds._entries(kind.law)))
+        yield from (
+            f"release {name}: law {word}" for word in sorted(release_kinds._entries(kind.noise_model))
+        )
 
 
 def a_line() -> LedgerEntry:

@@ -25,7 +25,7 @@ def test_join_prints_what_is_known_about_one_person(released):
     assert list(joined.design.private_names) == ["sex[T.m]", "age", "bmi", "glucose"]
     parts = [load_release(f"{party}.npz").arrays["rows"] for party in "abc"]
     np.testing.assert_array_equal(joined.arrays["rows"], np.hstack(parts))
-    assert joined.law["ids_sha256"] == plan.ids_sha256
+    assert joined.noise_model["ids_sha256"] == plan.ids_sha256
 
 
 def test_fit_from_files_and_from_the_joined_file_is_one_fit(joined):

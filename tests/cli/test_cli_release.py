@@ -25,8 +25,8 @@ def test_a_release_its_privacy_line_and_its_ledger(planned):
     result = planned.release("a", "a.csv", *LEDGER)
     assert result.exit_code == 0, result.output
     release, plan = pi.load_release("a.npz"), pi.MixingPlan.load("plan.json")
-    assert (release.nobs, release.secure, release.law["plan"]) == (3000, True, plan.digest)
-    assert release.law["ids_sha256"] == plan.ids_sha256
+    assert (release.nobs, release.secure, release.noise_model["plan"]) == (3000, True, plan.digest)
+    assert release.noise_model["ids_sha256"] == plan.ids_sha256
     assert "privacy of a: epsilon 40 at delta 1e-06" in result.output
     assert f"epsilon {plan.check().epsilon:.4g}" in result.output
     assert "ledger a.ledger: 1 release(s), epsilon 40 of 50 at delta 1e-06" in result.output
@@ -168,7 +168,7 @@ def test_without_id_in_the_plan_the_order_counts(study):
     base = ["--column", "a:age:18:90", "--column", "b:bmi:15:60", "--epsilon", "1", "--delta", "1e-6"]
     assert study.run("plan", "new", *base, "--n", "3000", "--out", "plan.json").exit_code == 0
     assert study.release("a", "a.csv").exit_code == 0
-    assert pi.load_release("a.npz").law["ids_sha256"] == ""
+    assert pi.load_release("a.npz").noise_model["ids_sha256"] == ""
     study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "this plan has none")
 
 

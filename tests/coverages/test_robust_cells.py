@@ -88,7 +88,7 @@ def test_a_clip_that_the_noise_made_narrow_is_said():
     y = np.clip(X @ np.full(10, 0.1) + 0.1 * rng.standard_normal(1500), -3, 3)
     model = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 10, y_bounds=(-3, 3))
     found = model.fit(mu=60.0, cov_type="HC0", robust_share=1e-5, rng=0)
-    assert found.release.law["residual_bound"] < found.release.law["residual_largest"]
+    assert found.release.noise_model["residual_bound"] < found.release.noise_model["residual_largest"]
     text = " ".join(found.summary().as_text().split())
     assert "for clipped residuals" in text
     assert "not flagged" not in text

@@ -153,7 +153,7 @@ def test_every_kind_of_release_needs_a_line():
     for made in (
         lambda: NoisySum(values=np.zeros(1), rows=9, sites=("north",), scale=1.0, mu=0.5, entries=()),
         lambda: ReleasedNumber(1.0, (), 0.5),
-        lambda: Release(kind="moments", arrays={}, law={}, design=design, entries=(), nobs=9),
+        lambda: Release(kind="moments", arrays={}, noise_model={}, design=design, entries=(), nobs=9),
     ):
         with pytest.raises(UnchargedError, match="privinf ledger show"):
             made()

@@ -51,14 +51,14 @@ def test_a_total_pays_for_the_largest_weight():
     scales = [
         pi.MomentOLS.from_formula("y ~ x", frame, schema=SCHEMA, **options)
         .release(mu=1.0, rng=0)
-        .law["scale"]
+        .noise_model["scale"]
         for options in ({}, {"weights": "w"})
     ]
     assert scales[1] / scales[0] == pytest.approx(2.5, rel=1e-9)
     local = [
         pi.MomentOLS.from_formula("y ~ x", frame, schema=SCHEMA, trust="local", **options)
         .release(mu=1.0, rng=0)
-        .law["scale"]
+        .noise_model["scale"]
         for options in ({}, {"weights": "w"})
     ]
     assert local[0] == local[1]  # each record's noise is its own; the analyst applies the public weight

@@ -445,7 +445,7 @@ def changed(release, **law):
     return pi.Release(
         kind=release.kind,
         arrays=release.arrays,
-        law={**release.law, **law},
+        noise_model={**release.noise_model, **law},
         design=release.design,
         entries=release.entries,
         nobs=release.nobs,
@@ -467,7 +467,9 @@ def test_the_release_door_refuses_what_it_cannot_take():
             pi.IWPGLM.from_release(release).fit(**{name: value})
     cost = model("cost ~ age", "squared", 300).release(**SPENDING)
     with pytest.raises(errors.ArgumentError, match=r"noise on its label, of scale 0"):
-        pi.IWPGLM.from_release(changed(cost, label={**cost.law["label"], "scale": 0.0}), loss="squared")
+        pi.IWPGLM.from_release(
+            changed(cost, label={**cost.noise_model["label"], "scale": 0.0}), loss="squared"
+        )
     with pytest.raises(errors.NotAvailableError, match="declared levels"):
         pi.IWPGLM.from_release(cost)
     with pytest.raises(errors.NotAvailableError, match="two levels"):
@@ -548,16 +550,18 @@ def test_every_option_of_a_release_has_an_effect():
     plain = law()
     whole = {"epsilon_x": None, "epsilon_y": None, "epsilon": 6.0}
     for change in ({"epsilon_x": 5.0}, {"delta": 1e-6}, {"calibration": "classic"}, whole):
-        assert law(**change).law["scale"] != plain.law["scale"]
-    assert law(epsilon_y=3.0).law["label"]["keep"] > plain.law["label"]["keep"]
-    assert law(**whole, shares=(1, 1)).law["label"]["keep"] > law(**whole).law["label"]["keep"]
+        assert law(**change).noise_model["scale"] != plain.noise_model["scale"]
+    assert law(epsilon_y=3.0).noise_model["label"]["keep"] > plain.noise_model["label"]["keep"]
+    assert (
+        law(**whole, shares=(1, 1)).noise_model["label"]["keep"] > law(**whole).noise_model["label"]["keep"]
+    )
     assert law(rng=None).secure
     assert not plain.secure
     gaussian = law({"binary": ["sex"], "binary_mechanism": "gaussian"})
-    assert (len(gaussian.law["responses"]), len(plain.law["responses"])) == (0, 1)
+    assert (len(gaussian.noise_model["responses"]), len(plain.noise_model["responses"])) == (0, 1)
     shared = law({"binary": ["sex"], "response_shares": {"sex": 3.0}})
-    assert shared.law["responses"][0]["keep"] > plain.law["responses"][0]["keep"]
-    assert law({"binary": ["sex"], "radius": 0.5}).law["scale"] < plain.law["scale"]
+    assert shared.noise_model["responses"][0]["keep"] > plain.noise_model["responses"][0]["keep"]
+    assert law({"binary": ["sex"], "radius": 0.5}).noise_model["scale"] < plain.noise_model["scale"]
     ledger = pi.Ledger()
     y, X = data(200)
     pi.IWPGLM(y, X, radius=RADIUS, ledger=ledger).release(**SPENDING)
@@ -589,7 +593,7 @@ def test_summaries_say_what_an_analyst_must_know():
     assert "Ridge 0.2 (scaled units)" in text
     assert "Target: penalized" in text
     scaled = exponential.params * release.design.scale
-    noise = release.law["scale"] ** 2 * float(scaled @ scaled)
+    noise = release.noise_model["scale"] ** 2 * float(scaled @ scaled)
     assert exponential.variance_inflation == pytest.approx(math.expm1(noise))
     assert r.variance_inflation == 0.0
 

@@ -77,7 +77,7 @@ def features_total(release):
 def test_without_noise_every_column_is_the_design_in_the_stated_units():
     rows = frame()
     release = mixed().release(rows, epsilon=math.inf)
-    law, design = release.law, release.design
+    law, design = release.noise_model, release.design
     assert law["noise_free"]
     assert law["scale"] == 0.0
     sent = np.empty((200, len(design.names)))
@@ -101,7 +101,7 @@ def test_the_release_has_the_stated_law(noise):
     one = frame(1).assign(y="maybe", g="t", b=True, z=0, x=1.0, u=0.5)
     rows = one.loc[np.zeros(n, dtype=int)]
     release = mixed().release(rows, epsilon_x=6.0, epsilon_y=2.0, delta=DELTA, **noise)
-    law, features = release.law, release.arrays["features"]
+    law, features = release.noise_model, release.arrays["features"]
     numbers = features[:, law["gaussian"]] / law["scale"]
     assert np.abs(numbers.mean(axis=0)).max() < 5 / math.sqrt(n)  # both at their centres
     assert np.abs(np.cov(numbers.T) - np.eye(2)).max() < 5 * math.sqrt(2 / n)
@@ -132,8 +132,10 @@ def check_answers(codes, truth, levels, keep, other):
 @pytest.mark.parametrize(("epsilon", "scale"), [(4.0, 3.058), (16.07, 0.9702)])
 def test_scale_of_the_square_in_a_ball(epsilon, scale):
     release = plane().release(square(), epsilon_x=epsilon, epsilon_y=2.0, delta=DELTA, rng=0)
-    assert release.law["scale"] == pytest.approx(scale, rel=1e-3)
-    assert release.law["scale"] == pytest.approx(2 * math.sqrt(2) / gaussian_mu(epsilon, DELTA), rel=1e-9)
+    assert release.noise_model["scale"] == pytest.approx(scale, rel=1e-3)
+    assert release.noise_model["scale"] == pytest.approx(
+        2 * math.sqrt(2) / gaussian_mu(epsilon, DELTA), rel=1e-9
+    )
 
 
 def test_sensitivity_is_the_diameter_of_the_gaussian_columns_alone():
@@ -145,31 +147,31 @@ def test_sensitivity_is_the_diameter_of_the_gaussian_columns_alone():
     release = papers.release(frame(), epsilon_x=6.0, epsilon_y=2.0, delta=DELTA, rng=0)
     assert release.entries[0].sensitivity.value == pytest.approx(papers.design.diameter, rel=1e-9)
     assert papers.design.diameter == pytest.approx(math.sqrt(3 * 4 + 2 + 1))
-    assert release.law["responses"] == []
-    assert release.law["gaussian"] == list(range(7))
-    np.testing.assert_array_equal(release.law["units"]["scale"], papers.design.scale)
+    assert release.noise_model["responses"] == []
+    assert release.noise_model["gaussian"] == list(range(7))
+    np.testing.assert_array_equal(release.noise_model["units"]["scale"], papers.design.scale)
 
 
 def test_only_the_gaussian_columns_are_projected():
     rows = frame()
     release = mixed(radius=0.1).release(rows, epsilon=math.inf)
     features = release.arrays["features"]
-    assert np.linalg.norm(features[:, release.law["gaussian"]], axis=1).max() <= 0.1 + 1e-12
+    assert np.linalg.norm(features[:, release.noise_model["gaussian"]], axis=1).max() <= 0.1 + 1e-12
     np.testing.assert_array_equal(features[:, 5], rows["z"])
 
 
 def test_a_gaussian_label_and_a_clear_one():
     rows = frame()
     noisy = LocalExamples(SCHEMA, "t ~ x + u").release(rows, epsilon_x=4.0, epsilon_y=2.0, delta=DELTA, rng=0)
-    assert noisy.law["label"]["kind"] == "gaussian"
-    assert noisy.law["label"]["scale"] == pytest.approx(2.0 / gaussian_mu(2.0, DELTA), rel=1e-9)
+    assert noisy.noise_model["label"]["kind"] == "gaussian"
+    assert noisy.noise_model["label"]["scale"] == pytest.approx(2.0 / gaussian_mu(2.0, DELTA), rel=1e-9)
     assert not np.isin(noisy.arrays["labels"], (rows["t"] - 5) / 5).any()
     clear = LocalExamples(SCHEMA, "t ~ x", label="clear").release(rows, epsilon_x=4.0, delta=DELTA, rng=0)
     np.testing.assert_array_equal(clear.arrays["labels"], rows["t"])
     assert any("released in clear" in text for text in clear.entries[0].assumptions)
     assert LocalExamples(SCHEMA, "site ~ x").label.kind == "clear"
     levels = LocalExamples(SCHEMA, "y ~ x", label="clear").release(rows, epsilon_x=4.0, delta=DELTA, rng=0)
-    assert levels.law["label"] == {"kind": "clear", "levels": ["no", "maybe", "yes"]}
+    assert levels.noise_model["label"] == {"kind": "clear", "levels": ["no", "maybe", "yes"]}
     responded = mixed().release(rows, epsilon=3.0, delta=DELTA, rng=0)
     assert not any("clear" in text for entry in responded.entries for text in entry.assumptions)
 
@@ -185,8 +187,8 @@ def test_factors_of_every_coding(formula):
     rows = frame()
     release = LocalExamples(SCHEMA, formula).release(rows, epsilon=math.inf)
     design = release.design
-    clear = release.arrays["features"] * np.array(release.law["units"]["scale"])[design.private]
-    clear += np.array(release.law["units"]["center"])[design.private]
+    clear = release.arrays["features"] * np.array(release.noise_model["units"]["scale"])[design.private]
+    clear += np.array(release.noise_model["units"]["center"])[design.private]
     np.testing.assert_allclose(clear, design.matrix(rows)[:, design.private], atol=1e-14)
     spent = LocalExamples(SCHEMA, formula).release(rows, epsilon_x=2.0, epsilon_y=1.0, delta=DELTA, rng=0)
     assert sum("feature " in entry.label for entry in spent.entries) == len(design.blocks)
@@ -259,7 +261,7 @@ def test_the_ledger_equals_the_noise_that_was_drawn(monkeypatch):
     release = mixed().release(frame(), epsilon_x=5.0, epsilon_y=1.0, delta=DELTA, ledger=ledger)
     (normal,) = recorder.of("perturb")
     assert normal.shape == (200, 2)
-    assert normal.scale == release.law["scale"]
+    assert normal.scale == release.noise_model["scale"]
     assert release.entries[0].loss.mu == pytest.approx(2 * math.sqrt(2) / normal.scale, rel=1e-5)
     lies = recorder.of("bernoulli")
     assert [call.shape for call in lies] == [(200,)] * 4
@@ -281,8 +283,8 @@ def test_rows_of_one_unit_share_what_was_named():
     release = LocalExamples(schema, "y ~ x + g").release(rows, epsilon_x=4.0, epsilon_y=2.0, delta=DELTA)
     assert release.entries[0].sensitivity.value == pytest.approx(2 * 2.0, rel=1e-5)  # sqrt(4) times 2
     assert [entry.loss for entry in release.entries[1:]] == [PureLoss(2.0), PureLoss(2.0)]
-    assert release.law["responses"][0]["epsilon"] == pytest.approx(0.5)
-    assert release.law["label"]["epsilon"] == pytest.approx(0.5)
+    assert release.noise_model["responses"][0]["epsilon"] == pytest.approx(0.5)
+    assert release.noise_model["label"]["epsilon"] == pytest.approx(0.5)
     assert {entry.unit for entry in release.entries} == {"id"}
     assert release.arrays["groups"].shape == (80,)
 
@@ -312,7 +314,7 @@ def test_arrays_of_two_labels(coding, kind):
     release = plane().release((kind([coding[c] for c in codes]), X), epsilon=math.inf)
     np.testing.assert_array_equal(release.arrays["labels"], codes)
     assert release.arrays["labels"].dtype == np.int64
-    assert release.law["label"]["levels"] == [0, 1]
+    assert release.noise_model["label"]["levels"] == [0, 1]
 
 
 def test_levels_of_array_labels():
@@ -384,7 +386,7 @@ def test_save_load_pickle(tmp_path):
     release = mixed().release(frame(), epsilon=3.0, delta=DELTA)
     release.save(tmp_path / "examples.npz")
     for copy in (load_release(tmp_path / "examples.npz"), pickle.loads(pickle.dumps(release))):
-        assert copy.law == release.law
+        assert copy.noise_model == release.noise_model
         assert copy.design == release.design
         assert copy.entries == release.entries
         for name, array in release.arrays.items():

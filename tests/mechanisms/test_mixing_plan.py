@@ -64,9 +64,9 @@ def test_releases_carry_the_plan_and_its_budget():
     made = plan(n=500, k=40)
     ledger = pi.Ledger()
     release = made.release("clinic", frame, rng=0, ledger=ledger)
-    assert release.law["plan"] == made.digest
-    assert release.law["party"] == ledger.entries[0].party == "clinic"
-    assert release.law["k"] == 40
+    assert release.noise_model["plan"] == made.digest
+    assert release.noise_model["party"] == ledger.entries[0].party == "clinic"
+    assert release.noise_model["k"] == 40
     assert pi.PrivacyReport.from_entries(release.entries).epsilon(1e-6) == pytest.approx(1.0)
     assert made.losses("clinic")[0].mu == ledger.entries[0].loss.mu
 

@@ -129,9 +129,9 @@ def test_noise_scale_follows_from_sensitivity_and_mu():
             X[:, 0], X, radius=1.0, frequency=2.0, directions=2, sensitivity=rule, response="public"
         )
         release = model.release(mu=0.5, rng=0)
-        assert release.law["scales"][0] == pytest.approx(sensitivity / 0.5, rel=1e-9)
+        assert release.noise_model["scales"][0] == pytest.approx(sensitivity / 0.5, rel=1e-9)
     unit = pi.ModulatedOLS(X[:, 0], X, adjacency="unit", response="public").release(mu=0.5, rng=0)
-    assert unit.law["scales"][0] == pytest.approx(0.5 / 0.5, rel=1e-9)
+    assert unit.noise_model["scales"][0] == pytest.approx(0.5 / 0.5, rel=1e-9)
     assert unit.entries[0].relation == "metric"
 
 
@@ -171,7 +171,7 @@ def test_classic_calibration_reports_the_epsilon_it_really_gives():
     release = pi.ModulatedOLS(X[:, 0], X, radius=1.0, response="public").release(
         epsilon=16.0, delta=1e-5, calibration="classic", rng=0
     )
-    sigma = release.law["scales"][0]
+    sigma = release.noise_model["scales"][0]
     assert sigma == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 16.0, rel=1e-9)
     report = pi.PrivacyReport.from_entries(release.entries)
     assert report.epsilon(1e-5) > 16.0

@@ -142,7 +142,7 @@ def test_a_total_that_its_grid_has_no_room_for_is_refused_before_it_is_charged(c
         model.release(mu=1e12, cov_type=cov_type)
     assert len(model.ledger) == 0
     assert model.release(mu=1e9, cov_type=cov_type).entries[0].secure
-    assert model.release(mu=1e12, cov_type=cov_type, rng=0).law["scale"] > 0.0
+    assert model.release(mu=1e12, cov_type=cov_type, rng=0).noise_model["scale"] > 0.0
 
 
 def test_a_curators_moments_are_those_of_a_site_with_the_same_rows():
@@ -167,7 +167,7 @@ def test_several_rows_of_a_unit_multiply_the_noise(trust):
             {"x": (-1, 1), "y": (-1, 1)}, **({"unit": "id", "max_rows": 2} if rows == 2 else {})
         )
         release = pi.Moments(schema, "y ~ x", trust=trust).release(frame, mu=0.5, rng=0)
-        scales.append(release.law["scale"])
+        scales.append(release.noise_model["scale"])
     expected = 2.0 if trust == "central" else math.sqrt(2.0)
     assert scales[1] / scales[0] == pytest.approx(expected, rel=1e-9)
 
@@ -179,4 +179,4 @@ def test_hc0_release_is_two_lines_whose_mu_add_up():
     release = model.release(mu=0.8, cov_type="HC0", rng=0)
     assert sum(entry.loss.mu**2 for entry in release.entries) == pytest.approx(0.64, rel=1e-12)
     assert len(release.entries) == 2
-    assert release.law["residual_bound"] < 10
+    assert release.noise_model["residual_bound"] < 10

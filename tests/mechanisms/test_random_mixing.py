@@ -62,14 +62,14 @@ def test_noise_has_the_calibrated_scale(kind):
         difference = release.arrays["rows"] - clear.arrays["rows"]
         noise.append(np.append(difference, release.arrays["ones_row"] - clear.arrays["ones_row"]))
     mu = pi.accounting.calibrate_mu(epsilon=1.0, delta=1e-5)
-    assert release.law["scale"] == pytest.approx(DIAMETER / mu, rel=1e-4)
+    assert release.noise_model["scale"] == pytest.approx(DIAMETER / mu, rel=1e-4)
     sd = np.std(np.concatenate(noise))
     assert sd == pytest.approx(DIAMETER / mu, rel=4 / math.sqrt(2 * 40 * (K + 1) * 4))
 
 
 def test_secure_release_is_on_the_grid_and_charges_it():
     release = RandomMixing(SCHEMA, k=K, kind="signs").release(rows(), mu=0.5, delta=1e-6)
-    entry, scale = release.entries[0], release.law["scale"]
+    entry, scale = release.entries[0], release.noise_model["scale"]
     step = entry.noise["grid"]
     steps = release.arrays["rows"] / step
     assert np.array_equal(steps, np.rint(steps))
@@ -166,14 +166,14 @@ def test_default_share_is_public_arithmetic():
     assert default_share(10.0, 1000) == pytest.approx((10 / 20) ** 2)
     assert default_share(100.0, 1000) == 0.5
     release = RandomMixing(SCHEMA, k=K).release(rows(), mu=1.0, rng=0)
-    assert release.law["share"] == default_share(release.law["scale"], N)
+    assert release.noise_model["share"] == default_share(release.noise_model["scale"], N)
 
 
 def test_release_files_come_back_whole(tmp_path):
     release = RandomMixing(SCHEMA, k=K).release(rows(), mu=1.0, delta=1e-6)
     release.save(tmp_path / "a.npz")
     back = pi.load_release(tmp_path / "a.npz")
-    assert dict(back.law) == dict(release.law)
+    assert dict(back.noise_model) == dict(release.noise_model)
     assert back.design.digest == release.design.digest
     assert all(np.array_equal(back.arrays[name], release.arrays[name]) for name in release.arrays)
     damaged = bytearray((tmp_path / "a.npz").read_bytes())

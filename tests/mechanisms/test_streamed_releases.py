@@ -85,7 +85,7 @@ def equal(one: pi.Release, other: pi.Release) -> None:
         left, right = np.asarray(array), np.asarray(other.arrays[name])
         assert left.dtype == right.dtype, name
         assert np.array_equal(left, right), name
-    assert one.law == other.law
+    assert one.noise_model == other.noise_model
     assert one.nobs == other.nobs
     assert [line.loss for line in one.entries] == [line.loss for line in other.entries]
 
@@ -124,7 +124,7 @@ def test_folders_and_secure_noise(rows: pd.DataFrame, tmp_path: Path) -> None:
     assert release.secure
     clean = np.asarray(model("moments", rows).release(epsilon=np.inf).arrays["moments"])
     noise = np.asarray(release.arrays["moments"]) - clean
-    assert abs(noise.std() / release.law["scale"] - 1.0) < 0.01
+    assert abs(noise.std() / release.noise_model["scale"] - 1.0) < 0.01
 
 
 def test_numbers_are_read_as_arrays_and_every_one_has_its_own_secure_noise(
@@ -143,7 +143,7 @@ def test_numbers_are_read_as_arrays_and_every_one_has_its_own_secure_noise(
         moved = np.asarray(release.arrays[name]) - np.asarray(clean.arrays[name])
         noise += list(np.reshape(moved, (N, -1)).T)
     for one in noise[:2]:
-        assert abs(one.std() / release.law["scale"] - 1.0) < 0.01
+        assert abs(one.std() / release.noise_model["scale"] - 1.0) < 0.01
     assert np.abs(np.corrcoef(noise) - np.eye(3)).max() < 0.02
 
 

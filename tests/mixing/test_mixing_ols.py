@@ -271,7 +271,11 @@ def test_adjusted_r_squared_counts_people_not_rows():
 
 def test_noise_of_the_largest_diameter_costs_a_small_party_less():
     own, largest = (model(diameter=d).release(epsilon=1.0, delta=1e-5, rng=0) for d in ("own", "largest"))
-    assert own["b"].law["scale"] < largest["b"].law["scale"] == pytest.approx(largest["a"].law["scale"])
+    assert (
+        own["b"].noise_model["scale"]
+        < largest["b"].noise_model["scale"]
+        == pytest.approx(largest["a"].noise_model["scale"])
+    )
     mu = pi.accounting.calibrate_mu(epsilon=1.0, delta=1e-5)
     assert largest["b"].entries[0].loss.mu == pytest.approx(mu / math.sqrt(2))
     assert own["b"].entries[0].loss.mu == pytest.approx(mu)
@@ -366,7 +370,9 @@ def test_releases_of_different_plans_do_not_join():
         pi.DGMOLS.from_release(base)
     with pytest.raises(errors.SchemaError, match="not a released column"):
         pi.RMGMOLS.from_release(base, label="q").fit()
-    of_a_plan = {name: dataclasses.replace(one, law=_unnamed(one.law)) for name, one in base.items()}
+    of_a_plan = {
+        name: dataclasses.replace(one, noise_model=_unnamed(one.noise_model)) for name, one in base.items()
+    }
     with pytest.raises(errors.ArgumentError, match="name the column"):
         pi.RMGMOLS.from_release(of_a_plan).fit()
     with pytest.raises(errors.ArgumentError, match="built from releases"):

@@ -79,7 +79,7 @@ def test_client_average_of_equal_rounds_is_the_mean_message():
     S = np.mean(
         [
             theory.modulation_noise_cov(v, scale=s, contraction=0.5, amplitude=0.1)
-            for v, s in zip(release.arrays["directions"], release.law["scales"], strict=True)
+            for v, s in zip(release.arrays["directions"], release.noise_model["scales"], strict=True)
         ],
         axis=0,
     )
@@ -95,8 +95,8 @@ def test_unequal_budgets_weigh_the_rounds():
     assert first + second == pytest.approx(4.0)
     # one shot of the same budget has the same noise as the weighted average
     one = m.release(mu=2.0, rng=0)
-    scales = np.array(release.law["scales"])
-    assert 1 / math.sqrt(np.sum(scales**-2.0)) == pytest.approx(one.law["scales"][0], rel=1e-9)
+    scales = np.array(release.noise_model["scales"])
+    assert 1 / math.sqrt(np.sum(scales**-2.0)) == pytest.approx(one.noise_model["scales"][0], rel=1e-9)
 
 
 @pytest.mark.audit
@@ -316,7 +316,7 @@ def test_a_results_bound_holds_for_its_own_gradient(mu, options):
     y, X = sphere(300)
     model = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3), directions=2)
     r = model.fit(mu=mu, rng=0, **options)
-    noise, tau2 = feature_noise(r.release), r.release.law["response_scale"] ** 2
+    noise, tau2 = feature_noise(r.release), r.release.noise_model["response_scale"] ** 2
     bound = r.variance_bound(beta_norm=1.5)
     clean = modulation_system(model.release(epsilon=math.inf, rng=0))
     for seed in range(5):

@@ -90,7 +90,7 @@ def test_noise_meat_is_what_follows_from_the_clean_rows():
         x, r = clean[:, :-1], clean @ w
         releases = [MECHANISM.release(ROWS, mu=40.0, rng=seed) for seed in range(25)]
         found = np.mean([part_system(release, maps).noise_meat(b) for release in releases], axis=0)
-        law, noise = releases[0].law, feature_noise(releases[0])
+        law, noise = releases[0].noise_model, feature_noise(releases[0])
         S = np.zeros((maps.shape[1],) * 2)
         S[:-1, :-1], S[-1, -1] = noise.cov, law["response_scale"] ** 2
         S = maps @ S @ maps.T

@@ -130,8 +130,10 @@ def test_the_noise_is_a_curators_and_honest_sites_alone_carry_it(colluding, rati
     y, X = cube()
     secure = model(split(y, X, 10)).release(epsilon=1.0, delta=1e-5, max_colluding=colluding)
     curator = central().release(epsilon=1.0, delta=1e-5)
-    assert secure.law["scale"] ** 2 / curator.law["scale"] ** 2 == pytest.approx(ratio, rel=1e-4)
-    assert secure.law["response_weight"] == curator.law["response_weight"]
+    assert secure.noise_model["scale"] ** 2 / curator.noise_model["scale"] ** 2 == pytest.approx(
+        ratio, rel=1e-4
+    )
+    assert secure.noise_model["response_weight"] == curator.noise_model["response_weight"]
     assert secure.secure
 
 
@@ -144,10 +146,10 @@ def test_releases_spread_as_the_law_says(trust, colluding):
     rng = np.random.default_rng(5)
     releases = [found.release(mu=1.0, rng=rng, **told) for _ in range(150)]
     noise = np.array([one.arrays["moments"] - exact for one in releases])
-    expected = central(60).release(mu=1.0, rng=0).law["scale"] * math.sqrt(3 / (3 - colluding))
+    expected = central(60).release(mu=1.0, rng=0).noise_model["scale"] * math.sqrt(3 / (3 - colluding))
     low, high = chi2.ppf([0.0005, 0.9995], noise.size) / noise.size
     assert low < np.mean((noise / expected) ** 2) < high
-    assert releases[0].law["scale"] == pytest.approx(expected, rel=1e-4)
+    assert releases[0].noise_model["scale"] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.audit

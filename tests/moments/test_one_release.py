@@ -172,7 +172,7 @@ def test_a_formula_with_a_constant_is_a_fit_of_moments_to_the_last_member(formul
     made = Release(
         kind="moments",
         arrays=dict(clean.arrays) | {"moments": moments, "public_moments": public},
-        law=dict(clean.law) | {"scale": release.law["scale"], "noise_free": False},
+        noise_model=dict(clean.noise_model) | {"scale": release.noise_model["scale"], "noise_free": False},
         design=design,
         entries=release.entries,
         nobs=release.nobs,
@@ -215,7 +215,7 @@ def test_noise_of_uncentred_columns_is_what_each_entry_moves(formula, release):
         other = dataclasses.replace(release, arrays={**release.arrays, "moments": moments})
         there = moment_system(other, part_of(other, maps))
         moved.append((there.g - there.A @ b) - (system.g - system.A @ b))
-    moved = release.law["scale"] * np.array(moved).T
+    moved = release.noise_model["scale"] * np.array(moved).T
     np.testing.assert_allclose(system.noise_meat(b) / system.n, moved @ moved.T, rtol=1e-7, atol=1e-18)
 
 

@@ -119,7 +119,7 @@ def test_errors_of_correlations_are_what_each_entry_moves(trust):
         slopes, r = np.array(moved).T, here["corr"].to_numpy()
         if trust == "central":
             df = len(ROWS) - 3 - (1 if ask(release).given is None else 0)
-            expected = release.law["scale"] ** 2 * np.sum(slopes**2, axis=1) + (1 - r**2) ** 2 / df
+            expected = release.noise_model["scale"] ** 2 * np.sum(slopes**2, axis=1) + (1 - r**2) ** 2 / df
         else:
             expected = np.var(entries @ slopes.T, axis=0) / len(ROWS)
         np.testing.assert_allclose(np.square(here["std err"]), expected, rtol=1e-3)

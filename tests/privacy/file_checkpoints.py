@@ -74,7 +74,7 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = model.fit(epsilon=60.0, delta=1e-4, cov_type="HC0", checkpoint=folder)
-    told = [found.params.tolist(), found.bse.tolist(), dict(found.release.law)]
+    told = [found.params.tolist(), found.bse.tolist(), dict(found.release.noise_model)]
     told += [array.tolist() for array in found.release.arrays.values()]
     return json.dumps(told).encode()
 

@@ -159,7 +159,7 @@ def _use_release(release: Any) -> None:
     report = PrivacyReport.from_entries(release.entries)
     str(report), report.epsilon()
     if release.kind == "local-examples":
-        release.classify(loss="multinomial" if "levels" in release.law["label"] else "squared")
+        release.classify(loss="multinomial" if "levels" in release.noise_model["label"] else "squared")
     elif release.kind.startswith("joined"):
         release.regress("y ~ a + b")
     elif release.kind == "moments" and release.design.formula is None:

@@ -78,7 +78,7 @@ def along_scores(noise, amplitude):
         release = released(
             sign * v, {key: value + sign + 1 for key, value in noise.items()}, amplitude=amplitude
         )
-        scale = release.law["scales"][0]
+        scale = release.noise_model["scales"][0]
         z = release.arrays["features"] @ v
         scores.append(
             wave_log_density(z - 0.5, amplitude, scale) - wave_log_density(z + 0.5, amplitude, scale)
@@ -265,8 +265,8 @@ def joint_scores(noise):
     for sign in (-1, 1):
         seed = {key: value + sign + 1 for key, value in noise.items()}
         release = released(sign * u, seed, y=3.0 * sign, y_bounds=(-3.0, 3.0), amplitude=0.3)
-        shift = 0.5 * 2.0 / release.law["scales"][0] ** 2
-        y_shift = 2.0 / release.law["response_scale"] ** 2
+        shift = 0.5 * 2.0 / release.noise_model["scales"][0] ** 2
+        y_shift = 2.0 / release.noise_model["response_scale"] ** 2
         scores.append(release.arrays["features"] @ u * shift + release.arrays["response"] * y_shift)
     return scores
 
@@ -311,8 +311,8 @@ def person_scores(noise, people=30_000, max_rows=3, declared=True):
         )
         seed = {key: value + sign + 1 for key, value in noise.items()}
         release = pi.Modulation(schema, "y ~ x", amplitude=0.0).release(frame, mu=MU, **seed)
-        score = release.arrays["features"][:, 0] * 0.5 / release.law["scales"][0] ** 2
-        score += release.arrays["response"] / release.law["response_scale"] ** 2
+        score = release.arrays["features"][:, 0] * 0.5 / release.noise_model["scales"][0] ** 2
+        score += release.arrays["response"] / release.noise_model["response_scale"] ** 2
         scores.append(score.reshape(people, max_rows).sum(axis=1))
     return scores
 
@@ -637,13 +637,15 @@ def test_ledger_is_what_the_raw_noise_calls_say(kind, monkeypatch):
         model = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-1, 1))
         options = {"method": "iterative", "rounds": 3, "progress": False} if kind == "iterative" else {}
         release = model.release(mu=0.8, **options)
-        distances = {scale: 0.5 * 2.0 for scale in release.law["scales"]} | {
-            release.law["response_scale"]: 2.0
+        distances = {scale: 0.5 * 2.0 for scale in release.noise_model["scales"]} | {
+            release.noise_model["response_scale"]: 2.0
         }
         scales = {call.scale for call in recorder.of("perturb")}
         assert scales == set(distances)
-        rounds = len(release.law["scales"])
-        spent = sum((distances[s] / s) ** 2 * (rounds if s in release.law["scales"] else 1) for s in scales)
+        rounds = len(release.noise_model["scales"])
+        spent = sum(
+            (distances[s] / s) ** 2 * (rounds if s in release.noise_model["scales"] else 1) for s in scales
+        )
         cells = sum(math.prod(call.shape) for call in recorder.of("perturb"))
         assert cells == 200 * 3 * rounds + 200
         # fresh phases: as many uniforms as messages times directions
@@ -655,7 +657,7 @@ def test_ledger_is_what_the_raw_noise_calls_say(kind, monkeypatch):
         release = model.release(mu=0.8, **options)
         from privinf.noise import grid_step
 
-        weight = release.law["response_weight"]
+        weight = release.noise_model["response_weight"]
         reach = math.sqrt(2) * (1.0 + weight**2)
         if trust == "local":
             (scale,) = {call.scale for call in recorder.of("perturb")}
@@ -663,11 +665,11 @@ def test_ledger_is_what_the_raw_noise_calls_say(kind, monkeypatch):
         else:
             calls = recorder.of("gaussian_steps")
             assert len(calls) == (2 if options else 1)
-            first = release.law["scale"]
+            first = release.noise_model["scale"]
             assert calls[0].scale == pytest.approx(first / grid_step(first))
             spent = (reach / first) ** 2
             if options:
-                scale = release.law["residual_scale"] / release.law["residual_bound"] ** 2
+                scale = release.noise_model["residual_scale"] / release.noise_model["residual_bound"] ** 2
                 assert calls[1].scale == pytest.approx(scale / grid_step(scale))
                 spent += (math.sqrt(2) / scale) ** 2
     ledger = sum(entry.loss.mu**2 for entry in release.entries)
@@ -837,7 +839,7 @@ def test_secure_messages_lie_on_their_grid_and_float_ones_do_not():
     from privinf.noise import grid_step
 
     release = released(np.full(D, 0.3), SECURE)
-    step = grid_step(release.law["scales"][0])
+    step = grid_step(release.noise_model["scales"][0])
     steps = release.arrays["features"] / step
     np.testing.assert_array_equal(steps, np.rint(steps))
     seeded = released(np.full(D, 0.3), SEEDED).arrays["features"] / step

@@ -74,7 +74,7 @@ def released(mechanism, budget, noise, pair=PAIR, draws=None, **columns):
 
 def log_ratio(release, pair, *, features=True, label=True):
     """Return the log-likelihood ratio of the two records, by the stated law of the release."""
-    design, law = release.design, release.law
+    design, law = release.design, release.noise_model
     sent, score = release.arrays["features"], np.zeros(release.nobs)
     if features:
         units = {name: np.array(value)[design.private] for name, value in law["units"].items()}
@@ -191,8 +191,8 @@ def ball_scores(noise=SEEDED, factor=1.0):
         stream = {"rng": np.random.default_rng((noise["rng"], world))} if noise else {}
         release = mechanism.release((np.full(DRAWS, world), X), **WHOLE, **stream)
         gap = np.full(2, 2.0)
-        score = release.arrays["features"] @ gap / release.law["scale"] ** 2
-        scores.append(score + answers_ratio(release.arrays["labels"], 0, 1, release.law["label"]))
+        score = release.arrays["features"] @ gap / release.noise_model["scale"] ** 2
+        scores.append(score + answers_ratio(release.arrays["labels"], 0, 1, release.noise_model["label"]))
     return scores
 
 

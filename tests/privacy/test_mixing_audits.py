@@ -114,7 +114,7 @@ def orthogonal(columns):
 
 def messages(release):
     """Return what the rows say of each changing person, (people, d): independent, given everybody else."""
-    sent, law = release.arrays["rows"], release.law
+    sent, law = release.arrays["rows"], release.noise_model
     if law["method"] == "gaussian-rows":
         return sent
     return changing(law["kind"], law["n"], law["k"], law["public_seed"])[1].T @ sent
@@ -182,7 +182,7 @@ def few_people(party, last=None):
 
 def whole_score(release, gap):
     """Return the log-likelihood ratio, up to a constant, of the last person's two farthest records."""
-    law, arrays = release.law, release.arrays
+    law, arrays = release.noise_model, release.arrays
     if law["method"] == "gaussian-rows":
         return arrays["rows"][-1] @ gap / law["scale"] ** 2
     matrix = MixingMatrix(law["kind"], law["n"], law["k"], law["public_seed"])
@@ -330,7 +330,7 @@ def two_parties(kind, noise, worlds, *, many, kept=None):
             if kept is not None:
                 kept.clear()
             releases = model.release(mu=MU, **stream)
-            parts = [messages(r) / r.law["scale"] for r in releases.values()]
+            parts = [messages(r) / r.noise_model["scale"] for r in releases.values()]
             sent.append(np.hstack(parts))
         out.append(np.concatenate(sent))
     return out, releases
@@ -387,7 +387,7 @@ def linked(kind, noise, many, kept=None):
     worlds, releases = two_parties(
         kind, noise, [(first, OPPOSITE), (first, CORNER)], many=many + TRAINING, kept=kept
     )
-    held = np.array(first) / releases["one"].law["scale"]
+    held = np.array(first) / releases["one"].noise_model["scale"]
     return linkage_scores(worlds, held)
 
 
@@ -419,7 +419,7 @@ def test_likeness_of_two_parties_columns_is_no_loss_of_the_second_release():
         known = rng.random(n) < 0.5
         truth = np.where(rng.random(n) < prior, known, ~known)
         release = mechanism.release(pd.DataFrame({"y": np.where(truth, 2.0, -2.0)}), mu=MU, rng=rng)
-        ratio = (column.T @ release.arrays["rows"])[:, 0] * 2.0 / release.law["scale"] ** 2
+        ratio = (column.T @ release.arrays["rows"])[:, 0] * 2.0 / release.noise_model["scale"] ** 2
         guess = ratio + np.where(known, 1.0, -1.0) * math.log(prior / (1.0 - prior)) > 0
         right += int((guess == truth).sum())
     cut = math.log(prior / (1.0 - prior)) / MU

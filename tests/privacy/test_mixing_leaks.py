@@ -74,7 +74,7 @@ def test_ledger_is_what_the_raw_noise_calls_say(kind, intercept, diameter, recor
         assert sorted(call.shape for call in recorder.of("perturb")) == sorted(shapes)
         assert {call.kind for call in recorder.calls} <= {"perturb", "gaussian_steps"}
         (scale,) = {call.scale for call in recorder.of("perturb")}
-        assert scale == release.law["scale"]
+        assert scale == release.noise_model["scale"]
         (entry,) = release.entries
         spent = reach[party] / scale
         assert entry.party == party

@@ -45,7 +45,7 @@ def audit(draws=DRAWS, mu=MU):
         rng = np.random.default_rng(world)
         made = [releaser.release(table, mu=mu, rng=rng) for _ in range(draws)]
         seen = np.array([one.arrays["moments"] for one in made])
-        scores.append(gaussian_log_ratio(seen, *means, made[0].law["scale"]))
+        scores.append(gaussian_log_ratio(seen, *means, made[0].noise_model["scale"]))
     return audit_mechanism(
         lambda world, count, rng: scores[world], lambda x: x, draws=draws, rng=0, mu=mu, exact_mu=mu
     )
@@ -62,7 +62,7 @@ def test_the_pair_attains_the_sensitivity():
     exact = pi.Moments(SCHEMA, columns=COLUMNS).release(tables()[0], epsilon=math.inf)
     np.testing.assert_allclose(exact.arrays["moments"], clean(PAIR[0]), rtol=1e-12)
     assert np.linalg.norm(clean(PAIR[0]) - clean(PAIR[1])) == pytest.approx(
-        release.law["scale"] * MU, rel=1e-9
+        release.noise_model["scale"] * MU, rel=1e-9
     )
 
 

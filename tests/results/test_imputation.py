@@ -149,8 +149,8 @@ def test_no_result_without_the_option_says_so():
 def test_the_option_leaves_releases_without_it_as_they_were():
     plain = pi.Moments(SCHEMA, "y ~ x").release(table(False), **SPENT, rng=0)
     given = pi.Moments(SCHEMA, "y ~ x", missing="impute-public").release(table(False), **SPENT, rng=0)
-    assert "missing" not in plain.law
-    assert given.law["missing"] == "impute-public"
+    assert "missing" not in plain.noise_model
+    assert given.noise_model["missing"] == "impute-public"
     assert [a.to_dict() | {"id": 0, "time": 0} for a in plain.entries] == [
         b.to_dict() | {"id": 0, "time": 0} for b in given.entries
     ]

@@ -151,8 +151,8 @@ def test_limit_has_the_law_of_the_public_door():
         r = model.fit(epsilon=10.0, delta=1e-5, rng=rng)
         error = r.params[names].to_numpy() - sample.slopes.to_numpy()
         real.append([np.linalg.norm(error), r.params["const"], r.bse["x1"]])
-        noise = np.append(np.asarray(r.release.law["noise"])[1:], r.release.law["y_noise"])
-        share = r.release.law["share"]
+        noise = np.append(np.asarray(r.release.noise_model["noise"])[1:], r.release.noise_model["y_noise"])
+        share = r.release.noise_model["share"]
         rows, top, slopes = drawn(n, rng, k=100, share=share, noise=noise)
         system = MixedLeastSquares(
             rows[:, :-1],

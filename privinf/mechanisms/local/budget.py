@@ -291,7 +291,7 @@ class ExamplesPlan:
     entries: tuple[LedgerEntry, ...]
     noise_free: bool
 
-    def law(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesNoiseModel:
+    def noise_model(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesNoiseModel:
         """Return what the release says of its noise."""
         responses: list[AnswerNoiseModel] = [
             {

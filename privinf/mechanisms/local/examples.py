@@ -114,8 +114,10 @@ class LocalExamples:
     >>> rows = pd.DataFrame({"x": x, "z": np.tile([0, 1], 25), "y": np.where(x > 0, "yes", "no")})
     >>> mechanism = LocalExamples(schema, "y ~ x + z", binary=["z"])
     >>> release = mechanism.release(rows, epsilon_x=4.0, epsilon_y=2.0, delta=1e-6)
-    >>> release.arrays["features"].shape, release.arrays["labels"].shape, release.law["label"]["levels"]
-    ((50, 2), (50,), ['no', 'yes'])
+    >>> release.arrays["features"].shape, release.arrays["labels"].shape
+    ((50, 2), (50,))
+    >>> release.noise_model["label"]["levels"]
+    ['no', 'yes']
     """
 
     kind = "local-examples"
@@ -257,7 +259,9 @@ class LocalExamples:
             numbers=self._read_numbers if plain else None,
         ).checked()
         recorded = account.spend(*plan.entries)
-        noise_model = plan.law(self.features, self.label, delta or None) | imputing(checked_rows.missing)
+        noise_model = plan.noise_model(self.features, self.label, delta or None) | imputing(
+            checked_rows.missing
+        )
         draws = self._draws(plan)
         noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
         sent_blocks = (self._send(*block, plan, iter(noises)) for block in blocks)
@@ -266,7 +270,7 @@ class LocalExamples:
             Release(
                 kind=self.kind,
                 arrays={},
-                law=noise_model,
+                noise_model=noise_model,
                 design=self.design,
                 entries=recorded,
                 nobs=blocks.n,

@@ -271,11 +271,13 @@ class Modulation:
         noises = side_by_side(
             budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
         )
-        noise_model = self.map.law(plan.scales, plan.response_scale, budget) | imputing(checked_rows.missing)
+        noise_model = self.map.noise_model(plan.scales, plan.response_scale, budget) | imputing(
+            checked_rows.missing
+        )
         release = Release(
             kind=self.kind,
             arrays={"directions": directions},
-            law=noise_model,
+            noise_model=noise_model,
             design=self.design,
             entries=recorded,
             nobs=blocks.n,
@@ -550,13 +552,13 @@ class ModulationSession:
         }
         mechanism = self._mechanism
         plan = self._plan
-        noise_model = mechanism.map.law(plan.scales, plan.response_scale, self._spending) | imputing(
+        noise_model = mechanism.map.noise_model(plan.scales, plan.response_scale, self._spending) | imputing(
             self._missing
         )
         return Release(
             kind=mechanism.kind,
             arrays=arrays,
-            law=noise_model,
+            noise_model=noise_model,
             design=mechanism.design,
             entries=plan.entries,
             nobs=len(self.public),

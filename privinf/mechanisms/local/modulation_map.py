@@ -83,7 +83,9 @@ class ModulationMap:
         distance = Derivations.PUBLIC_DIAMETER if self.adjacency == "bounded" else Derivations.UNIT_DISTANCE
         return Derivations.MODULATED.format(factor=factor, distance=distance)
 
-    def law(self, scales: list[float], response_scale: float, spending: Spending) -> ModulationNoiseModel:
+    def noise_model(
+        self, scales: list[float], response_scale: float, spending: Spending
+    ) -> ModulationNoiseModel:
         """Return what a release says of its noise, of each round and of the response."""
         noise_free = math.isinf(spending.mu)
         return {

@@ -281,5 +281,10 @@ class PartyMechanism:
         n: int,
     ) -> Release:
         return Release(
-            kind=self.kind, arrays=arrays, law=noise_model, design=self.design, entries=entries, nobs=n
+            kind=self.kind,
+            arrays=arrays,
+            noise_model=noise_model,
+            design=self.design,
+            entries=entries,
+            nobs=n,
         )
