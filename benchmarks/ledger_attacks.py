@@ -352,7 +352,6 @@ def noticed_by(text: str) -> str:
     """Return which words of an error tell who noticed."""
     told = {
         "has shown two ledgers that differ": "asker or peers",
-        "older than a copy seen before": "asker or peers",
         "lacks lines": "asker or peers",
         "that this process had read": "the living process",
         "nothing is charged and no query": "the living site",

@@ -231,8 +231,8 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
         )
     if isinstance(error, LinAlgError):
         return NotPositiveDefiniteError(
-            f"{owner}: a system of linear equations is singular; use fewer columns, or a larger "
-            "privacy budget"
+            f"{owner}: a matrix could not be inverted or decomposed. Columns may be constant or collinear, "
+            "or the noise may be too large; use fewer columns or a larger privacy budget"
         )
     return UnforeseenError(
         f"{owner} cannot use an argument of this type, shape or content: compare your arguments "

@@ -33,7 +33,11 @@ from privinf.wire import Formats
 FORMAT = Formats.HEADS
 # Seconds to wait for another process that writes the same memory.
 LOCKED = 60.0
-BACK = "the site's ledger is older than a copy seen before; the site's holder must restore the latest copy"
+BACK = (
+    "the site's ledger lacks lines that it showed before, or has others in their place: an older copy, "
+    "another ledger or a ledger without a file may have replaced it. The site's holder must restore the "
+    "latest copy or, if it is lost, use a new key in a new roster"
+)
 TWO_LEDGERS = "site {!r} has shown two ledgers that differ; the site's holder must restore the latest copy"
 
 

@@ -44,7 +44,8 @@ QUESTION_FIELDS = {
 }
 WENT_BACK = (
     "the site's ledger lacks lines that it had before, so an older copy or another ledger has "
-    "replaced it; the site's holder must restore the latest copy"
+    "replaced it; the site's holder must restore the latest copy or, if it is lost, use a new key in a new "
+    "roster"
 )
 NOT_LISTED = (
     "the site answers only analysts that its policy lists, and none of them signed this "

@@ -65,19 +65,34 @@ TAIL_COSTS = (
 BUDGET_COSTS = "a small budget for {} coefficients and {} records (spend more or use fewer columns)"
 WEAK = "The noise hides mainly the coefficient of {}: {}"
 CAUSES = {
-    "level": "it is 1 in few records, so merge it with another level or leave it out.",
+    "level": (
+        "few records have its rarer value, or the noise hides how many do, so merge it with another level, "
+        "leave it out or spend more."
+    ),
     "product": (
         "it is a product in which {3} is not centered, so write I(x - c) with a public c in the middle of "
         "the values, or leave the product out."
     ),
     "centered product": (
-        "its values are small relative to the bounds of its columns, so declare tighter public bounds of {3} "
-        "or leave the product out."
+        "its values are small relative to the bounds of its columns, or the noise hides them, so declare "
+        "tighter public bounds of {3}, leave the product out or spend more."
     ),
-    "coding": "it has the same value in nearly all records, so merge levels of {3} or leave it out.",
-    "bounds": "the bounds of {3} are wide relative to the values, so declare tighter public bounds.",
-    "alike": "it is correlated with other columns, so leave one of them out.",
-    "many": "{1} coefficients are many for {2} records at this budget, so use fewer columns or spend more.",
+    "coding": (
+        "it has the same value in nearly all records, or the noise hides how it varies, so merge levels of "
+        "{3}, leave it out or spend more."
+    ),
+    "bounds": (
+        "the bounds of {3} are wide relative to the values, or the noise hides how these vary, so declare "
+        "tighter public bounds or spend more."
+    ),
+    "alike": (
+        "it is correlated with other columns, or {1} coefficients are many for {2} records at this budget, "
+        "so leave one of the columns out or spend more."
+    ),
+    "many": (
+        "{1} coefficients are many for {2} records at this budget, or columns are correlated, so use fewer "
+        "columns or spend more."
+    ),
 }
 POSTERIOR_NOTE = (
     "Weak identification: coefficients and intervals come from a posterior with a normal prior (standard "

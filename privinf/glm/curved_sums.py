@@ -12,7 +12,7 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
-from privinf.glm.sums import GlmServer, Traffic
+from privinf.glm.sums import SINGULAR_SUMS, GlmServer, Traffic
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
@@ -237,7 +237,7 @@ class Noisy:
         """Return eigenvalues, not below the floor, and eigenvectors of a matrix."""
         values, vectors = np.linalg.eigh(self.mean)
         if self.sd == 0.0 and not values[0] > 1e-13 * values[-1]:
-            raise NotPositiveDefiniteError("the Hessian is singular: columns are collinear or never vary")
+            raise NotPositiveDefiniteError(SINGULAR_SUMS)
         return np.maximum(values, self.floor), vectors
 
 

@@ -11,7 +11,7 @@ from privinf.accounting.budget import ROUNDING
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.glm.convergence import Round, Trajectory
-from privinf.glm.sums import GlmSums
+from privinf.glm.sums import SINGULAR_SUMS, GlmSums
 from privinf.inference.solution import semidefinite
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
@@ -216,7 +216,7 @@ def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> tu
     # The operator norm of the noise is about sd sqrt(2 p).
     floor = sd * math.sqrt(2.0 * len(score))
     if floor == 0.0 and values[0] <= 1e-13 * values[-1]:
-        raise NotPositiveDefiniteError("the Hessian is singular: columns are collinear or never vary")
+        raise NotPositiveDefiniteError(SINGULAR_SUMS)
     gain = np.asarray((vectors / np.maximum(values, floor)) @ vectors.T)
     return shift + gain @ score, gain
 

@@ -50,8 +50,8 @@ NOT_CONVERGED = (
 WIDER_CLIP = " or a larger residual_clip="
 
 SINGULAR = (
-    "the covariance of the coefficients is singular: a column never varies or repeats others, or the "
-    "columns fit the response exactly; leave columns out"
+    "the covariance of the coefficients is not positive definite. Columns may be constant or collinear, "
+    "they may fit the response exactly, or the noise may be too large; use fewer columns or a larger budget"
 )
 NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not show how the counts vary"
 NO_SQUARES = "this model releases no squared residuals"

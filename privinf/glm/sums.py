@@ -18,6 +18,10 @@ from privinf.wire import Labels, Places, Statistics
 
 BYTES = 8  # of a number in messages
 CAP_ROOM = 1.0 + 1e-9  # factor above the largest mean, so that rounding never makes the cap bind
+SINGULAR_SUMS = (
+    "the Hessian, or the matrix of the columns' second moments, is singular: columns may be constant or "
+    "collinear, or determine the outcomes; leave columns out"
+)
 SMALLEST_CAP = 1e-30  # the smallest argument that a statistic accepts
 
 

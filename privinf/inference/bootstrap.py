@@ -172,9 +172,8 @@ def pairs_bootstrap(
     failed = count - len(replicates)
     if failed > count // 10:
         raise ArgumentError(
-            f"{failed} of {count} resampled moment matrices were singular, because the "
-            "estimate is too weakly identified for the pairs bootstrap; pass method='multiplier', "
-            "or use the score intervals"
+            f"{failed} of {count} resamples have no estimate with finite standard errors, too many for the "
+            "pairs bootstrap; pass method='multiplier', or use the score intervals"
         )
     return BootstrapDraws(
         params=center, bse=spread, draws=np.array(replicates), pivots=np.array(pivots), failed=failed

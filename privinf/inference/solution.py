@@ -29,7 +29,7 @@ WEAK_NOISE = (
     "conf_int(method='score'), or more rows"
 )
 WEAK_VARIANCE = (
-    "the covariance is not positive definite, because the estimated residual variance is "
+    "the covariance is not positive definite, for example because the estimated residual variance is "
     "not positive after the correction for noise; use score_test() and "
     "conf_int(method='score'), or less noise"
 )

@@ -38,8 +38,8 @@ DEFAULT_CORRECTION: dict[str, Correction] = {
 }
 NUMERIC: tuple[LossName, ...] = ("squared", "poisson")  # losses whose label is a number
 SINGULAR = (
-    "the covariance is not positive definite, because columns are collinear or the fit is perfect: "
-    "remove collinear columns"
+    "the covariance of the coefficients is not positive definite. Columns may be constant or collinear, "
+    "they may fit the label exactly, or the noise may be too large; use fewer columns or a larger budget"
 )
 # Why `IWPGLM` has no weights=.
 WEIGHTS = "would increase a record's influence on the fit: IWPGLM accepts no observation weights"

@@ -366,7 +366,10 @@ def show_above(sd: float, delta: float) -> float:
 def _counted(name: str, column: pd.Series) -> dict[str, int]:
     """Return how often each label stands in a part of a column."""
     if column.isna().any():
-        raise SchemaError(f"column {name!r} has missing values: remove or replace them first")
+        raise SchemaError(
+            f"column {name!r} has missing values: replace them by a text first, or remove these rows, but "
+            "the number of rows that remain is public"
+        )
     values = column.to_numpy(dtype=object)
     if not all(isinstance(value, str) for value in values):
         raise SchemaError(f"column {name!r} must hold only texts, so that its levels can be released")

@@ -534,7 +534,7 @@ COLUMN_WIDE = (
     "{:.0%} of half the width)"
 )
 UNTOLD = "the variance of {}, which is too small to estimate with this noise"
-ONE_LEVEL = "the column {}, which has the same value in nearly all records"
+ONE_LEVEL = "the small variation of {} (its standard deviation is {:.0%} of half the width of its range)"
 GOES_ALONG = "the correlation of {} with other columns"
 NUMEROUS = "{} columns, each of which adds noise"
 
@@ -597,7 +597,7 @@ def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design]
     elif along:
         column = GOES_ALONG.format(name)
     elif any(isinstance(piece, (Indicator, Contrast)) for piece in design.columns[widest].pieces):
-        column = ONE_LEVEL.format(name)
+        column = ONE_LEVEL.format(name, math.sqrt(spread))
     else:
         column = COLUMN_WIDE.format(name, math.sqrt(spread))
     costs = {

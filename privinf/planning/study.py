@@ -218,7 +218,8 @@ def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bo
 
 
 # Why a fit has intervals of some coefficients alone (`DebiasedLasso`, hidden targets).
-HIDDEN = "the noise is too large for intervals of all coefficients in which="
+UNRELIABLE = "have no reliable intervals (weak identification, or no finite interval)"
+NO_INTERVAL = "a simulated fit has no interval for a coefficient in which="
 
 
 def _widths(case: Case, result: Any) -> Floats | None:
@@ -230,7 +231,7 @@ def _widths(case: Case, result: Any) -> Floats | None:
         warnings.simplefilter("ignore")
         intervals = result.conf_int(case.alpha)
     if not set(case.which) <= set(intervals.index):
-        raise NotAvailableError(HIDDEN)
+        raise NotAvailableError(NO_INTERVAL)
     ends = intervals.loc[list(case.which)].to_numpy(dtype=np.float64)
     try:
         weak = result.identification.weak
@@ -274,9 +275,9 @@ def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, 
             error=math.nan,
             identified=share,
             fits=len(fits),
-            reason=reason or "most simulated fits have weak identification",
+            reason=reason or f"most simulated fits {UNRELIABLE}",
         )
-    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of the simulated fits have weak identification"
+    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of the simulated fits {UNRELIABLE}"
     return Cell(
         name=name,
         widths=np.median(usable, axis=0),

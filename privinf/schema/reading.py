@@ -22,10 +22,13 @@ from privinf.validation import blanks_alone, check_choice
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
 MISSING_VALUES = (
-    "column {!r} has missing values; remove these rows, or pass missing='impute-public' (on the "
-    "command line: --missing impute-public)"
+    "column {!r} has missing values; pass missing='impute-public' (on the command line: --missing "
+    "impute-public), or remove these rows, but the number of rows that remain is public"
 )
-INFINITE = "column {!r} has infinite values; remove or replace them first"
+INFINITE = (
+    "column {!r} has infinite values; replace them first, or remove these rows, but the number of rows that "
+    "remain is public"
+)
 NOT_NUMBERS = (
     "column {!r} must hold numbers, as the schema declares: write 1234.5, with a decimal point "
     "and no other symbols"

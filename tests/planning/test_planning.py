@@ -504,5 +504,5 @@ def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_an
 
     assert study_module._widths(Wanted, Partial()) == [1.0]
     Wanted.which = ("a", "b")  # of which the noise hides one
-    with pytest.raises(NotAvailableError, match="too large for intervals of all coefficients"):
+    with pytest.raises(NotAvailableError, match="no interval for a coefficient"):
         study_module._widths(Wanted, Partial())

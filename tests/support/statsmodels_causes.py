@@ -76,7 +76,7 @@ class Cause:
 
 # (member, reason) of what was lent, as regular expressions, to its cause; the first that fits.
 LENT: tuple[tuple[str, str, Cause], ...] = (
-    ("fit", "Hessian is singular|not positive definite", Cause("gap", COLLINEAR)),
+    ("fit", "is singular|not positive definite", Cause("gap", COLLINEAR)),
     ("fit", "besides the constant", Cause("gap", ALONE)),
     ("fit", "cov_type=", Cause("gap", COV_TYPES)),
     ("fit", r"fit\(use_t=\)", Cause("gap", USE_T)),
