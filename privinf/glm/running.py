@@ -1,17 +1,17 @@
-"""A fit of a generalised linear model: who is asked, what the plan asks, and the results of it."""
+"""The steps of a fit of a generalised linear model: check, release, estimate, describe."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.charges import stating_charges
@@ -43,7 +43,7 @@ from privinf.glm.posterior_draws import (
     drawn_terms,
     recorded,
 )
-from privinf.glm.questions import LeastSquaresQueries
+from privinf.glm.questions import LeastSquaresOptions, LeastSquaresQueries
 from privinf.glm.results import (
     SINGULAR,
     FitDescription,
@@ -83,20 +83,105 @@ TOO_FEW_ROWS = "{} rows are too few to identify {} coefficients"
 HIDDEN = "the noise hides the Hessian: increase the budget, use fewer coefficients, or declare tighter bounds"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRun:
+    """A checked fit whose server is ready: its rows, its plan, its sums, and what describes its results.
+
+    Attributes
+    ----------
+    rows : GlmRows
+        The rows of the coefficients that are reported.
+    all_rows : GlmRows
+        The same with the columns of offset, exposure, weights and fixed effects.
+    plan : FitPlan
+        What is released, at which price.
+    request : FitRequest
+        What the caller requested.
+    trust : Trust
+        Who sums.
+    ledger : Ledger
+        The account.
+    first_line : int
+        Number of ledger lines before the fit.
+    model : str
+        Name of the model.
+    outside : OutsideCount or None
+        The count of values outside their bounds, where it is part of the fit.
+    mu : float
+        Price of all releases besides that count.
+    sums : GlmSums
+        The sums, released by the server.
+    """
+
+    rows: GlmRows
+    all_rows: GlmRows
+    plan: FitPlan
+    request: FitRequest
+    trust: Trust
+    ledger: Ledger
+    first_line: int
+    model: str
+    outside: OutsideCount | None
+    mu: float
+    sums: GlmSums
+
+    def describe(
+        self,
+        method: str,
+        trajectory: Trajectory,
+        outside_counts: NoisySum | None = None,
+        ends: tuple[str, ...] = (),
+        **extra: str,
+    ) -> FitDescription:
+        """Return the description of the finished fit: options, trajectory, traffic and privacy report."""
+        server = self.sums.server
+        if isinstance(server, CheckpointedServer):
+            entries: Sequence[LedgerEntry] = server.entries
+        else:
+            entries = self.ledger.entries[self.first_line :]
+        options = {"Family": self.rows.family, "Sites": str(len(self.rows.rows)), "Trust": self.trust}
+        if self.request.relation != "replace-one":
+            options["Neighbours"] = self.request.relation
+        if self.request.unit != "record":
+            options["Protected unit"] = self.request.unit
+        options |= extra
+        if (passes := getattr(server, "passes", None)) is not None:
+            options["Passes over the table"] = str(passes)
+        clipped = {}
+        if self.outside is not None and outside_counts is not None:
+            clipped = self.outside.shares(outside_counts, self.all_rows.total)
+        return FitDescription(
+            model=self.model,
+            method=method,
+            options=options,
+            trajectory=trajectory,
+            traffic=self.sums.traffic,
+            report=PrivacyReport.from_entries(entries, ledger=self.ledger, delta=self.plan.delta),
+            clipped=clipped,
+            at_an_end=ends,
+        )
+
+
 def run_fit(
     rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
 ) -> GLMResults:
-    """Check a request, ask what its plan asks, and return the results; errors as `GLM.fit` says."""
+    """Check a request, release the sums of its plan, and return the results; errors as `GLM.fit` says."""
     covariance = requested_covariance(request.cov_type, rows.design.schema)
     if covariance is COVARIANCES["HC1"] and rows.family != "gaussian":
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
     request = replace(request, cov_type=covariance.release or "HC0")
     with ExitStack() as stack:
-        result = _run(rows, trust, ledger, model, request, spending, stack)
+        fit = _prepare_fit(rows, trust, ledger, model, request, spending, stack)
+        if fit.plan.curved:
+            result = _run_curved(fit)
+        elif fit.plan.least_squares is not None:
+            result = _run_least_squares(fit, fit.plan.least_squares)
+        else:
+            result = _run_optimizer(fit)
     return absorbing(with_covariance(result, covariance), rows.roles.effects)
 
 
-def _run(
+def _prepare_fit(
     rows: GlmRows,
     trust: Trust,
     ledger: Ledger,
@@ -104,117 +189,113 @@ def _run(
     request: FitRequest,
     spending: Mapping[str, Any],
     stack: ExitStack,
-) -> GLMResults:
-    """Fit; the folder of the checkpoint is held until the caller's stack is left."""
+) -> FitRun:
+    """Check, reserve and return a fit; reservation and checkpoint folder last until the stack is left."""
     level = {name: value for name, value in spending.items() if name != "rng"}
-    rows = rows if request.targets is None else rows.user
-    all_rows = rows
-    rows = rows.reported()
+    all_rows = rows if request.targets is None else rows.user
+    rows = all_rows.reported()
     plan = plan_fit(level, request, rows)
+    _check_plan(plan, request, rows, all_rows)
+    is_local = isinstance(all_rows.federation, (LocalSites, TableByPasses))
+    if not is_local:
+        charges = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
+        stack.enter_context(charges)
+    warn_of_large_delta(spending.get("delta"), rows.total)
+    default = plan.curved or plan.least_squares is not None
+    is_curator = trust == "central" and is_local
+    outside = OutsideCount.from_rows(all_rows, plan.mu) if default and is_curator else None
+    folder = _folder(all_rows, trust, request, plan, outside)
+    unspent = plan.mu if folder is None else stack.enter_context(folder).unspent(plan.mu, ledger)
+    if 0.0 < unspent < math.inf:
+        ledger.check(GaussianLoss(unspent))
+    first_line = len(ledger.entries)
+    sums = sums_of(all_rows, trust, ledger, spending.get("rng"), request, folder, plan.clients)
+    if isinstance(sums.server, (TrustedServer, CheckpointedServer)):
+        stack.enter_context(sums.server.reserving([GaussianLoss(plan.mu)]))
+    return FitRun(
+        rows=rows,
+        all_rows=all_rows,
+        plan=plan,
+        request=request,
+        trust=trust,
+        ledger=ledger,
+        first_line=first_line,
+        model=model,
+        outside=outside,
+        mu=plan.mu if outside is None else outside.rest,
+        sums=sums,
+    )
+
+
+def _check_plan(plan: FitPlan, request: FitRequest, rows: GlmRows, all_rows: GlmRows) -> None:
+    """Raise PrivinfError where the model's rows and columns do not allow a plan; nothing is charged."""
+    one_step = plan.curved or plan.least_squares is not None
     if all_rows.role_columns and not plan.curved:
         raise ArgumentError(ROLES)
-    if rows.total < rows.p and (plan.curved or plan.least_squares is not None):
+    if rows.total < rows.p and one_step:
         raise AlignmentError(TOO_FEW_ROWS.format(rows.total, rows.p))
     refuse_without_intervals(plan, request, rows.family)
-    if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.least_squares is not None):
+    if rows.p == 1 and rows.design.constant is not None and one_step:
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.design.constant is None:
         raise NotAvailableError(NO_CONSTANT)
     if plan.margins and rows.family == "binomial" and all_rows.roles.offset is not None:
         raise ArgumentError(NO_OFFSET)
-    if not isinstance(all_rows.federation, (LocalSites, TableByPasses)):
-        charges = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
-        stack.enter_context(charges)
     if isinstance(all_rows.federation, TableByPasses):
         engines = plan.curved or (plan.least_squares is not None and not plan.least_squares.adapt_bounds)
         all_rows.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
-    warn_of_large_delta(spending.get("delta"), rows.total)
-    default = plan.curved or plan.least_squares is not None
-    is_curator = trust == "central" and isinstance(all_rows.federation, (LocalSites, TableByPasses))
-    outside = OutsideCount.from_rows(all_rows, plan.mu) if default and is_curator else None
-    price = plan.mu if outside is None else outside.rest
-    folder = _folder(all_rows, trust, request, plan, outside)
-    unspent = plan.mu if folder is None else stack.enter_context(folder).unspent(plan.mu, ledger)
-    if 0.0 < unspent < math.inf:
-        ledger.check(GaussianLoss(unspent))
-    before = len(ledger.entries)
-    sums = sums_of(all_rows, trust, ledger, spending.get("rng"), request, folder, plan.clients)
-    if isinstance(sums.server, (TrustedServer, CheckpointedServer)):
-        stack.enter_context(sums.server.reserving([GaussianLoss(plan.mu)]))
 
-    def describe(
-        method: str,
-        trajectory: Trajectory,
-        outside_counts: NoisySum | None = None,
-        ends: tuple[str, ...] = (),
-        **extra: str,
-    ) -> FitDescription:
-        server = sums.server
-        entries = server.entries if isinstance(server, CheckpointedServer) else ledger.entries[before:]
-        report = PrivacyReport.from_entries(entries, ledger=ledger, delta=plan.delta)
-        options = _options(rows, trust, request) | extra
-        if (passes := getattr(server, "passes", None)) is not None:
-            options["Passes over the table"] = str(passes)
-        clipped = (
-            {}
-            if outside_counts is None or outside is None
-            else outside.shares(outside_counts, all_rows.total)
-        )
-        return FitDescription(
-            model=model,
-            method=method,
-            options=options,
-            trajectory=trajectory,
-            traffic=sums.traffic,
-            report=report,
-            clipped=clipped,
-            at_an_end=ends,
-        )
 
-    if plan.curved:
-        releases = curved_sums(all_rows, sums, price)
-        bent, average = _curved(releases, plan)
-        final_counts = outside.ask(sums) if outside is not None and isinstance(bent, OneStepRelease) else None
-        path = curved_path(bent)
-        method = f"Newton's method in whitened coordinates, {counted(path.length, 'round')}"
-        ends = curved_ends(rows, bent, releases.moment_sd)
-        description = describe(method, path, final_counts, ends, **all_rows.roles.described())
-        ratio = ratio_beside(all_rows.design, all_rows.roles)
-        return curved_results(rows, bent, description, request.cov_type, average, ratio)
-    if plan.least_squares is not None:
-        queries = LeastSquaresQueries.from_rows(rows, sums, price, plan.least_squares)
-        queries.outside = None if math.isinf(price) else outside  # without noise looks are repeated
-        one_step = fit_least_squares(queries)
-        if outside is not None and queries.counted is None:
-            queries.counted = outside.ask(sums)
-        lines = plan.least_squares.described(rows.design.y_scale)
-        path = path_of(one_step, queries.rows)
-        description = describe(
-            "least squares by a one-step estimator", path, queries.counted, queries.ends, **lines
-        )
-        return one_step_results(queries.rows, one_step, plan.least_squares, description)
-    trajectory = plan.trajectory(sums, rows.start)
-    last = plan.last_step(sums, trajectory.params)
-    description = describe(
-        f"{type(plan.optimizer).__name__}, {counted(trajectory.length, 'round')}", trajectory
-    )
+def _run_curved(fit: FitRun) -> GLMResults:
+    """Release the sums of a logistic or Poisson fit, with the mean curvature if margins are requested."""
+    rows = fit.rows
+    roles = fit.all_rows.roles
+    queries = curved_sums(fit.all_rows, fit.sums, fit.mu)
+    queries.spent = SHARE if fit.plan.margins else 0.0
+    outcome = fit_curved(queries, robust=fit.plan.robust)
+    queries.spent -= SHARE if fit.plan.margins else 0.0
+    average = None
+    final_counts = None
+    if isinstance(outcome, OneStepRelease):
+        average = average_curvature(queries, outcome.estimate) if fit.plan.margins else None
+        final_counts = None if fit.outside is None else fit.outside.ask(fit.sums)
+    path = curved_path(outcome)
+    method = f"Newton's method in whitened coordinates, {counted(path.length, 'round')}"
+    ends = curved_ends(rows, outcome, queries.moment_sd)
+    description = fit.describe(method, path, final_counts, ends, **roles.described())
+    ratio = ratio_beside(fit.all_rows.design, roles)
+    return curved_results(rows, outcome, description, fit.request.cov_type, average, ratio)
+
+
+def _run_least_squares(fit: FitRun, options: LeastSquaresOptions) -> GLMResults:
+    """Release the sums of a one-step least-squares fit."""
+    queries = LeastSquaresQueries.from_rows(fit.rows, fit.sums, fit.mu, options)
+    # Without noise the one-step fit is repeated, and the count is released once, after it.
+    queries.outside = None if math.isinf(fit.mu) else fit.outside
+    one_step = fit_least_squares(queries)
+    if fit.outside is not None and queries.counted is None:
+        queries.counted = fit.outside.ask(fit.sums)
+    lines = options.described(fit.rows.design.y_scale)
+    path = path_of(one_step, queries.rows)
+    method = "least squares by a one-step estimator"
+    description = fit.describe(method, path, queries.counted, queries.ends, **lines)
+    return one_step_results(queries.rows, one_step, options, description)
+
+
+def _run_optimizer(fit: FitRun) -> GLMResults:
+    """Release the rounds of an optimizer, and its last step."""
+    plan = fit.plan
+    trajectory = plan.trajectory(fit.sums, fit.rows.start)
+    last = plan.last_step(fit.sums, trajectory.params)
+    method = f"{type(plan.optimizer).__name__}, {counted(trajectory.length, 'round')}"
+    description = fit.describe(method, trajectory)
     if last is None:
-        return weak_results(rows, description, readable(plan.weak) or HIDDEN, plan.block)
-    return glm_results(rows, last, description, request.cov_type, plan.block)
-
-
-def _curved(queries: CurvedSums, plan: FitPlan) -> tuple[OneStepRelease | GLMNewtonPath, Noisy | None]:
-    """Return the final release of a curved fit, and the mean curvature where it was asked for."""
-    queries.spent = SHARE if plan.margins else 0.0
-    outcome = fit_curved(queries, robust=plan.robust)
-    queries.spent -= SHARE if plan.margins else 0.0
-    if not plan.margins or isinstance(outcome, GLMNewtonPath):
-        return outcome, None
-    return outcome, average_curvature(queries, outcome.estimate)
+        return weak_results(fit.rows, description, readable(plan.weak) or HIDDEN, plan.block)
+    return glm_results(fit.rows, last, description, fit.request.cov_type, plan.block)
 
 
 def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
-    """Return the same server with what it is asked about a curved model."""
+    """Return the sums of a logistic or Poisson model, with the units in which the sites compute them."""
     design = rows.design
     roles = rows.roles
     units = dict(rows.units)
@@ -239,9 +320,9 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
         units["intercept"] = shift
     free, low, high = rows.free, *rows.limits
     columns = np.flatnonzero((start != 0.0) | np.isin(np.arange(rows.p), free))
-    reach = np.maximum(np.abs(low), np.abs(high))
+    largest = np.maximum(np.abs(low), np.abs(high))
     spare = [j for j in range(rows.p) if j not in columns]
-    radius = math.sqrt(max(rows.radius**2 - float(reach[spare] @ reach[spare]), 1e-12))
+    radius = math.sqrt(max(rows.radius**2 - float(largest[spare] @ largest[spare]), 1e-12))
     constant = None if design.constant is None else int(np.flatnonzero(free == design.constant)[0])
     response = float(design.y_low or 0.0), float(design.y_high or 0.0)
     assert rows.family != "gaussian"
@@ -275,7 +356,7 @@ def curved_ends(rows: GlmRows, outcome: OneStepRelease | GLMNewtonPath, sd: floa
 def _folder(
     rows: GlmRows, trust: Trust, request: FitRequest, plan: FitPlan, outside: OutsideCount | None
 ) -> FitFolder | None:
-    """Return the folder that a fit is kept in."""
+    """Return the checkpoint folder of a fit, None without one."""
     if request.checkpoint is None:
         return None
     block = () if plan.block is None else plan.block.columns.tolist()
@@ -283,16 +364,6 @@ def _folder(
     settings = *plan.settings, *count_settings, block, trust, request.relation, request.max_colluding
     fit = fit_digest(rows.design, rows.model, *settings)
     return FitFolder(path=Path(request.checkpoint), fit=fit, keyed=trust != "secure-sum")
-
-
-def _options(rows: GlmRows, trust: Trust, request: FitRequest) -> dict[str, str]:
-    """Return the lines of a summary that say what was asked for."""
-    options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": trust}
-    if request.relation != "replace-one":
-        options["Neighbours"] = request.relation
-    if request.unit != "record":
-        options["Protected unit"] = request.unit
-    return options
 
 
 def sums_of(
@@ -304,7 +375,7 @@ def sums_of(
     folder: FitFolder | None = None,
     clients: Clients | None = None,
 ) -> GlmSums:
-    """Return the sums of a model, asked of a curator's own rows, a trusted server, or sites under masks."""
+    """Return the sums of a model over a curator's own rows, at a trusted server, or under masks."""
     if request.max_colluding and trust != "secure-sum":
         raise ArgumentError('max_colluding= can be used only with trust="secure-sum"')
     options: dict[str, Any] = {"ledger": ledger, "rng": rng, "relation": request.relation}
@@ -337,7 +408,7 @@ def sums_of(
 
 
 def path_of(one_step: OneStepFit, rows: GlmRows) -> Trajectory:
-    """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
+    """Return the initial and the one-step estimate as a trajectory, in the units of `GlmRows`."""
     center, unit, _, _ = rows.response_units
     middle = np.zeros(rows.p)
     if rows.design.constant is not None:
@@ -377,19 +448,19 @@ def curved_results(
     if outcome.hessian.sd == 0.0:
         return _exact_results(rows, outcome, description, cov_type, extra_settings)
     try:
-        got = drawn(outcome, rows.total, design.constant)
+        posterior = drawn(outcome, rows.total, design.constant)
     except np.linalg.LinAlgError:
         return weak_results(rows, description, SINGULAR, None)
-    if got.weak:  # in standard errors of the posterior
-        share = np.diag(got.sampling) / np.var(got.draws, axis=0)
+    if posterior.weak:  # in standard errors of the posterior
+        share = np.diag(posterior.sampling) / np.var(posterior.draws, axis=0)
         outcome = replace(outcome, far=outcome.far * math.sqrt(min(float(share.max()), 1.0)))
-    context = description.context(rows, *curved_notes(rows, outcome, got))
+    context = description.context(rows, *curved_notes(rows, outcome, posterior))
     context["settings"] |= extra_settings
-    total = np.atleast_2d(np.cov(got.draws.T))
-    reason = "" if got.converged or got.weak else nonconvergence_reason(rows, outcome, got)
+    total = np.atleast_2d(np.cov(posterior.draws.T))
+    reason = "" if posterior.converged or posterior.weak else nonconvergence_reason(rows, outcome, posterior)
     if reason := reason or singular(total):
         bare = Estimate(
-            params=back @ got.params,
+            params=back @ posterior.params,
             cov=None,
             names=names,
             nobs=rows.total,
@@ -399,14 +470,14 @@ def curved_results(
         return named_results(bare, **context)
     context["settings"] |= {"curved": recorded(outcome), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
-    values, vectors = np.linalg.eigh(total - got.sampling)
-    noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
+    values, vectors = np.linalg.eigh(total - posterior.sampling)
+    noise = None if posterior.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
     terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
     if noise is not None:
         terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(outcome, noise))
-    kind = "posterior" if got.weak else cov_type
+    kind = "posterior" if posterior.weak else cov_type
     estimate = Estimate(
-        params=got.params,
+        params=posterior.params,
         cov=total,
         names=names,
         nobs=rows.total,
@@ -417,7 +488,7 @@ def curved_results(
     estimate = estimate.transformed(back, names=names)
     if texts := misfits(outcome):
         context["settings"] |= {"misfits": list(texts)}
-    if outcome.hidden is not None and not got.weak:
+    if outcome.hidden is not None and not posterior.weak:
         values, vectors = outcome.hessian.floored()
         influence = back @ outcome.place.transform.T @ (vectors / values) @ vectors.T
         estimate = replace(estimate, bias=outcome.hidden.bias(influence))
