@@ -14,7 +14,7 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import Budget, Ledger
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import NoisyTopK, noisy_scalar, private_max
 from privinf.mechanisms.gaussian import REACH
@@ -318,3 +318,10 @@ def test_a_level_without_a_delta_is_reported_at_the_usual_one():
     assert noisy_scalar(3.0, 0.5, mu=1.0, rng=0).privacy.default_delta == 1e-6
     model = pi.MomentOLS(ROWS[:, 0, 0], ROWS[:, 0], bounds=[(0, 1)] * 2, y_bounds=(0, 1))
     assert model.release(mu=1.0, rng=0).privacy.default_delta == 1e-6
+
+
+def test_the_old_name_of_the_noise_model_is_refused():
+    release = released_at(1e-3)["moments"]
+    assert release.noise_model["delta"] == 1e-3
+    with pytest.raises(NotAvailableError, match="Release.law is now Release.noise_model"):
+        _ = release.law
