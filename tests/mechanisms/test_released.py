@@ -323,5 +323,5 @@ def test_a_level_without_a_delta_is_reported_at_the_usual_one():
 def test_the_old_name_of_the_noise_model_is_refused():
     release = released_at(1e-3)["moments"]
     assert release.noise_model["delta"] == 1e-3
-    with pytest.raises(NotAvailableError, match="Release.law is now Release.noise_model"):
+    with pytest.raises(NotAvailableError, match="is now Release.noise_model"):
         _ = release.law
